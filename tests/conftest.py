@@ -1,0 +1,65 @@
+"""What holds for every test: it ends with the threads it began with, and with its files closed."""
+
+import gc
+import os
+import sys
+import threading
+
+import pytest
+
+
+def open_files() -> set[str]:
+    """Names the files that this process holds open, where the system can say so."""
+    folder = "/proc/self/fd"
+    if not os.path.isdir(folder):
+        return set()
+    names = set()
+    for number in os.listdir(folder):
+        try:
+            names.add(os.readlink(f"{folder}/{number}"))
+        except OSError:  # the listing's own handle, gone by now
+            continue
+    return {name for name in names if name.startswith("/") and not name.startswith("/dev/")}
+
+
+def our_threads() -> set[str]:
+    """Names the living threads of threadloader."""
+    return {thread.name for thread in threading.enumerate() if "threadloader" in thread.name}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """Fails a test that leaves a thread or an open file behind."""
+    threads, files = set(threading.enumerate()), open_files()
+    yield
+    left = {thread.name for thread in set(threading.enumerate()) - threads}
+    assert set() == left
+    if open_files() - files:
+        # A file whose object is garbage in a traceback of the test itself is not a leak.
+        gc.collect()
+    assert set() == {name for name in open_files() - files if not name.endswith(".pyc")}
+
+
+@pytest.fixture
+def run_child(tmp_path):
+    """Gives a function that runs a script in a child interpreter, from the repository's root."""
+    import subprocess
+
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+    def run(code: str, *args: str, timeout: float = 60, **options) -> subprocess.CompletedProcess:
+        script = tmp_path / "child.py"
+        script.write_text(code, encoding="utf-8")
+        env = {**os.environ, "PYTHONPATH": root, **options.pop("env", {})}
+        return subprocess.run(
+            [sys.executable, *options.pop("flags", ()), str(script), *args],
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=timeout,
+            env=env,
+            cwd=root,
+            **options,
+        )
+
+    return run

@@ -1,0 +1,29 @@
+"""Optional frameworks in tests: used where they are declared present, and then never skipped.
+
+The environment variable ``THREADLOADER_FRAMEWORKS`` lists them, ``torch,jax``. A
+machine that declares one and has lost it fails its tests instead of passing with
+fewer of them.
+"""
+
+import importlib
+import os
+from types import ModuleType
+
+import pytest
+
+VARIABLE = "THREADLOADER_FRAMEWORKS"
+
+
+def declared() -> frozenset[str]:
+    """The names of the frameworks that are declared present."""
+    return frozenset(filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))))
+
+
+def framework(name: str) -> ModuleType:
+    """Imports a framework; skips the test where it is not declared, fails where it is missing."""
+    if name not in declared():
+        pytest.skip(f"{name} is not listed in {VARIABLE}", allow_module_level=True)
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        pytest.fail(f"{VARIABLE} lists {name}, expected to import it, got: {error}", pytrace=False)

@@ -1,0 +1,341 @@
+"""``threadloader check``: what it prints, its exit code, and that OK means "it enters"."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from threadloader import Loader, LoaderError, cli
+from threadloader.adapters import launcher
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with data, and no launcher around it; the current one."""
+    np.savez(tmp_path / "x.npz", x=np.arange(12.0).reshape(6, 2), y=np.arange(6))
+    (tmp_path / "a.txt").write_bytes(b"one\n\nthree\n")
+    (tmp_path / "ragged.txt").write_bytes(b"a\n")
+    for name in os.environ:
+        if any(name in ranks + counts for _, ranks, counts in launcher.LAUNCHERS):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(config, name="c.json"):
+    text = config if isinstance(config, str) else json.dumps(config)
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+@pytest.fixture
+def check(folder, capsys):
+    """Gives a function that runs ``threadloader check``: exit code, stdout, stderr."""
+
+    def run(*arguments):
+        code = cli.main(["check", *map(str, arguments)])
+        got = capsys.readouterr()
+        return code, got.out, got.err
+
+    return run
+
+
+NPZ = {"type": "npz", "path": "x.npz"}
+TEXT = {"type": "text", "path": "a.txt"}
+MISSING = "none; a relative path starts at the folder of the config"
+
+
+def test_a_good_config_is_ok(check):
+    assert (0, "c.json: OK\n", "") == check(write({"source": NPZ}))
+    assert (0, "c.json#/a: OK\n", "") == check(write({"a": {"source": TEXT}}) + "#/a")
+
+
+def test_paths_are_relative_to_the_config(check, folder, monkeypatch):
+    write({"source": NPZ})
+    (folder / "sub").mkdir()
+    monkeypatch.chdir(folder / "sub")
+    assert (0, "../c.json: OK\n", "") == check("../c.json")
+
+
+def test_each_problem_is_a_line_with_its_place_the_sources_among_them(check, folder):
+    name = write(
+        """{ // two things, and the file
+          "batch_size": 0,
+          "source": {"type": "text", "path": ["a.txt", "b.txt"]},
+          "num_worker": 1
+        }"""
+    )
+    expected = f"""\
+c.json:2:25: /batch_size: expected an integer from 1 to 2147483647, got 0
+c.json:3:56: /source/path/1: expected a file, got {MISSING}; see {folder / "b.txt"}
+c.json:4:11: /num_worker: expected a known key, got "num_worker"; did you mean "num_workers"?
+"""
+    assert (1, expected, "") == check(name)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({**NPZ, "path": "b.npz"}, ":1:36: /source/path: expected a file, got " + MISSING),
+        ({**NPZ, "path": "."}, ":1:36: /source/path: expected a regular file, got a folder; see "),
+        ({**NPZ, "path": "a.txt"}, ":1:36: /source/path: expected "),
+        ({**NPZ, "fields": ["z"]}, ":1:36: /source/path: expected "),
+        ({**NPZ, "fields": {"x": "z"}}, ":1:36: /source/path: expected "),
+        (
+            {**NPZ, "path": "n" * 5000},
+            ":1:36: /source/path: expected a file that can be read, got ",
+        ),
+    ],
+    ids=str,
+)
+def test_a_source_that_does_not_open_is_a_problem_at_its_path(check, source, said):
+    code, out, err = check(write({"source": source}))
+    assert (1, "", 1) == (code, err, out.count("\n"))
+    assert out.startswith("c.json" + said)
+
+
+def test_a_source_whose_options_are_wrong_is_not_opened(check, monkeypatch):
+    monkeypatch.setattr(cli, "open_source", None)
+    name = write({"source": {**NPZ, "pth": 1}})
+    expected = 'c.json:1:53: /source/pth: expected a known key, got "pth"; did you mean "path"?\n'
+    assert (1, expected, "") == check(name)
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError(), KeyError("x")])
+def test_whatever_a_source_raises_is_a_problem(check, monkeypatch, error):
+    def broken(spec, base):
+        raise error
+
+    monkeypatch.setattr(cli, "open_source", broken)
+    expected = f"/source: expected a source that opens, got {type(error).__name__}: {error}"
+    assert (1, f"c.json:1:12: {expected}\n", "") == check(write({"source": NPZ}))
+
+
+def test_a_shard_that_the_environment_does_not_give_is_a_problem(check, monkeypatch):
+    name = write({"a": {"source": NPZ, "shard": "auto"}})
+    assert 0 == check(f"{name}#/a")[0]
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    code, out, _ = check(f"{name}#/a")
+    assert (1, True) == (code, out.startswith("c.json:1:62: /a/shard: expected RANK below "))
+    assert (code, out) == check(f"{name}#/a", "--source-in-code")[:2]
+
+
+def test_what_keeps_the_loader_from_entering_is_a_problem(check, monkeypatch):
+    def no_thread(loader):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Loader, "__enter__", no_thread)
+    expected = "the config: expected a loader that enters, got RuntimeError: can't start new thread"
+    assert (1, f"c.json:1:1: {expected}\n", "") == check(write({"source": NPZ}))
+
+
+def test_a_source_in_code_is_not_asked_for_nor_opened(check):
+    name = write({"model": {}, "training": {"learning_rate": 1e-3, "batch_size": 16}})
+    options = ("--source-in-code", "--unknown", "ignore")
+    assert (0, f"{name}#/training: OK\n", "") == check(f"{name}#/training", *options)
+    assert 0 == check(write({"source": {**NPZ, "path": "none.npz"}}), "--source-in-code")[0]
+    code, out, _ = check(write({"batch_sise": 16}), *options)
+    assert (1, 'did you mean "batch_size"?\n') == (code, out.split("; ")[1])
+    code, out, _ = check(write({"batch_size": 16}))
+    assert (1, True) == (code, "/source: expected a source here or source=... in code" in out)
+
+
+def test_a_batch_is_built_and_its_shapes_printed(check):
+    name = write({"source": NPZ, "batch_size": 4, "num_workers": 3})
+    expected = """\
+c.json: OK
+x: shape (4, 2), dtype float64
+y: shape (4,), dtype int64
+"""
+    assert (0, expected, "") == check(name, "--batch")
+    assert (0, "c.json: OK\nbatch: list of 3\n", "") == check(write({"source": TEXT}), "--batch")
+
+
+def test_a_batch_of_an_empty_source_is_none(check):
+    Path("a.txt").write_bytes(b"")
+    expected = "c.json: OK\nno batch: 0 samples make 0 steps on this shard\n"
+    assert (0, expected, "") == check(write({"source": TEXT}), "--batch")
+
+
+def test_nested_batches_are_printed_by_field():
+    batch = {
+        "x": (np.zeros((2, 3), np.uint8), ["a", "b"]),
+        "deep": {"m": [np.zeros(2, bool)]},
+        "n": 3,
+        "none": [],
+    }
+    assert [
+        "x/0: shape (2, 3), dtype uint8",
+        "x/1: list of 2",
+        "deep/m/0: shape (2,), dtype bool",
+        "n: int",
+        "none: list of 0",
+    ] == list(cli._shapes(batch, ""))
+    assert ["batch: shape (1,), dtype int32"] == list(cli._shapes(np.zeros(1, np.int32), ""))
+
+
+def test_a_batch_that_cannot_be_built_is_a_problem(check):
+    """An array that cannot be padded is found at the collate, a damaged sample at the source."""
+    config = {"source": NPZ, "collate": {"type": "pad", "length": 1}, "shuffle": False}
+    assert 0 == check(write(config))[0]
+    code, out, _ = check(write(config), "--batch")
+    assert (1, True) == (code, out.startswith("c.json:1:61: /collate: expected a batch, got Col"))
+    Path("a.txt").write_bytes(b"one\n\xff\n")
+    assert 0 == check(write({"source": TEXT}))[0]
+    code, out, _ = check(write({"source": TEXT}), "--batch")
+    assert (1, 1) == (code, out.count("\n"))
+    assert out.startswith("c.json:1:12: /source: expected a batch, got SourceError: ")
+    assert "sample 1" in out
+
+
+def test_the_effective_config_is_json_with_every_default(check):
+    name = write('{"source": {"type": "npz", "path": "x.npz"}, "batch_size": 4.0 /* whole */}')
+    code, out, err = check(name, "--effective", "--batch")
+    with Loader(name):
+        expected = Loader(name).config.as_dict()
+    assert (0, expected) == (code, json.loads(out))
+    assert "c.json: OK\nx: shape (4, 2), dtype float64\ny: shape (4,), dtype int64\n" == err
+    assert (0, out, "again.json: OK\n") == check(write(out, "again.json"), "--effective")
+
+
+def test_of_a_wrong_config_there_is_no_effective_one(check):
+    code, out, err = check(write({"source": NPZ, "seed": -1}), "--effective")
+    assert (1, "", 1) == (code, out, err.count("\n"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none.json"], "threadloader: cannot read none.json: No such file or directory\n"),
+        (["none.json#/a"], "threadloader: cannot read none.json#/a: No such file or directory\n"),
+        (["c.json#a"], "threadloader: config: expected a JSON pointer after the #, "),
+        (["a\0b"], "threadloader: config: expected the name of a file, got "),
+        ([""], "threadloader: config: expected a path, "),
+        ([], "usage: threadloader check "),
+        (["c.json", "d.json"], "usage: threadloader "),
+        (["c.json", "--unknown", "maybe"], "usage: threadloader check "),
+        (["c.json", "--batch", "--source-in-code"], "usage: threadloader check "),
+    ],
+    ids=str,
+)
+def test_bad_usage_and_files_that_cannot_be_read_are_code_2(check, arguments, said):
+    write({"source": NPZ})
+    code, out, err = check(*arguments)
+    assert (2, "", said) == (code, out, err[: len(said)])
+
+
+def test_a_command_is_asked_for(capsys):
+    assert 2 == cli.main([])
+    assert capsys.readouterr().err.startswith("usage: threadloader [-h] COMMAND")
+
+
+def test_help_says_the_exit_codes(capsys):
+    assert 0 == cli.main(["check", "--help"])
+    assert "Exit code: 0 good; 1 a problem" in capsys.readouterr().out
+
+
+def test_ctrl_c_ends_with_130_and_one_line(check, monkeypatch):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "open_source", interrupted)
+    assert (130, "", "threadloader: interrupted\n") == check(write({"source": NPZ}))
+
+
+def test_what_is_quoted_cannot_break_a_line_or_reach_the_terminal(check):
+    name = write({"a\n\x1b[31m": 1, "source": {**TEXT, "path": "b\n.txt"}})
+    code, out, _ = check(name)
+    assert (1, 2) == (code, out.count("\n"))
+    assert out.replace("\n", "").isprintable()
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "source": st.sampled_from([NPZ, TEXT, {**NPZ, "path": "no"}, {**NPZ, "fields": ["q"]}]),
+            "shard": st.sampled_from(["auto", {"index": 1, "count": 2}, {"index": 1, "count": 1}]),
+            "batch_size": st.sampled_from([1, 4.0, 0, True]),
+            "num_workers": st.sampled_from([0, 1, 2]),
+            "num_wokers": st.just(1),
+            "mine": st.just(1),
+        },
+    ),
+    st.sampled_from(["error", "ignore"]),
+)
+def test_ok_is_said_exactly_when_the_loader_enters(check, config, unknown):
+    name = write(config)
+    try:
+        with Loader(name, unknown=unknown):
+            enters = True
+    except LoaderError:
+        enters = False
+    code, out, _ = check(name, "--unknown", unknown)
+    assert ((0, True) if enters else (1, False)) == (code, out == f"{name}: OK\n")
+
+
+def run(*command, **options):
+    """Runs a command in a process of its own: exit code, stdout, stderr."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
+        **options,
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    "command", [["-m", "threadloader", "check"], [ROOT / "tools" / "checkcfg"]]
+)
+def test_the_commands_work_from_anywhere_and_in_any_encoding(folder, command):
+    write({"source": NPZ, "é": 1})
+    code, out, err = run(*command, "c.json", "--unknown", "ignore")
+    assert (0, "c.json: OK", "") == (code, out.strip(), err)
+    code, out, err = run(*command, "c.json")
+    assert (1, r"c.json:1:47: /\xe9: expected a known key, got ", "") == (code, out[:46], err)
+
+
+def test_a_reader_that_has_gone_is_no_error(folder):
+    """The pipe's reading end is closed before the command writes."""
+    write(json.dumps({f"key {number}": 1 for number in range(5000)}))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, ROOT / "tools" / "checkcfg", "c.json"],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert (1, b"") == (done.returncode, done.stderr)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_output_that_cannot_be_written_is_code_2(folder):
+    write({"source": NPZ})
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, ROOT / "tools" / "checkcfg", "c.json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert (2, b"threadloader: the output cannot be written\n") == (done.returncode, done.stderr)
+
+
+def test_without_a_console_nothing_is_printed():
+    assert cli._print(["a line"], None)

@@ -1,0 +1,144 @@
+"""Configs by the thousand: each is a config or a `ConfigError`, and the verdict is right."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import jsonschema
+from configs import OPTIONS, SCHEMA, SOURCE, told
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from threadloader.config import LoaderConfig, examine, read_config
+from threadloader.errors import ConfigError
+
+words = st.sampled_from(
+    [*OPTIONS, "type", "npz", "text", "pad", "stack", "path", "fields", "auto", "x"]
+)
+small = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 5) | st.sampled_from([2.0, 0.5, 2**64]) | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=5,
+)
+sources = st.sampled_from(
+    [
+        SOURCE,
+        {**SOURCE, "fields": {"x": "y"}},
+        {"type": "text", "path": ["a", "b"], "skip_blank": True},
+    ]
+)
+shards = st.just("auto") | st.fixed_dictionaries(
+    {"index": st.integers(0, 2), "count": st.integers(1, 2)}, optional={"remainder": words}
+)
+pads = st.fixed_dictionaries(
+    {"type": st.just("pad")},
+    optional={
+        "length": st.integers(1, 9),
+        "multiple_of": st.integers(1, 3),
+        "truncate": st.booleans(),
+        "fields": st.lists(words, max_size=2),
+        "value": st.floats(allow_nan=False, allow_infinity=False),
+    },
+)
+good = st.fixed_dictionaries(
+    {"source": sources},
+    optional={
+        "batch_size": st.integers(1, 9) | st.just(4.0),
+        "shuffle": st.booleans(),
+        "shard": shards,
+        "collate": st.just({"type": "stack"}) | pads,
+        "num_epochs": st.none() | st.integers(1, 3),
+        "close_timeout": st.floats(0, 86400),
+    },
+)
+
+
+@st.composite
+def mutated(draw):
+    """Draws a config in which a few values or keys have been changed."""
+    config = draw(good)
+    config = json.loads(json.dumps(config))
+    for _ in range(draw(st.integers(0, 2))):
+        at = config
+        while True:
+            key = draw(st.sampled_from(sorted(at)) if isinstance(at, dict) and at else words)
+            inner = at.get(key)
+            if not isinstance(inner, dict) or not draw(st.booleans()):
+                break
+            at = inner
+        if draw(st.booleans()):
+            at[key] = draw(small)
+        else:
+            at.pop(key, None)
+    return config
+
+
+def is_good(config):
+    """The verdict of `jsonschema` and, in its own words, what a schema cannot say."""
+    if not jsonschema.Draft202012Validator(SCHEMA).is_valid(config) or not config.get("source"):
+        return False
+    shard, collate = config.get("shard", {}), config.get("collate", {})
+    if isinstance(shard, dict) and "count" in shard and not shard["index"] < shard["count"]:
+        return False
+    length = collate.get("length")
+    if length is None:
+        return not collate.get("truncate")
+    return 0 == length % collate.get("multiple_of", 1)
+
+
+@settings(max_examples=400, deadline=None)
+@given(mutated())
+def test_the_verdict_is_that_of_jsonschema_and_the_rules_beside_it(config):
+    expected = is_good(config)
+    assert expected == (not told(config, source_in_code=False))
+    if expected:
+        read, _ = read_config(config)
+        assert [] == told(read.as_dict(), source_in_code=False)
+        assert json.loads(json.dumps(read.as_dict())) == read.as_dict()
+        given = {key: value for key, value in config.items() if not isinstance(value, dict)}
+        assert {**read.as_dict(), **given} == read.as_dict()
+
+
+@settings(max_examples=150, deadline=None)
+@given(mutated(), st.sampled_from([None, 1]))
+def test_a_file_and_a_mapping_get_the_same_verdict(config, indent):
+    with tempfile.TemporaryDirectory() as folder:
+        name = os.path.join(folder, "c.json")
+        Path(name).write_text(json.dumps(config, indent=indent), encoding="utf-8")
+        said = told(name, source_in_code=False)
+    places = [line.removeprefix(name).split(": ", 1)[1] for line in said]
+    assert sorted(told(config, source_in_code=False)) == sorted(places)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.binary()
+    | st.text().map(lambda text: text.encode("utf-8", "surrogatepass"))
+    | mutated().map(lambda it: json.dumps(it).encode()),
+    st.integers(0, 100),
+    st.binary(max_size=2),
+    st.sampled_from(["", "#", "#/source", "#/0/a"]),
+    st.sampled_from(["error", "ignore"]),
+)
+def test_any_file_is_a_config_or_a_config_error(data, at, damage, fragment, unknown):
+    with tempfile.TemporaryDirectory() as folder:
+        name = os.path.join(folder, "c.json")
+        Path(name).write_bytes(data[:at] + damage + data[at + 1 :])
+        try:
+            config, base = read_config(name + fragment, unknown=unknown, source_in_code=True)
+        except ConfigError as error:
+            problems = error.problems
+        else:
+            problems = ()
+            assert (LoaderConfig(**config.as_dict()), Path(folder)) == (config, base)
+    assert all(problem.line and problem.column for problem in problems)
+    places = [(problem.line, problem.column) for problem in problems]
+    assert sorted(places) == places
+
+
+@given(st.dictionaries(st.text() | st.integers(), st.builds(object) | st.floats() | small))
+def test_any_mapping_is_a_config_or_a_config_error(mapping):
+    for unknown in ("error", "ignore"):
+        report = examine(mapping, unknown=unknown, source_in_code=True)
+        assert (report.config is None) == bool(report.problems)

@@ -1,0 +1,284 @@
+"""`read_config`: files, sections, unknown keys, and where a problem stands."""
+
+import json
+from pathlib import Path
+
+import pytest
+from configs import SOURCE, told
+
+from threadloader.config import LoaderConfig, examine, read_config
+from threadloader.errors import ConfigError, Problem
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Gives a function that writes a config file and gives its name."""
+
+    def write(text, name="c.json"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(path)
+
+    return write
+
+
+def test_the_section_of_another_programs_config_loads_as_it_stands(file):
+    name = file(
+        """{
+          "model": {"layers": 4, "width": 128},
+          "training": {               // what the trainer reads
+            "learning_rate": 1e-3,
+            "batch_size": 16,
+            "num_epochs": 3,
+            "prefetch_batches": 3,    /* 2 to 3 on fast hardware */
+            "num_workers": 2,
+            "shuffle": true
+          }
+        }"""
+    )
+    config, base = read_config(f"{name}#/training", unknown="ignore", source_in_code=True)
+    expected = LoaderConfig(
+        batch_size=16, num_epochs=3, prefetch_batches=3, num_workers=2, shuffle=True
+    )
+    assert (expected, Path(name).parent) == (config, base)
+    (said,) = told(f"{name}#/training")
+    assert said.startswith(
+        f'{name}:4:13: /training/learning_rate: expected a known key, got "learning_rate"; '
+    )
+
+
+def test_everything_that_is_wrong_is_said_at_once_in_the_order_of_the_document(file):
+    name = file(
+        """{"other": {"a": 1},
+        "mine": {
+          "shard": {"index": 4, "count": 4},
+          "num_worker": 2, "batch_size": 0, "batch_size": 1,
+          "seed": NaN,
+          "collate": {"type": "pad", "truncate": true, "value": "x", "pad": 1},
+          "source": {"type": "npy"},
+          "shuffle": [1,],
+        }}"""
+    )
+    assert [
+        "3:30: /mine/shard/index: expected less than the count, 4, got 4",
+        '4:11: /mine/num_worker: expected a known key, got "num_worker"; did you mean "num_workers"?',  # noqa: E501 - one line of output
+        "4:42: /mine/batch_size: expected an integer from 1 to 2147483647, got 0",
+        '4:45: /mine/batch_size: expected each key once, got "batch_size" again; the first stands at 4:28',  # noqa: E501 - the same
+        "5:19: /mine/seed: expected a finite number, got NaN",
+        '6:50: /mine/collate/truncate: expected false, or a "length" to cut to, got true',
+        '6:65: /mine/collate/value: expected a number, got "x"',
+        '6:70: /mine/collate/pad: expected a known key, got "pad"; the nearest known key is "type"',
+        '7:30: /mine/source/type: expected one of "npz", "text", got "npy"; did you mean "npz"?',
+        "8:22: /mine/shuffle: expected true or false, got an array of 1",
+        '8:24: /mine/shuffle: expected another item after the comma, got "]"; take the comma away',
+        '8:26: /mine: expected another item after the comma, got "}"; take the comma away',
+    ] == [line.removeprefix(f"{name}:") for line in told(f"{name}#/mine")]
+
+
+def test_the_error_carries_the_same_facts(file):
+    name = file('{\n  "batch_size": 0\n}')
+    with pytest.raises(ConfigError) as caught:
+        read_config(name, source_in_code=True)
+    expected = Problem("/batch_size", "an integer from 1 to 2147483647", "0", "", 2, 17)
+    assert ((expected,), name) == (caught.value.problems, caught.value.file)
+
+
+@pytest.mark.parametrize("source", [{}, {"source": None}])
+def test_a_config_without_a_source_is_enough_only_if_it_is_given_in_code(source):
+    got = "null" if source else "nothing"
+    expected = f"/source: expected a source here or source=... in code, got {got}"
+    assert [expected] == told(source, source_in_code=False)
+    assert [] == told(source)
+    with pytest.raises(ConfigError, match=r"source=\.\.\. in code"):
+        read_config(LoaderConfig())
+
+
+def test_a_missing_source_stands_where_the_section_begins(file):
+    name = file('{"a":\n  {"seed": 1}}')
+    expected = f"{name}:2:3: /a/source: expected a source here or source=... in code, got nothing"
+    assert [expected] == told(f"{name}#/a", source_in_code=False)
+
+
+def test_paths_are_relative_to_the_file_or_to_the_current_folder(file, tmp_path, monkeypatch):
+    file("{}", "sub/c.json")
+    monkeypatch.chdir(tmp_path)
+    for name in ("sub/c.json", Path("sub/c.json"), Path("sub") / "c.json#"):
+        assert tmp_path / "sub" == read_config(name, source_in_code=True)[1]
+    assert tmp_path == read_config({}, source_in_code=True)[1]
+    assert tmp_path == read_config(LoaderConfig(), source_in_code=True)[1]
+
+
+@pytest.mark.parametrize(
+    ("fragment", "seed"),
+    [
+        ("#", 1),
+        ("#/a", 2),
+        ("#/a~1b", 3),
+        ("#/~0", 4),
+        ("#/list/1", 5),
+        ("#/", 6),
+        ("#/x#y", 7),
+        ("#/a/é ü", 8),
+    ],
+)
+def test_a_section_is_named_by_a_json_pointer(file, fragment, seed):
+    text = {"seed": 1, "a": {"seed": 2, "é ü": {"seed": 8}}, "a/b": {"seed": 3}, "~": {"seed": 4}}
+    text |= {"list": [0, {"seed": 5}], "": {"seed": 6}, "x#y": {"seed": 7}}
+    name = file(json.dumps(text))
+    read, _ = read_config(name + fragment, unknown="ignore", source_in_code=True)
+    assert seed == read.seed
+
+
+@pytest.mark.parametrize(
+    ("fragment", "said"),
+    [
+        (
+            "#/trainin",
+            '1:1: /trainin: expected a section here, got nothing; did you mean "training"?',
+        ),
+        (
+            "#/training/x",
+            '1:14: /training/x: expected a section here, got nothing; did you mean "a"?',
+        ),
+        ("#/list/2", "1:32: /list/2: expected a section here, got nothing"),
+        ("#/list/01", "1:32: /list/01: expected a section here, got nothing"),
+        ("#/list/-", "1:32: /list/-: expected a section here, got nothing"),
+        ("#/list/\u0660", "1:32: /list/\u0660: expected a section here, got nothing"),
+        (
+            "#/list/" + "9" * 5000,
+            "1:32: /list/" + "9" * 1994 + "...: expected a section here, got nothing",
+        ),
+        ("#/list/0", "1:33: /list/0: expected an object, got 3"),
+        ("#/list", "1:32: /list: expected an object, got an array of 1"),
+        ("#/training/a/b", "1:20: /training/a/b: expected a section here, got nothing"),
+    ],
+    ids=lambda it: it[:20],
+)
+def test_a_section_that_is_not_there_is_said_where_it_should_be(file, fragment, said):
+    name = file('{"training": {"a": 1}, "list": [3]}')
+    assert [f"{name}:{said}"] == told(name + fragment)
+
+
+@pytest.mark.parametrize("fragment", ["#training", "#/a~2", "#/a~"])
+def test_what_is_no_json_pointer_is_a_wrong_argument(file, fragment):
+    expected = "config: expected a JSON pointer after the #, as in train.json#/training, got "
+    (said,) = told(file("{}") + fragment)
+    assert said == expected + json.dumps(fragment[1:])
+
+
+def test_a_file_whose_name_has_a_hash_is_taken_before_a_section(file):
+    name = file('{"seed": 1, "a": {"seed": 2}}', "c#/x#y.json")
+    assert 1 == read_config(name, source_in_code=True, unknown="ignore")[0].seed
+    assert 2 == read_config(f"{name}#/a", source_in_code=True)[0].seed
+    with pytest.raises(FileNotFoundError) as caught:
+        read_config(name.replace("x#y", "gone"), source_in_code=True)
+    assert name.replace("x#y", "gone") == caught.value.filename
+
+
+def test_what_the_system_cannot_read_is_the_systems_own_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_config(tmp_path / "none.json#/a")
+    with pytest.raises(OSError, match=r"(?i)directory|denied"):
+        read_config(tmp_path)
+    with pytest.raises(OSError, match=r"(?i)name|path"):
+        read_config(str(tmp_path / ("n" * 5000)))
+
+
+@pytest.mark.parametrize("config", [5, None, b"c.json", ["c.json"], "", LoaderConfig])
+def test_what_is_no_config_is_a_wrong_argument(config):
+    (said,) = told(config)
+    assert said.startswith("config: expected a path, a mapping or a LoaderConfig, got ")
+
+
+def test_other_wrong_arguments_are_named():
+    assert ['config: expected the name of a file, got "a\\u0000b"; embedded null byte'] == told(
+        "a\0b"
+    )
+    assert ['unknown: expected one of "error", "ignore", got "x"'] == told({}, unknown="x")
+    assert ['unknown: expected one of "error", "ignore", got true'] == told({}, unknown=True)
+
+
+def test_the_schema_may_be_named_for_editors(file):
+    assert [] == told(file('{"$schema": "../config_schema.json"}'))
+    assert [] == told({"$schema": "x"}, unknown="ignore")
+    assert ["/$schema: expected a string, got 1"] == told({"$schema": 1})
+
+
+def test_unknown_keys_are_let_through_at_the_top_of_the_section_only(file):
+    own = {"learning_rate": 1, "schema": {"any": [None]}, "batch": {}, "Seed_": 1}
+    assert [] == told(own, unknown="ignore")
+    assert [] == told(file(json.dumps(own)), unknown="ignore")
+    assert len(own) == len(told(own))
+    (said,) = told({**own, "shard": {"rank": 0}}, unknown="ignore")
+    assert said.startswith('/shard/rank: expected a known key, got "rank"; ')
+
+
+def test_what_is_let_through_is_not_looked_at():
+    inside = []
+    inside.append(inside)
+    assert [] == told({"callback": print, "inside": inside, 3: {4}}, unknown="ignore")
+    assert ["the config: expected keys that are text, got 3"] == told({3: 4})
+
+
+def test_only_the_first_hundred_problems_get_hints():
+    said = told({f"key_{number}": 1 for number in range(150)})
+    assert (150, 100) == (len(said), sum(";" in line for line in said))
+
+
+@pytest.mark.parametrize("text", ["\ufeff{}", b"\xef\xbb\xbf{}"])
+def test_a_byte_order_mark_is_skipped(file, text):
+    assert [] == told(file(text))
+
+
+def test_a_problem_of_a_part_is_located_in_the_document(file):
+    name = file('{"a": {"source": {"type": "text", "path": ["x",\n "y"]}}}')
+    report = examine(f"{name}#/a")
+    assert (report.base, report.file) == (Path(name).parent, name)
+    assert {"type": "text", "path": ["x", "y"], "skip_blank": False} == report.source
+    located = report.locate(Problem("/source/path/1", "a file", "none", "make it"))
+    assert Problem("/a/source/path/1", "a file", "none", "make it", 2, 2) == located
+    assert Problem("/a", "x", "y", "", 1, 7) == report.locate(Problem("", "x", "y"))
+    assert Problem("n", "x", "y") == report.locate(Problem("n", "x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ('{"source": %s, "seed": -1}', True),
+        ('{"source": %s, "seed": NaN}', True),
+        ('{"source": %s, "sourc": 1}', True),
+        ('{"source": %s, "source": 1}', True),
+        ('{"source": [%s]}', False),
+        ('{"sources": %s}', False),
+        ('{"source": %s', False),
+    ],
+)
+def test_the_source_is_reported_when_it_is_right_whatever_else_is_wrong(file, text, source):
+    report = examine(file(text % json.dumps(SOURCE)))
+    assert report.problems
+    assert ({**SOURCE, "fields": None} if source else None) == report.source
+
+
+def test_reading_a_config_opens_the_file_and_imports_nothing(run_child, file):
+    """An audit hook hears of every import, open and unpickled class in a process of its own."""
+    name = file(json.dumps({"source": {"type": "os.system", "path": "!!python"}, "_target_": "os"}))
+    schema = Path(__file__).parent.parent / "config_schema.json"
+    child = run_child(
+        """
+import sys
+from threadloader import ConfigError, LoaderConfig
+from threadloader.config import read_config
+LoaderConfig()  # reads the schema
+heard = []
+names = ("import", "open", "exec", "compile", "pickle.find_class", "os.system", "subprocess.Popen")
+sys.addaudithook(lambda name, args: heard.append(f"{name} {args[0]}") if name in names else None)
+try:
+    read_config(sys.argv[1])
+except ConfigError:
+    print(*heard, sep="\\n")
+""",
+        name,
+    )
+    assert schema.exists()
+    assert ("", [f"open {name}"]) == (child.stderr, child.stdout.splitlines())

@@ -1,0 +1,597 @@
+"""The engine's guarantees, each by its number in the engine's docstring."""
+
+import gc
+import logging
+import threading
+import weakref
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadloader._runtime import Runtime
+from threadloader.engine import ENDED, Engine, Inline
+
+WAIT = 30.0
+"""Seconds after which a gate that should have opened fails its test; never waited out."""
+
+
+class Job:
+    """A job whose parts call a function of (number, part) and keep what it gives."""
+
+    def __init__(self, number, parts=1, do=lambda number, part: part, finish=None):
+        self.number = number
+        self.parts = parts
+        self.do = do
+        self.results = [None] * parts
+        self.finished = 0
+        self.finish_with = finish
+
+    def run(self, parts):
+        for part in parts:
+            self.results[part] = self.do(self.number, part)
+
+    def finish(self):
+        self.finished += 1
+        if self.finish_with is not None:
+            return self.finish_with(self.number)
+        return self.number, self.results
+
+    def describe(self, part):
+        return f"job {self.number}, part {part}"
+
+
+@pytest.fixture
+def make_engine():
+    """Gives a function that starts an engine; each is stopped at the end of the test."""
+    engines = []
+
+    def make(num_workers=2, close_timeout=5.0, runtime=None):
+        engine = Engine(num_workers, close_timeout, runtime or Runtime())
+        engines.append(engine)
+        engine.start()
+        return engine
+
+    yield make
+    for engine in engines:
+        engine.stop()
+
+
+def results(stream, count):
+    return [stream.result(number) for number in range(count)]
+
+
+@given(
+    workers=st.integers(1, 5),
+    depth=st.integers(1, 6),
+    parts=st.lists(st.integers(1, 7), max_size=12),
+)
+def test_results_come_in_job_order_whatever_the_sizes(workers, depth, parts):
+    """G1: the n-th result is the n-th job's, at any number of workers, depth and parts."""
+    engine = Engine(workers, 5.0)
+    engine.start()
+    try:
+        stream = engine.stream(iter([Job(n, size) for n, size in enumerate(parts)]), depth)
+        got = [outcome.value for outcome in results(stream, len(parts))]
+        assert [(n, list(range(size))) for n, size in enumerate(parts)] == got
+        assert ENDED is stream.result(len(parts))
+    finally:
+        engine.stop()
+
+
+def test_a_slow_first_job_is_not_overtaken(make_engine):
+    """G1: job 0 ends last of all, and is still the first to be given."""
+    others = threading.Semaphore(0)
+
+    def do(number, part):
+        if number == 0:
+            for _ in range(3):
+                assert others.acquire(timeout=WAIT)
+        else:
+            others.release()
+        return part
+
+    stream = make_engine(2).stream(iter([Job(n, do=do) for n in range(4)]), depth=4)
+    stream.prefetch()
+    assert [0, 1, 2, 3] == [outcome.value[0] for outcome in results(stream, 4)]
+
+
+def test_no_more_jobs_are_begun_than_the_depth_allows(make_engine):
+    """G2: while the consumer has taken k results, no job above k + depth - 1 is drawn."""
+    drawn = []
+    enough = threading.Event()
+
+    def jobs():
+        for number in range(20):
+            drawn.append(number)
+            if number == 2:
+                enough.set()
+            yield Job(number)
+
+    engine = make_engine(2)
+    stream = engine.stream(jobs(), depth=3)
+    stream.prefetch()
+    assert enough.wait(WAIT)
+    for number in range(10):
+        stream.result(number)
+        assert len(drawn) <= number + 1 + 3
+    stream.cancel()
+    engine.stop()
+    assert len(drawn) <= 10 + 3
+
+
+def test_each_job_is_finished_once_however_many_workers_share_it(make_engine):
+    """G3: the last worker to leave a job finishes it, and only that one."""
+    jobs = [Job(number, parts=16) for number in range(200)]
+    results(make_engine(6).stream(iter(jobs), depth=4), 200)
+    assert {1} == {job.finished for job in jobs}
+
+
+def test_every_part_is_done_once(make_engine):
+    """G3: no part is left out or done twice when six workers share a job."""
+    done = []
+    jobs = [Job(n, parts=32, do=lambda n, part: done.append((n, part))) for n in range(50)]
+    results(make_engine(6).stream(iter(jobs), depth=3), 50)
+    assert [(n, part) for n in range(50) for part in range(32)] == sorted(done)
+
+
+def test_the_queues_have_no_bound_to_block_on():
+    """G4: neither queue has a size at which a put would wait."""
+    assert 0 == Runtime().queue().maxsize
+    assert not hasattr(Runtime().simple_queue(), "maxsize")
+
+
+def test_no_part_begins_after_a_stop(make_engine):
+    """G5: with a stop during part 1 of 8, parts 2 to 7 are not begun."""
+    begun, inside, go_on = [], threading.Event(), threading.Event()
+
+    def do(number, part):
+        begun.append(part)
+        if part == 1:
+            inside.set()
+            assert go_on.wait(WAIT)
+
+    engine = make_engine(1)
+    engine.stream(iter([Job(0, parts=8, do=do)]), depth=1).prefetch()
+    assert inside.wait(WAIT)
+    stopper = threading.Thread(target=engine.stop)
+    stopper.start()
+    while engine.usable:
+        pass
+    go_on.set()
+    stopper.join(WAIT)
+    assert [0, 1] == begun
+
+
+def test_a_stop_wakes_a_consumer_that_waits_in_another_thread(make_engine):
+    """G5: the waiting consumer is given ENDED though its job has not ended."""
+    inside, go_on, got = threading.Event(), threading.Event(), []
+
+    def do(number, part):
+        inside.set()
+        assert go_on.wait(WAIT)
+
+    engine = make_engine(1)
+    stream = engine.stream(iter([Job(0, do=do)]), depth=1)
+    consumer = threading.Thread(target=lambda: got.append(stream.result(0)))
+    consumer.start()
+    assert inside.wait(WAIT)
+    stopper = threading.Thread(target=engine.stop)
+    stopper.start()
+    consumer.join(WAIT)
+    assert [ENDED] == got
+    go_on.set()
+    stopper.join(WAIT)
+
+
+def test_a_result_asked_for_after_the_stop_is_ended(make_engine):
+    """G5: nobody waits for threads that are gone."""
+    engine = make_engine(2)
+    stream = engine.stream(iter([Job(0), Job(1)]), depth=1)
+    stream.result(0)
+    engine.stop()
+    assert ENDED is stream.result(1)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_after_a_stop_no_thread_of_ours_lives(workers):
+    """G6: whether or not there was ever a job."""
+    before = set(threading.enumerate())
+    for count in (0, 5):
+        engine = Engine(workers, 5.0)
+        engine.start()
+        results(engine.stream(iter([Job(n) for n in range(count)]), depth=2), count)
+        engine.stop()
+        assert before == set(threading.enumerate())
+
+
+def test_a_worker_that_never_returns_is_named_with_its_work_and_stack(caplog):
+    """G6: stop returns within its bound and the log says who, at what and where."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def stuck_in_here(number, part):
+        inside.set()
+        assert go_on.wait(WAIT)
+
+    engine = Engine(1, 0.05)
+    engine.start()
+    engine.stream(iter([Job(7, do=stuck_in_here)]), depth=1).prefetch()
+    assert inside.wait(WAIT)
+    with caplog.at_level(logging.ERROR, logger="threadloader"):
+        engine.stop()
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name == "threadloader-worker-0":
+            thread.join(WAIT)
+    (record,) = caplog.records
+    text = record.getMessage()
+    assert "threadloader-worker-0" in text
+    assert "job 7, part 0" in text
+    assert "in stuck_in_here" in text
+
+
+def test_stopping_twice_and_from_a_worker_is_harmless(make_engine):
+    """G6: a worker that stops its own engine does not wait for itself."""
+    engine = make_engine(2)
+    stream = engine.stream(iter([Job(0, do=lambda number, part: engine.stop())]), depth=1)
+    assert ENDED is stream.result(0)
+    engine.stop()
+    engine.stop()
+    assert not engine.usable
+
+
+def test_an_error_takes_the_place_of_its_result(make_engine):
+    """G7: the jobs before and after a failing one are given as ever."""
+
+    def do(number, part):
+        if number == 2:
+            raise ValueError("bad")
+        return part
+
+    stream = make_engine(3).stream(iter([Job(n, parts=2, do=do) for n in range(5)]), depth=5)
+    got = results(stream, 5)
+    assert [None, None, "bad", None, None] == [o.error and str(o.error) for o in got]
+    assert 0 == got[2].part
+
+
+@pytest.mark.parametrize("error", [StopIteration, KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_no_exception_of_a_job_ends_a_thread(make_engine, error):
+    """G7: whatever it is, it is the job's outcome, and the same worker does the next job."""
+
+    def do(number, part):
+        if number == 0:
+            raise error("x")
+        return part
+
+    stream = make_engine(1).stream(iter([Job(0, do=do), Job(1, do=do)]), depth=2)
+    first, second = results(stream, 2)
+    assert error is type(first.error)
+    assert (1, [0]) == second.value
+
+
+def test_the_lowest_failing_part_is_the_one_reported(make_engine):
+    """G7: part 5 fails first in time, part 2 fails later; part 2 is the job's error."""
+    higher_failed = threading.Event()
+
+    def do(number, part):
+        if part == 2:
+            assert higher_failed.wait(WAIT)
+            raise ValueError("part 2")
+        if part == 3:
+            higher_failed.set()
+            raise ValueError("part 3")
+
+    outcome = make_engine(4).stream(iter([Job(0, parts=8, do=do)]), depth=1).result(0)
+    assert (2, "part 2") == (outcome.part, str(outcome.error))
+
+
+def test_an_error_of_the_finish_has_no_part(make_engine):
+    """G7: it is the whole job's."""
+
+    def finish(number):
+        raise ValueError("collate")
+
+    outcome = make_engine().stream(iter([Job(0, parts=3, finish=finish)]), depth=1).result(0)
+    assert (None, "collate") == (outcome.part, str(outcome.error))
+
+
+def test_an_error_of_the_iterator_of_jobs_comes_at_its_place(make_engine):
+    """G7: the job before it is given, then the error, then the end."""
+
+    def jobs():
+        yield Job(0)
+        raise OSError("order")
+
+    stream = make_engine().stream(jobs(), depth=4)
+    first, second, third = results(stream, 3)
+    assert (0, [0]) == first.value
+    assert "order" == str(second.error)
+    assert ENDED is third
+
+
+def test_asking_again_gives_the_same_result(make_engine):
+    """G8: a result whose taking was interrupted can be asked for again."""
+    stream = make_engine().stream(iter([Job(n) for n in range(3)]), depth=2)
+    assert stream.result(0) is stream.result(0)
+    assert 1 == stream.result(1).value[0]
+
+
+def test_a_slot_sent_twice_is_dealt_once(make_engine):
+    """G8: an interrupt between sending a slot and counting it makes the consumer send it again."""
+    stream = make_engine(1).stream(iter([Job(n) for n in range(4)]), depth=2)
+    stream.prefetch()
+    stream._sent -= 1  # as an interrupt right behind the put leaves it
+    assert [0, 1, 2, 3] == [outcome.value[0] for outcome in results(stream, 4)]
+
+
+def test_a_slot_kept_back_is_sent_when_asked_for(make_engine):
+    """G8: an interrupt between a slot joining the line and its sending loses nothing."""
+    stream = make_engine(1).stream(iter([Job(n) for n in range(4)]), depth=2)
+    inbox = stream._shared.inbox
+
+    class Interrupted:
+        def put(self, slot):
+            raise KeyboardInterrupt
+
+    stream._shared.inbox = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        stream.prefetch()
+    stream._shared.inbox = inbox
+    assert [0, 1, 2, 3] == [outcome.value[0] for outcome in results(stream, 4)]
+
+
+def test_no_lock_is_held_while_a_job_runs():
+    """G9: every lock the engine has made is free, or is one that somebody waits to be released."""
+
+    class Watching(Runtime):
+        def __init__(self):
+            self.depth = threading.local()
+
+        def lock(self):
+            runtime, lock = self, super().lock()
+
+            class Watched:
+                def acquire(self, *args, **options):
+                    return lock.acquire(*args, **options)
+
+                def release(self):
+                    lock.release()
+
+                def __enter__(self):
+                    lock.acquire()
+                    runtime.depth.held = getattr(runtime.depth, "held", 0) + 1
+                    return True
+
+                def __exit__(self, *exc):
+                    runtime.depth.held -= 1
+                    lock.release()
+
+            return Watched()
+
+    runtime = Watching()
+    held = []
+
+    def do(number, part):
+        held.append(getattr(runtime.depth, "held", 0))
+
+    def finish(number):
+        held.append(getattr(runtime.depth, "held", 0))
+
+    engine = Engine(3, 5.0, runtime)
+    engine.start()
+    results(engine.stream(iter([Job(n, 4, do, finish) for n in range(10)]), depth=3), 10)
+    engine.stop()
+    assert [0] * 50 == held
+
+
+def test_an_idle_worker_keeps_no_job_alive(make_engine):
+    """G10: once its result is taken and the next one asked for, a job is gone."""
+    jobs = [Job(n, parts=4) for n in range(6)]
+    gone = [weakref.ref(job) for job in jobs[:4]]
+    stream = make_engine(2).stream(iter(jobs), depth=1)
+    del jobs
+    for number in range(6):
+        stream.result(number)
+    assert ENDED is stream.result(6)
+    assert [None] * 4 == [job() for job in gone]
+
+
+def test_failures_leave_no_cyclic_garbage(make_engine):
+    """G10: an error that was taken, or thrown away with its stream, is freed without the gc."""
+
+    def do(number, part):
+        raise ValueError(number)
+
+    gc.collect()
+    gc.disable()
+    try:
+        engine = make_engine(2)
+        stream = engine.stream(iter([Job(n, parts=3, do=do) for n in range(20)]), depth=4)
+        for number in range(10):
+            stream.result(number).error = None
+        stream.cancel()
+        engine.stop()
+        del stream, engine
+        assert 0 == gc.collect()
+    finally:
+        gc.enable()
+
+
+def test_an_engine_that_cannot_start_its_workers_leaves_none(caplog):
+    """G6: the third thread of four fails to start; start raises and no thread is left."""
+    before = set(threading.enumerate())
+
+    class Full(Runtime):
+        made = 0
+
+        def thread(self, target, args, name):
+            thread = super().thread(target, args, name)
+            self.made += 1
+            if self.made == 3:
+
+                def start():
+                    raise RuntimeError("can't start new thread")
+
+                thread.start = start
+            return thread
+
+    engine = Engine(4, 5.0, Full())
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        engine.start()
+    engine.stop()
+    assert before == set(threading.enumerate())
+
+
+def test_an_engine_whose_feeder_cannot_start_says_so():
+    """G6: the same for the very first thread, and for the bare one that starts it."""
+
+    class NoFeeder(Runtime):
+        def thread(self, target, args, name):
+            thread = super().thread(target, args, name)
+            thread.start = lambda: (_ for _ in ()).throw(RuntimeError("no feeder"))
+            return thread
+
+    class NoLaunch(Runtime):
+        def launch(self, function):
+            raise RuntimeError("no launch")
+
+    for runtime, text in ((NoFeeder(), "no feeder"), (NoLaunch(), "no launch")):
+        engine = Engine(2, 5.0, runtime)
+        with pytest.raises(RuntimeError, match=text):
+            engine.start()
+        engine.stop()
+
+
+def test_a_dropped_engine_ends_its_threads(make_engine):
+    """A finalizer tells them to end, and the feeder warns of the one who forgot."""
+    engine = Engine(2, 5.0)
+    engine.start()
+    threads = [t for t in threading.enumerate() if t.name.startswith("threadloader")]
+    assert 3 == len(threads)
+    caught = []
+    threading.excepthook, hook = caught.append, threading.excepthook
+    try:
+        del engine
+        for thread in threads:
+            thread.join(WAIT)
+    finally:
+        threading.excepthook = hook
+    assert [ResourceWarning] == [args.exc_type for args in caught]
+
+
+def test_a_new_stream_takes_the_place_of_a_cancelled_one(make_engine):
+    """Results of a cancelled stream never come out of the next one."""
+    engine = make_engine(3)
+    for round_ in range(50):
+        stream = engine.stream(iter([Job((round_, n), parts=2) for n in range(9)]), depth=4)
+        assert [(round_, n) for n in range(round_ % 4)] == [
+            outcome.value[0] for outcome in results(stream, round_ % 4)
+        ]
+        stream.cancel()
+
+
+def test_ready_counts_what_can_be_had_at_once(make_engine):
+    """Jobs 0 to 2 are done, 3 is held: three are ready, then two after one was taken."""
+    held, go_on = threading.Event(), threading.Event()
+
+    def do(number, part):
+        if number == 3:
+            held.set()
+            assert go_on.wait(WAIT)
+
+    stream = make_engine(1).stream(iter([Job(n, do=do) for n in range(5)]), depth=4)
+    stream.prefetch()
+    assert held.wait(WAIT)
+    assert 3 == stream.ready(0)
+    stream.result(0)
+    assert 2 == stream.ready(1)
+    go_on.set()
+
+
+def test_claims_grow_when_parts_are_cheap(make_engine):
+    """After the first jobs a batch of cheap parts is done by one worker in one claim."""
+    hands = []
+
+    class Counting(Job):
+        def run(self, parts):
+            hands.append(self.number)
+            super().run(parts)
+
+    results(make_engine(4).stream(iter([Counting(n, parts=8) for n in range(60)]), depth=1), 60)
+    assert 1 == hands.count(59)
+
+
+class TestInline:
+    def test_it_gives_what_the_threads_give(self):
+        """Same values, errors, parts and end, without a thread."""
+
+        def do(number, part):
+            if (number, part) == (1, 2):
+                raise ValueError("bad")
+            return part
+
+        stream = Inline().stream(iter([Job(n, parts=3, do=do) for n in range(3)]), depth=9)
+        first, second, third = results(stream, 3)
+        assert (0, [0, 1, 2]) == first.value
+        assert ("bad", 2) == (str(second.error), second.part)
+        assert (2, [0, 1, 2]) == third.value
+        assert ENDED is stream.result(3)
+
+    def test_asking_again_runs_nothing_again(self):
+        ran = []
+        stream = Inline().stream(iter([Job(0, do=lambda n, p: ran.append(p))]), depth=1)
+        assert stream.result(0) is stream.result(0)
+        assert [0] == ran
+
+    def test_a_job_that_asks_for_a_result_is_refused(self):
+        """It would wait for itself."""
+        inline = Inline()
+        stream = inline.stream(iter([Job(0, do=lambda n, p: inline.result(0))]), depth=1)
+        assert "asks its own loader" in str(stream.result(0).error)
+
+    def test_an_interrupt_that_the_job_raises_itself_is_an_error_of_the_job(self):
+        def do(number, part):
+            raise KeyboardInterrupt
+
+        outcome = Inline().stream(iter([Job(0, do=do)]), depth=1).result(0)
+        assert KeyboardInterrupt is type(outcome.error)
+
+    def test_a_real_interrupt_passes_and_the_job_is_run_again(self):
+        """A signal during the job is the user's own, and consumes no result."""
+        import signal
+
+        runs = []
+
+        def do(number, part):
+            runs.append(part)
+            if len(runs) == 1:
+                signal.raise_signal(signal.SIGINT)
+            return part
+
+        stream = Inline().stream(iter([Job(0, do=do)]), depth=1)
+        with pytest.raises(KeyboardInterrupt):
+            stream.result(0)
+        assert (0, [0]) == stream.result(0).value
+        assert [0, 0] == runs
+
+    def test_what_a_handler_in_python_raises_passes_too(self):
+        import signal
+
+        def handler(number, frame):
+            raise SystemExit("told to end")
+
+        def do(number, part):
+            signal.raise_signal(signal.SIGTERM)
+
+        before = signal.signal(signal.SIGTERM, handler)
+        try:
+            with pytest.raises(SystemExit, match="told to end"):
+                Inline().stream(iter([Job(0, do=do)]), depth=1).result(0)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def test_after_a_stop_nothing_is_run(self):
+        inline = Inline()
+        stream = inline.stream(iter([Job(0)]), depth=1)
+        inline.stop()
+        assert ENDED is stream.result(0)

@@ -1,0 +1,141 @@
+"""A program that forgot to close still ends, at once and without a word.
+
+Seen in child interpreters.
+"""
+
+import os
+import signal
+
+import pytest
+
+BEGIN = """
+import atexit, gc, os, signal, sys, threading, time, warnings
+import numpy as np
+from threadloader import Loader, ClosedError
+
+class Numbers:
+    def __init__(self, n, wait=0.0):
+        self.n, self.wait = n, wait
+    def __len__(self):
+        return self.n
+    def __getitem__(self, index):
+        if self.wait:
+            time.sleep(self.wait)
+        return index
+
+def opened(n=1000, wait=0.0, **config):
+    config = {"batch_size": 2, "num_workers": 3, "shuffle": False, **config}
+    loader = Loader(config, Numbers(n, wait))
+    return loader, loader.__enter__()
+"""
+
+TOPOLOGIES = {
+    "never iterated, in a global": "loader, batches = opened()",
+    "in the middle of an epoch": "loader, batches = opened(); epoch = iter(batches); next(epoch)",
+    "workers in slow reads": "loader, batches = opened(wait=0.05); epoch = iter(batches)",
+    "in a cycle": "loader, batches = opened(); cycle = [batches]; cycle.append(cycle); del batches",
+    "in an attribute of a module": "sys.loader, sys.batches = opened(); next(iter(sys.batches))",
+    "in a frame of a daemon thread": (
+        "def run():\n"
+        "    loader, batches = opened()\n"
+        "    for batch in batches:\n"
+        "        ready.set(); time.sleep(60)\n"
+        "ready = threading.Event()\n"
+        "threading.Thread(target=run, daemon=True).start()\n"
+        "ready.wait(30)"
+    ),
+    "left by sys.exit inside the with": (
+        "with Loader({'num_workers': 2}, Numbers(50)) as batches:\n"
+        "    for batch in batches:\n"
+        "        sys.exit(0)"
+    ),
+    "closed in an exit hook of the program": (
+        "loader, batches = opened(); next(iter(batches)); atexit.register(batches.close)"
+    ),
+    "used in an exit hook of the program": (
+        "loader, batches = opened()\natexit.register(lambda: print(next(iter(batches)).tolist()))"
+    ),
+    "without workers": "loader, batches = opened(num_workers=0); next(iter(batches))",
+}
+
+
+@pytest.mark.parametrize("body", TOPOLOGIES.values(), ids=TOPOLOGIES.keys())
+def test_an_open_loader_does_not_keep_the_interpreter(run_child, body):
+    """Exit code 0, nothing on stderr, and well within the bound."""
+    child = run_child(BEGIN + body, timeout=30)
+    assert (0, "") == (child.returncode, child.stderr)
+
+
+def test_a_worker_that_never_returns_does_not_keep_the_interpreter(run_child):
+    """The log says which sample it is at, within close_timeout."""
+    child = run_child(
+        BEGIN + "class Stuck(Numbers):\n"
+        "    def __getitem__(self, index):\n"
+        "        inside.set(); time.sleep(600)\n"
+        "inside = threading.Event()\n"
+        "with Loader({'num_workers': 1, 'close_timeout': 0.1}, Stuck(4)) as batches:\n"
+        "    iter(batches); inside.wait(30)\n"
+        "print('left')\n",
+        timeout=30,
+    )
+    assert (0, "left\n") == (child.returncode, child.stdout)
+    assert "threadloader-worker-0 has not ended within 0.1 s" in child.stderr
+    assert "it is at sample" in child.stderr
+
+
+def test_a_dropped_loader_warns_and_its_threads_end(run_child):
+    """Nobody waits in a finalizer: the feeder says it, and is gone soon after."""
+    child = run_child(
+        BEGIN + "loader, batches = opened()\n"
+        "next(iter(batches))\n"
+        "threads = [t for t in threading.enumerate() if 'threadloader' in t.name]\n"
+        "del loader, batches; gc.collect()\n"
+        "for thread in threads: thread.join(30)\n"
+        "print(len(threads), sum(thread.is_alive() for thread in threads))\n",
+        flags=("-W", "always::ResourceWarning"),
+        timeout=60,
+    )
+    assert "4 0\n" == child.stdout
+    assert "ResourceWarning: a loader was dropped without being closed" in child.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.parametrize("workers", [0, 3])
+def test_a_forked_child_is_refused_and_can_exit(run_child, workers):
+    """It has none of the threads: next raises, close does not wait, and the parent goes on."""
+    child = run_child(
+        BEGIN + f"loader, batches = opened(num_workers={workers})\n"
+        "epoch = iter(batches)\n"
+        "first = next(epoch).tolist()\n"
+        "warnings.simplefilter('ignore', DeprecationWarning)\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    try:\n"
+        "        next(epoch)\n"
+        "    except ClosedError:\n"
+        f"        code = 7 if {workers} else 8\n"
+        "    else:\n"
+        f"        code = 8 if {workers} else 7\n"
+        "    loader.__exit__(None, None, None)\n"
+        "    sys.exit(code)\n"
+        "_, status = os.waitpid(pid, 0)\n"
+        "print(os.waitstatus_to_exitcode(status), first, next(epoch).tolist())\n"
+        "loader.__exit__(None, None, None)\n",
+        timeout=60,
+    )
+    assert ("7 [0, 1] [2, 3]\n", "") == (child.stdout, child.stderr)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Ctrl-C is sent in another way there")
+def test_ctrl_c_ends_a_program_with_one_traceback_and_no_noise(run_child):
+    """The loop's KeyboardInterrupt is all that is seen."""
+    child = run_child(
+        BEGIN + "with Loader({'num_workers': 2}, Numbers(100, 0.001)) as batches:\n"
+        "    for batch in batches:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(30)\n",
+        timeout=30,
+    )
+    assert -signal.SIGINT == child.returncode
+    assert 1 == child.stderr.count("Traceback")
+    assert child.stderr.rstrip().endswith("KeyboardInterrupt")

@@ -1,0 +1,179 @@
+"""A Ctrl-C at any moment loses no batch and leaves everything closable (G8).
+
+A timer sends a real signal after a random time; its handler is Python's own for Ctrl-C.
+"""
+
+import random
+import signal
+import threading
+import time
+
+import pytest
+from conftest import our_threads
+
+from threadloader import Loader
+
+pytestmark = [
+    pytest.mark.skipif(
+        not hasattr(signal, "setitimer"), reason="the system has no timer that sends a signal"
+    ),
+    # threading keeps its threads in a WeakSet, whose callback is Python code: a signal that
+    # lands in it is reported and swallowed there, in any program that uses threads.
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <function WeakSet"),
+]
+
+
+@pytest.fixture(autouse=True)
+def alarm_is_ctrl_c():
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGALRM, before)
+
+
+def interrupted(delay, body):
+    """Runs a body and interrupts it after some seconds; says whether it was in time."""
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            body()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+class Numbers:
+    """Sample i is i; every eighth read waits a little, so that the consumer waits too."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        if index % 8 == 0:
+            time.sleep(0.0002)
+        return index
+
+
+@pytest.mark.parametrize(("workers", "trials"), [(0, 1000), (1, 2500), (3, 2500)])
+def test_a_loader_interrupted_anywhere_closes_with_nothing_left(workers, trials):
+    """Entering, iterating, leaving: the signal comes up to 4 ms after the first line."""
+    rng = random.Random(workers)
+    config = {"batch_size": 4, "num_workers": workers, "prefetch_batches": 2}
+    hits = 0
+    for _ in range(trials):
+        loader = Loader(config, Numbers(40))
+
+        def run(loader=loader):
+            with loader as batches:
+                for _ in batches:
+                    pass
+
+        hits += interrupted(rng.uniform(1e-6, 4e-3), run)
+        # The signal may land on the first bytecode of __exit__ itself: then it has done nothing.
+        loader.__exit__(None, None, None)
+        assert set() == our_threads()
+    assert hits > trials // 4
+
+
+class Last:
+    """Where a loop's variable is stored, so that an interrupt behind the loop cannot lose it."""
+
+    batch = None
+
+
+@pytest.mark.parametrize(("workers", "trials"), [(0, 3000), (1, 6000), (3, 6000)])
+def test_an_interrupt_consumes_no_batch(workers, trials):
+    """Interrupted thousands of times, the run delivers each batch once and in order."""
+    rng = random.Random(workers)
+    n, size = 64, 4
+    config = {"batch_size": size, "shuffle": False, "num_workers": workers, "prefetch_batches": 2}
+    seen, hits = [], 0
+    with Loader(config, Numbers(n)) as batches:
+        epoch, last = iter(batches), Last()
+
+        def run():
+            nonlocal epoch
+            while True:
+                for last.batch in epoch:
+                    pass
+                epoch = iter(batches)
+
+        delivered = 0
+        for _ in range(trials):
+            hits += interrupted(rng.uniform(1e-6, 1e-3), run)
+            # What the run says it has delivered is what the loop was given, not one more.
+            if batches.info is not None:
+                assert batches.info.indices.tolist() == last.batch.tolist()
+            counted = batches.state_dict()["shard"]["batches"]
+            assert counted >= delivered
+            delivered = counted
+            if batches.info is not None:
+                seen.append((batches.info.epoch, batches.info.step))
+        assert hits == trials
+        assert sorted(seen) == seen
+        assert delivered == batches.stats().batches
+    assert set() == our_threads()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_batch_comes_once_under_interrupts(workers):
+    """All that the loop was ever given is each sample once, whatever interrupted it."""
+    rng = random.Random(7)
+    config = {"batch_size": 4, "shuffle": False, "num_workers": workers}
+    with Loader(config, Numbers(400)) as batches:
+        epoch, got = iter(batches), []
+
+        def run():
+            # A store in C, without a call that a signal could follow: it keeps every batch.
+            for got[0:0] in epoch:
+                pass
+
+        hits = 0
+        while interrupted(rng.uniform(1e-6, 1e-3), run):
+            hits += 1
+    assert hits > 10
+    blocks = [got[i : i + 4] for i in range(0, 400, 4)]
+    assert [[i, i + 1, i + 2, i + 3] for i in range(0, 400, 4)] == blocks[::-1]
+    assert set() == our_threads()
+
+
+def test_ctrl_c_while_waiting_is_prompt():
+    """A consumer blocked on a read that takes as long as it likes is woken by the signal."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    class Slow(Numbers):
+        def __getitem__(self, index):
+            inside.set()
+            assert go_on.wait(30)
+            return index
+
+    with Loader({"batch_size": 2, "num_workers": 1}, Slow(4)) as batches:
+        epoch = iter(batches)
+        assert inside.wait(30)
+        assert interrupted(0.01, lambda: next(epoch))
+        go_on.set()
+        assert 2 == len(next(epoch))
+        assert 0 == batches.info.step
+
+
+def test_two_interrupts_in_a_row_leave_nothing():
+    """The second one lands while the first is closing the loader."""
+    rng = random.Random(3)
+    for _ in range(500):
+        loader = Loader({"batch_size": 4, "num_workers": 2}, Numbers(40))
+
+        def run(loader=loader):
+            with loader as batches:
+                try:
+                    for _ in batches:
+                        pass
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 5e-4))
+
+        interrupted(rng.uniform(1e-6, 2e-3), run)
+        loader.__exit__(None, None, None)
+        assert set() == our_threads()

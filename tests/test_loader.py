@@ -1,0 +1,948 @@
+"""Loader and Batches keep the contract of docs/design.md."""
+
+import gc
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import expected_epoch, expected_len
+from strategies import deals
+
+from threadloader import (
+    BusyError,
+    ClosedError,
+    CollateError,
+    ConfigError,
+    Loader,
+    SourceError,
+    StateError,
+    WorkerError,
+    per_thread,
+)
+from threadloader._runtime import Runtime
+from threadloader.order import Order
+
+WAIT = 30.0
+WORKERS = [0, 1, 3]
+
+
+class Numbers:
+    """A source whose sample i is the number i; keeps what was read, and may fail."""
+
+    def __init__(self, n, fail=()):
+        self.n = n
+        self.fail = dict(fail)
+        self.read = []
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        if index in self.fail:
+            raise self.fail[index]
+        return index
+
+
+def load(source, transform=None, collate=None, **config):
+    return Loader({"shuffle": False, **config}, source, transform=transform, collate=collate)
+
+
+def lists(batches):
+    return [np.asarray(batch).tolist() for batch in batches]
+
+
+def serial(source, order, batch_size, drop_last=False):
+    """The loader that all this machinery must equal."""
+    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    if drop_last and batches and len(batches[-1]) < batch_size:
+        batches.pop()
+    return [[source[index] for index in batch] for batch in batches]
+
+
+class Jittery(Numbers):
+    """Reads that take a while, another one each time; order must not care."""
+
+    def __getitem__(self, index):
+        time.sleep(0.0001 * (hash((index, threading.get_ident())) % 3))
+        return super().__getitem__(index)
+
+
+@settings(max_examples=60)
+@given(
+    n=st.integers(0, 40),
+    batch_size=st.integers(1, 9),
+    workers=st.integers(0, 5),
+    prefetch=st.integers(1, 7),
+    drop_last=st.booleans(),
+    seed=st.integers(0, 2**64 - 1),
+)
+def test_the_batches_are_those_of_a_serial_loader(
+    n, batch_size, workers, prefetch, drop_last, seed
+):
+    """For two epochs, with reads of random duration."""
+    config = {
+        "batch_size": batch_size,
+        "num_workers": workers,
+        "prefetch_batches": prefetch,
+        "drop_last": drop_last,
+        "seed": seed,
+    }
+    with Loader(config, Jittery(n)) as batches:
+        for epoch in range(2):
+            order = Order(n, seed=seed, epoch=epoch, shuffle=True).at(np.arange(n)).tolist()
+            expected = serial(range(n), order, batch_size, drop_last)
+            assert len(expected) == len(batches)
+            assert expected == lists(batches)
+
+
+@settings(max_examples=60)
+@given(n=st.integers(0, 50), deal=deals(), workers=st.integers(0, 4), seed=st.integers(0, 99))
+def test_a_shard_delivers_what_the_oracle_says(n, deal, workers, seed):
+    """Indices, padding and length, through the whole loader."""
+    config = {
+        "batch_size": deal["batch_size"],
+        "drop_last": deal["drop_last"],
+        "seed": seed,
+        "num_workers": workers,
+        "shard": {
+            "index": deal["shard_index"],
+            "count": deal["shard_count"],
+            "remainder": deal["remainder"],
+        },
+    }
+    order = Order(n, seed=seed, epoch=0, shuffle=True).at(np.arange(n)).tolist()
+    got = []
+    with Loader(config, Numbers(n)) as batches:
+        for step, batch in enumerate(batches):
+            info = batches.info
+            assert (0, step) == (info.epoch, info.step)
+            assert batch.tolist() == info.indices.tolist()
+            got.append((info.indices.tolist(), info.valid.tolist()))
+        assert expected_len(n, **deal) == len(batches) == len(got)
+    assert [(i, v) for i, _, v in expected_epoch(order, **deal)] == got
+
+
+class TestIteration:
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_for_loop_is_one_epoch_and_the_next_one_the_next(self, workers):
+        with Loader({"batch_size": 4, "num_workers": workers}, Numbers(10)) as batches:
+            first, second = lists(batches), lists(batches)
+        assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(10))
+        assert first != second
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_epochs_gives_n_epochs_by_number(self, workers):
+        with load(Numbers(6), batch_size=4, num_workers=workers) as batches:
+            got = [(epoch.number, lists(epoch)) for epoch in batches.epochs(3)]
+            assert [] == list(batches.epochs(3))
+        assert [(n, [[0, 1, 2, 3], [4, 5]]) for n in range(3)] == got
+
+    def test_epochs_goes_up_to_num_epochs_of_the_config(self):
+        with load(Numbers(2), num_epochs=2) as batches:
+            assert [0, 1] == [epoch.number for epoch in batches.epochs() if lists(epoch)]
+
+    def test_epochs_without_a_number_never_end(self):
+        with load(Numbers(2)) as batches:
+            epochs = batches.epochs()
+            for number in range(20):
+                epoch = next(epochs)
+                assert (number, [[0, 1]]) == (epoch.number, lists(epoch))
+
+    @pytest.mark.parametrize("n", [-1, 1.5, "3", True])
+    def test_epochs_of_no_number_are_refused(self, n):
+        with load(Numbers(2)) as batches, pytest.raises(ConfigError, match="integer >= 0"):
+            batches.epochs(n)
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_after_a_break_the_next_epoch_begins(self, workers):
+        """What was prepared of the old one does not come out of the new one."""
+        with load(Numbers(10), batch_size=2, num_workers=workers) as batches:
+            for batch in batches:
+                if batch[0] == 4:
+                    break
+            assert 0 == batches.info.epoch
+            assert [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]] == lists(batches)
+            assert 1 == batches.info.epoch
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_new_iterator_ends_the_old_one(self, workers):
+        with load(Numbers(6), batch_size=2, num_workers=workers) as batches:
+            old = iter(batches)
+            next(old)
+            new = iter(batches)
+            for _ in range(2):
+                with pytest.raises(ClosedError, match="ended by a newer one"):
+                    next(old)
+            assert 3 == len(list(new))
+
+    def test_an_exhausted_iterator_stays_exhausted(self):
+        """Also when a newer one has begun, and after the with."""
+        with load(Numbers(2)) as batches:
+            epoch = iter(batches)
+            assert epoch is iter(epoch)
+            assert 1 == len(list(epoch))
+            assert [] == list(epoch)
+            iter(batches)
+            assert [] == list(epoch)
+        assert [] == list(epoch)
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize("config", [{}, {"drop_last": True, "batch_size": 9}])
+    def test_an_epoch_without_steps_is_empty_and_counts(self, workers, config):
+        n = 5 if config else 0
+        with load(Numbers(n), num_workers=workers, **config) as batches:
+            assert 0 == len(batches)
+            assert [[], [], []] == [lists(epoch) for epoch in batches.epochs(3)]
+            assert 3 == batches.state_dict()["world"]["epoch"]
+            assert [] == lists(batches)
+
+    def test_a_consumer_in_another_thread_is_served(self):
+        with load(Numbers(6), batch_size=2) as batches:
+            got = []
+            thread = threading.Thread(target=lambda: got.extend(lists(batches)))
+            thread.start()
+            thread.join(WAIT)
+        assert [[0, 1], [2, 3], [4, 5]] == got
+
+    @pytest.mark.parametrize("call", ["next", "iter", "load"])
+    def test_two_threads_at_once_are_refused(self, call):
+        """While one waits inside next, another gets BusyError and the first its batch."""
+        inside, go_on = threading.Event(), threading.Event()
+
+        class Slow(Numbers):
+            def __getitem__(self, index):
+                inside.set()
+                assert go_on.wait(WAIT)
+                return index
+
+        with load(Slow(4), batch_size=2, num_workers=1) as batches:
+            state, epoch, got = batches.state_dict(), iter(batches), []
+            thread = threading.Thread(target=lambda: got.append(next(epoch).tolist()))
+            thread.start()
+            assert inside.wait(WAIT)
+            # The worker is inside the read; only then may the consumer be late.
+            while batches._turn.acquire(blocking=False):
+                batches._turn.release()
+            with pytest.raises(BusyError, match="another thread"):
+                {
+                    "next": lambda: next(epoch),
+                    "iter": lambda: iter(batches),
+                    "load": lambda: batches.load_state_dict(state),
+                }[call]()
+            go_on.set()
+            thread.join(WAIT)
+            assert [[0, 1]] == got
+            assert [2, 3] == next(epoch).tolist()
+
+    def test_a_source_that_asks_its_own_loader_is_refused(self):
+        """Without workers it would wait for itself."""
+        held = []
+
+        class Selfish(Numbers):
+            def __getitem__(self, index):
+                return next(held[0])
+
+        with load(Selfish(4), num_workers=0) as batches:
+            held.append(iter(batches))
+            with pytest.raises(BusyError, match="its own loader"):
+                next(held[0])
+
+
+class TestAhead:
+    """The next epoch's first batches are prepared while this one's last are consumed."""
+
+    class Gated(Numbers):
+        def __init__(self, n):
+            super().__init__(n)
+            self.reads = threading.Semaphore(0)
+
+        def __getitem__(self, index):
+            self.reads.release()
+            return super().__getitem__(index)
+
+    def wait_for(self, source, count):
+        for _ in range(count):
+            assert source.reads.acquire(timeout=WAIT)
+
+    @pytest.mark.parametrize("by_epochs", [False, True])
+    def test_samples_of_the_next_epoch_are_read_before_it_begins(self, by_epochs):
+        source = self.Gated(4)
+        with load(source, batch_size=2, num_workers=1, prefetch_batches=2) as batches:
+            epoch = next(batches.epochs(9)) if by_epochs else iter(batches)
+            assert [[0, 1], [2, 3]] == lists(epoch)
+            # Four reads of this epoch, and two batches of the next one, which nobody asked for.
+            self.wait_for(source, 8)
+            assert [0, 1, 2, 3] * 2 == source.read
+            assert 1 == batches.state_dict()["world"]["epoch"]
+            assert (2, 4) == (batches.stats().batches, batches.stats().samples)
+
+    @pytest.mark.parametrize("how", ["num_epochs", "epochs"])
+    def test_nothing_is_read_beyond_the_last_epoch(self, how):
+        source = Numbers(4)
+        config = {"num_epochs": 2} if how == "num_epochs" else {}
+        with load(source, batch_size=2, prefetch_batches=4, **config) as batches:
+            for epoch in batches.epochs(2):
+                lists(epoch)
+            # The slots behind the last job come back empty once the feeder has seen its end.
+            stream = batches._stream
+            assert stream.result(batches._taken).job is None
+        assert [0, 0, 1, 1, 2, 2, 3, 3] == sorted(source.read)
+
+    def test_a_loop_beyond_num_epochs_goes_on_all_the_same(self):
+        with load(Numbers(2), num_epochs=1) as batches:
+            assert [[[0, 1]]] * 3 == [lists(batches) for _ in range(3)]
+
+
+class TestErrors:
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_failed_batch_raises_at_its_place_and_next_goes_on(self, workers):
+        """The source's own object, with a note of sample, row, step and epoch."""
+        error = ValueError("bad sample")
+        with load(Numbers(8, {5: error}), batch_size=2, num_workers=workers) as batches:
+            epoch = iter(batches)
+            assert [[0, 1], [2, 3]] == [next(epoch).tolist(), next(epoch).tolist()]
+            with pytest.raises(ValueError, match="bad sample") as caught:
+                next(epoch)
+            assert caught.value is error
+            assert ["threadloader: raised for sample 5 (row 1 of step 2, epoch 0)"] == (
+                error.__notes__
+            )
+            assert [6, 7] == next(epoch).tolist()
+            assert [] == list(epoch)
+            assert (3, 1) == (batches.stats().batches, batches.stats().failed)
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_until_next_is_called_the_state_stands_before_the_failed_batch(self, workers):
+        with load(Numbers(6, {2: OSError("x")}), batch_size=2, num_workers=workers) as batches:
+            epoch = iter(batches)
+            next(epoch)
+            before = batches.state_dict()
+            with pytest.raises(OSError, match="x"):
+                next(epoch)
+            assert before == batches.state_dict()
+            assert [4, 5] == next(epoch).tolist()
+            assert (1, 0) == tuple(batches.state_dict()["world"][k] for k in ("epoch", "position"))
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_failed_last_batch_ends_the_epoch_as_any_other(self, workers):
+        with load(Numbers(4, {3: OSError("x")}), batch_size=2, num_workers=workers) as batches:
+            epoch = iter(batches)
+            next(epoch)
+            with pytest.raises(OSError, match="x"):
+                next(epoch)
+            assert [] == list(epoch)
+            assert [0, 1] == next(iter(batches)).tolist()
+            assert 1 == batches.info.epoch
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_new_iterator_right_after_a_failed_last_batch_is_the_next_epoch(self, workers):
+        with load(Numbers(4, {3: OSError("x")}), batch_size=2, num_workers=workers) as batches:
+            for number in range(3):
+                epoch = iter(batches)
+                assert number == epoch.number
+                assert [0, 1] == next(epoch).tolist()
+                with pytest.raises(OSError, match="x"):
+                    next(epoch)
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize("kind", [StopIteration, GeneratorExit, SystemExit, KeyboardInterrupt])
+    @pytest.mark.parametrize("where", ["source", "transform", "collate"])
+    def test_what_would_be_taken_for_an_end_is_wrapped(self, workers, kind, where):
+        error = kind("from user code")
+
+        def fail(*args):
+            raise error
+
+        source = Numbers(4, {1: error} if where == "source" else {})
+        parts = {where: fail} if where != "source" else {}
+        with load(source, batch_size=2, num_workers=workers, **parts) as batches:
+            with pytest.raises(WorkerError, match=f"{kind.__name__} was raised for") as caught:
+                next(iter(batches))
+            assert caught.value.__cause__ is error
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_an_exception_that_refuses_a_note_is_wrapped(self, workers):
+        class Refusing(Exception):
+            def add_note(self, note):
+                raise TypeError("no notes")
+
+        class Swallowing(Exception):
+            def add_note(self, note):
+                pass
+
+        for error in (Refusing(), Swallowing()):
+            with load(Numbers(1, {0: error}), num_workers=workers) as batches:
+                with pytest.raises(WorkerError, match="sample 0") as caught:
+                    next(iter(batches))
+                assert caught.value.__cause__ is error
+
+    def test_an_exception_raised_again_and_again_gathers_no_heap_of_notes(self):
+        """One object for every failure, as a module-level singleton is."""
+        error = ValueError("again")
+        with load(Numbers(1, {0: error}), num_workers=0) as batches:
+            for _ in range(2):
+                epoch = iter(batches)
+                with pytest.raises(ValueError, match="again"):
+                    next(epoch)
+        assert 2 == len(error.__notes__) == len(set(error.__notes__))
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_the_users_line_is_the_last_of_the_traceback(self, workers):
+        def transform(sample):
+            raise ValueError("in here")
+
+        with load(Numbers(2), transform=transform, num_workers=workers) as batches:
+            with pytest.raises(ValueError, match="in here") as caught:
+                next(iter(batches))
+            assert "transform" == caught.traceback[-1].name
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_collate_error_names_both_samples(self, workers):
+        samples = [np.zeros(3), np.zeros(3), np.zeros(4), np.zeros(5)]
+        with load(samples, num_workers=workers, batch_size=4) as batches:
+            with pytest.raises(
+                CollateError, match="row 0 is sample 0, row 2 is sample 2"
+            ) as caught:
+                next(iter(batches))
+            assert (0, 2) == caught.value.samples
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_note_says_where_in_its_file_a_sample_stands(self, workers):
+        class Located(Numbers):
+            def locate(self, index):
+                return f"data.bin:{index}"
+
+        with load(Located(2, {1: OSError("x")}), num_workers=workers) as batches:
+            with pytest.raises(OSError, match="x") as caught:
+                next(iter(batches))
+            assert "sample 1 (row 1 of step 0, epoch 0), data.bin:1" in caught.value.__notes__[0]
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_errors_leave_no_cyclic_garbage(self, workers):
+        """A training loop that goes on after errors does not feed the garbage collector."""
+        source = Numbers(40, {i: ValueError(i) for i in range(0, 40, 4)})
+        with load(source, batch_size=2, num_workers=workers) as batches:
+            epoch = iter(batches)
+            gc.collect()
+            gc.disable()
+            try:
+                done = False
+                while not done:
+                    try:
+                        next(epoch)
+                    except ValueError as error:
+                        source.fail[error.args[0]] = None
+                    except StopIteration:
+                        done = True
+                assert 0 == gc.collect()
+            finally:
+                gc.enable()
+
+
+class TestState:
+    def run(self, config, source, until=None, state=None, workers=2):
+        """Collects (epoch, step, batch) up to a count, from a state on; gives the state too."""
+        got = []
+        loader = Loader({"num_workers": workers, **config}, source)
+        with loader as batches:
+            if state is not None:
+                batches.load_state_dict(json.loads(json.dumps(state)))
+            for epoch in batches.epochs(3):
+                for batch in epoch:
+                    got.append((batches.info.epoch, batches.info.step, batch.tolist()))
+                    if len(got) == until:
+                        return got, batches.state_dict()
+            return got, batches.state_dict()
+
+    @settings(max_examples=40)
+    @given(
+        n=st.integers(1, 20),
+        batch_size=st.integers(1, 6),
+        drop_last=st.booleans(),
+        cuts=st.lists(st.integers(1, 12), min_size=1, max_size=4),
+        workers=st.sampled_from([0, 2]),
+    )
+    def test_a_run_cut_any_number_of_times_is_the_uninterrupted_one(
+        self, n, batch_size, drop_last, cuts, workers
+    ):
+        """Batch for batch, over three epochs, whatever was prefetched at the cuts."""
+        config = {"batch_size": batch_size, "drop_last": drop_last, "seed": 3}
+        whole, end = self.run(config, Numbers(n), workers=0)
+        got, state = [], None
+        for until in [*cuts, None]:
+            part, state = self.run(config, Numbers(n), until, state, workers)
+            got += part
+        assert whole == got
+        assert end["world"] == state["world"]
+
+    def test_loading_reads_no_sample_but_those_that_come_next(self):
+        _, state = self.run({"batch_size": 2, "shuffle": False}, Numbers(10), until=3)
+        source = Numbers(10)
+        with load(source, batch_size=2, num_workers=0) as batches:
+            batches.load_state_dict(state)
+            assert [] == source.read
+            assert [6, 7] == next(iter(batches)).tolist()
+        assert [6, 7] == source.read
+
+    def test_what_is_loaded_is_what_is_given_back(self):
+        _, state = self.run({"batch_size": 2}, Numbers(10), until=3)
+        with Loader({"batch_size": 2}, Numbers(10)) as batches:
+            batches.load_state_dict(state)
+            assert state == batches.state_dict()
+
+    def test_at_the_end_of_an_epoch_the_state_stands_at_the_next_one(self):
+        """Before and after StopIteration alike."""
+        with load(Numbers(4), batch_size=2) as batches:
+            epoch = iter(batches)
+            next(epoch), next(epoch)
+            before = batches.state_dict()
+            assert [] == list(epoch)
+            assert before == batches.state_dict()
+            assert {"epoch": 1, "position": 0, "step": 0} == {
+                name: before["world"][name] for name in ("epoch", "position", "step")
+            }
+
+    def test_a_shard_with_a_step_less_gets_to_the_next_epoch_when_its_iteration_ends(self):
+        shard = {"index": 1, "count": 2, "remainder": "keep"}
+        with Loader({"batch_size": 2, "shard": shard}, Numbers(5)) as batches:
+            epoch = iter(batches)
+            next(epoch)
+            assert (0, 4) == tuple(batches.state_dict()["world"][k] for k in ("epoch", "position"))
+            assert [] == list(epoch)
+            assert (1, 0) == tuple(batches.state_dict()["world"][k] for k in ("epoch", "position"))
+
+    @given(
+        n=st.integers(0, 60),
+        first=deals(max_batch=4, max_shards=3),
+        second=deals(max_batch=5, max_shards=4),
+        steps=st.integers(0, 8),
+        seed=st.integers(0, 5),
+    )
+    @settings(max_examples=60)
+    def test_another_world_deals_the_remaining_positions_anew(self, n, first, second, steps, seed):
+        """Over both worlds every sample comes once: none twice, none lost (but by drop)."""
+
+        def config(deal, index):
+            return {
+                "batch_size": deal["batch_size"],
+                "seed": seed,
+                "num_workers": 0,
+                "shard": {"index": index, "count": deal["shard_count"], "remainder": "keep"},
+            }
+
+        seen, states = [], []
+        for index in range(first["shard_count"]):
+            with Loader(config(first, index), Numbers(n)) as batches:
+                epoch = iter(batches)
+                for _ in range(steps):
+                    if (batch := next(epoch, None)) is None:
+                        break
+                    seen += batch.tolist()
+                states.append(batches.state_dict())
+        if len({json.dumps(state["world"]) for state in states}) != 1 or not seen:
+            return  # a shard had no step left: the world was not cut behind one step
+        for index in range(second["shard_count"]):
+            with Loader(config(second, index), Numbers(n)) as batches:
+                batches.load_state_dict(states[0])
+                if states[0]["world"]["epoch"] == 0:
+                    seen += sum(lists(batches), [])
+        assert list(range(n)) == sorted(seen)
+
+    @pytest.mark.parametrize(
+        ("change", "field"), [({"seed": 1}, "seed"), ({"shuffle": False}, "shuffle")]
+    )
+    def test_a_state_of_another_order_is_refused_by_name(self, change, field):
+        _, state = self.run({"batch_size": 2}, Numbers(10), until=3)
+        with Loader({"batch_size": 2, **change}, Numbers(10)) as batches:
+            with pytest.raises(StateError, match=field) as caught:
+                batches.load_state_dict(state)
+            assert (field,) == caught.value.fields
+            assert 0 == batches.state_dict()["world"]["position"]
+
+    @pytest.mark.parametrize("source", [Numbers(11), np.arange(10)])
+    def test_a_state_of_another_source_is_refused(self, source):
+        _, state = self.run({"batch_size": 2}, Numbers(10), until=3)
+        with Loader({"batch_size": 2}, source) as batches:
+            with pytest.raises(StateError, match="source"):
+                batches.load_state_dict(state)
+
+    def test_loading_while_an_iterator_is_live_is_refused(self):
+        with Loader({"batch_size": 2}, Numbers(6)) as batches:
+            state, epoch = batches.state_dict(), iter(batches)
+            first = next(epoch).tolist()
+            with pytest.raises(BusyError, match="live"):
+                batches.load_state_dict(state)
+            assert [first, *lists(epoch)] != []
+            batches.load_state_dict(state)
+            assert first == next(iter(batches)).tolist()
+
+    def test_after_a_break_a_state_can_be_loaded(self):
+        """The loop's iterator is gone, so nobody is in the middle of an epoch."""
+        with load(Numbers(6), batch_size=2) as batches:
+            state = batches.state_dict()
+            for _ in batches:
+                break
+            batches.load_state_dict(state)
+            epoch = iter(batches)
+            assert (0, [[0, 1], [2, 3], [4, 5]]) == (epoch.number, lists(epoch))
+
+    def test_the_state_can_be_taken_after_the_with(self):
+        with load(Numbers(6), batch_size=2) as batches:
+            next(iter(batches))
+            inside = batches.state_dict()
+        assert inside == batches.state_dict()
+
+
+class TestClosing:
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_after_the_with_nothing_can_be_had(self, workers):
+        with load(Numbers(6), batch_size=2, num_workers=workers) as batches:
+            epoch = iter(batches)
+            next(epoch)
+        for call in (
+            lambda: next(epoch),
+            lambda: iter(batches),
+            lambda: next(batches.epochs(1)),
+            lambda: batches.load_state_dict(batches.state_dict()),
+        ):
+            with pytest.raises(ClosedError, match="closed"):
+                call()
+        assert 1 == batches.stats().batches
+        assert 3 == len(batches)
+
+    def test_a_recipe_is_not_iterated_and_says_what_to_write(self):
+        with pytest.raises(ClosedError, match=r"with Loader\(\.\.\.\) as batches"):
+            iter(load(Numbers(3)))
+
+    def test_a_loader_is_open_once_at_a_time_and_can_be_entered_again(self):
+        loader = load(Numbers(3))
+        with loader as batches:
+            with pytest.raises(BusyError, match="open already"):
+                loader.__enter__()
+            assert [[0, 1, 2]] == lists(batches)
+        with loader as batches:
+            assert (0, [[0, 1, 2]]) == (batches.state_dict()["world"]["epoch"], lists(batches))
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize("way", ["break", "return", "raise", "never", "generator", "close"])
+    def test_every_way_out_leaves_nothing(self, workers, way):
+        """Checked by the fixture that counts threads and files around every test."""
+
+        def run():
+            with load(Numbers(50), batch_size=2, num_workers=workers) as batches:
+                if way == "never":
+                    return
+                for number, _ in enumerate(batches):
+                    if number == 3:
+                        if way == "break":
+                            break
+                        if way == "return":
+                            return
+                        if way == "raise":
+                            raise LookupError("body")
+                        if way == "close":
+                            batches.close()
+                            batches.close()
+                            return
+                    if way == "generator":
+                        yield number
+
+        generator = run()
+        if way == "generator":
+            next(generator)
+            generator.close()
+        elif way == "raise":
+            with pytest.raises(LookupError, match="body"):
+                list(generator)
+        else:
+            list(generator)
+
+    def test_closing_in_a_transform_ends_the_epoch_with_closed_error(self):
+        held = []
+
+        def transform(sample):
+            if sample == 4:
+                held[0].close()
+            return sample
+
+        with load(Numbers(20), transform=transform, batch_size=2) as batches:
+            held.append(batches)
+            with pytest.raises(ClosedError):
+                lists(batches)
+
+    def test_closing_wakes_a_consumer_in_another_thread(self):
+        inside, go_on, got = threading.Event(), threading.Event(), []
+
+        class Slow(Numbers):
+            def __getitem__(self, index):
+                inside.set()
+                assert go_on.wait(WAIT)
+                return index
+
+        def consume():
+            try:
+                next(iter(batches))
+            except ClosedError as error:
+                got.append(type(error))
+            go_on.set()
+
+        with load(Slow(4), num_workers=1) as batches:
+            consumer = threading.Thread(target=consume)
+            consumer.start()
+            assert inside.wait(WAIT)
+            batches.close()
+            consumer.join(WAIT)
+        assert [ClosedError] == got
+
+    def test_a_source_given_in_code_is_not_closed(self):
+        class Closing(Numbers):
+            closed = 0
+
+            def close(self):
+                self.closed += 1
+
+        source = Closing(4)
+        with load(source) as batches:
+            lists(batches)
+        assert 0 == source.closed
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_every_instance_of_a_factory_is_closed_once(self, workers):
+        made = []
+
+        class Closing(Numbers):
+            def __init__(self):
+                super().__init__(20)
+                self.closed = 0
+                made.append(self)
+
+            def close(self):
+                self.closed += 1
+
+        with load(per_thread(Closing), batch_size=2, num_workers=workers) as batches:
+            assert [[i, i + 1] for i in range(0, 20, 2)] == lists(batches)
+        assert {1} == {each.closed for each in made}
+
+    def test_the_bodys_exception_passes_whatever_closing_does(self):
+        class Bad(Numbers):
+            def close(self):
+                raise OSError("cannot close")
+
+        with pytest.raises(LookupError, match="body") as caught:
+            with load(per_thread(lambda: Bad(4))):
+                raise LookupError("body")
+        assert "cannot close" in caught.value.__notes__[0]
+        with pytest.raises(OSError, match="cannot close"), load(per_thread(lambda: Bad(4))):
+            pass
+
+    def test_a_failing_enter_leaves_nothing(self, tmp_path):
+        """The source that was opened is closed again when the threads cannot be started."""
+
+        class NoThreads(Runtime):
+            def launch(self, function):
+                raise RuntimeError("can't start new thread")
+
+        closed = []
+
+        class Closing(Numbers):
+            def close(self):
+                closed.append(self)
+
+        loader = load(per_thread(lambda: Closing(4)))
+        loader._runtime = NoThreads()
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            loader.__enter__()
+        assert 1 == len(closed)
+        loader._runtime = Runtime()
+        with loader as batches:
+            assert [[0, 1, 2, 3]] == lists(batches)
+
+    def test_a_batch_that_was_delivered_is_not_kept(self):
+        """When the consumer lets go of a batch it is gone, though nothing else was asked for."""
+        import weakref
+
+        class Batch(list):
+            pass
+
+        with load(Numbers(8), batch_size=2, collate=Batch) as batches:
+            epoch = iter(batches)
+            gone = weakref.ref(next(epoch))
+            assert gone() is None
+
+
+class TestSources:
+    def test_arrays_are_batched_as_wholes(self):
+        x = np.arange(20, dtype=np.float32).reshape(10, 2)
+        y = np.arange(10, dtype=np.uint8)
+        with load({"x": x, "y": y}, batch_size=4) as batches:
+            first = next(iter(batches))
+        assert (np.float32, np.uint8) == (first["x"].dtype, first["y"].dtype)
+        assert np.array_equal(x[:4], first["x"])
+        assert np.array_equal(y[:4], first["y"])
+        first["x"][:] = -1
+        assert 0 == x[0, 0]
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_transform_sees_samples_and_its_batches_are_collated(self, workers):
+        x = np.arange(6)
+        with load(x, transform=lambda i: {"square": i * i}, num_workers=workers) as batches:
+            assert [0, 1, 4, 9, 16, 25] == next(iter(batches))["square"].tolist()
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_source_that_reads_many_at_once_is_asked_once_a_batch(self, workers):
+        asked = []
+
+        class Many(Numbers):
+            def __getitems__(self, indices):
+                asked.append(list(indices))
+                return [index * 10 for index in indices]
+
+        with load(Many(5), batch_size=2, num_workers=workers, num_epochs=1) as batches:
+            assert [[0, 10], [20, 30], [40]] == lists(batches)
+        assert [[0, 1], [2, 3], [4]] == sorted(asked)
+        assert all(type(index) is int for part in asked for index in part)
+
+    def test_a_source_that_gives_another_number_of_samples_is_found_out(self):
+        class Short(Numbers):
+            def __getitems__(self, indices):
+                return [0]
+
+        with (
+            load(Short(4)) as batches,
+            pytest.raises(CollateError, match="expected 4 samples, got 1"),
+        ):
+            next(iter(batches))
+
+    def test_a_source_is_asked_with_python_integers(self):
+        kinds = set()
+
+        class Kinds(Numbers):
+            def __getitem__(self, index):
+                kinds.add(type(index))
+                return index
+
+        with Loader({}, Kinds(5)) as batches:
+            lists(batches)
+        assert {int} == kinds
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_transform_draws_the_same_at_any_number_of_workers(self, workers):
+        """Seeds, epochs and positions decide; also behind a resume."""
+
+        def noisy(sample, rng):
+            return (sample, rng.integers(2**63, dtype=np.int64))
+
+        def run(workers, skip):
+            with Loader(
+                {"batch_size": 3, "num_workers": workers}, Numbers(10), transform=noisy
+            ) as b:
+                if skip is not None:
+                    b.load_state_dict(skip)
+                got = []
+                state = None
+                for _ in range(2):
+                    for number, batch in enumerate(b):
+                        got.append(batch[1].tolist())
+                        if number == 1 and state is None:
+                            state = b.state_dict()
+                return got, state
+
+        expected, state = run(0, None)
+        got, _ = run(workers, None)
+        assert expected == got
+        assert expected[2:] == run(workers, state)[0][: len(expected) - 2]
+        assert 20 == len({draw for batch in expected for draw in batch})
+
+    @pytest.mark.parametrize("wrong", [5, {1: 2}, (i for i in "ab"), np.zeros(())])
+    def test_what_cannot_be_a_source_is_refused_on_entering(self, wrong):
+        with pytest.raises(ConfigError, match="source"), load(wrong):
+            pass
+
+    @pytest.mark.parametrize(
+        ("argument", "value"), [("transform", 5), ("collate", "stack"), ("shard", {"index": 3})]
+    )
+    def test_wrong_arguments_are_refused_by_name(self, argument, value):
+        with pytest.raises(ConfigError, match=argument):
+            Loader({}, Numbers(3), **{argument: value})
+
+    def test_the_shard_comes_from_the_launcher(self, monkeypatch):
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        with load(Numbers(4), batch_size=1, shard="auto") as batches:
+            assert [[1], [3]] == lists(batches)
+
+    def test_what_is_given_in_code_takes_the_place_of_the_config(self, tmp_path):
+        file = tmp_path / "train.json"
+        file.write_text('{"source": {"type": "npz", "path": "none.npz"}, "shuffle": false}')
+        with Loader(file, np.arange(3), collate=tuple) as batches:
+            assert [(0, 1, 2)] == list(batches)
+        with pytest.raises(SourceError, match=r"none\.npz"), Loader(file):
+            pass
+
+    def test_a_config_that_changes_afterwards_changes_nothing(self):
+        config = {"batch_size": 2, "shuffle": False, "collate": {"type": "stack"}}
+        loader = Loader(config, Numbers(4))
+        config["batch_size"] = 1
+        config["collate"]["type"] = "pad"
+        with loader as batches:
+            assert [[0, 1], [2, 3]] == lists(batches)
+
+
+class TestStats:
+    def test_they_are_exact_under_an_injected_clock(self):
+        """Each read takes 1 s, each step 3 s; four batches of one sample, no workers."""
+
+        class Clock(Runtime):
+            now = 50.0
+
+            def monotonic(self):
+                return self.now
+
+        clock = Clock()
+
+        class Reads(Numbers):
+            def __getitem__(self, index):
+                clock.now += 1
+                return index
+
+        loader = load(Reads(4), batch_size=1, num_workers=0)
+        loader._runtime = clock
+        with loader as batches:
+            for _ in batches:
+                clock.now += 3
+            clock.now += 5
+        clock.now += 100
+        stats = batches.stats()
+        assert (1.0, 3.0, 21.0) == (
+            stats.first_batch_seconds,
+            stats.data_wait_seconds,
+            stats.elapsed_seconds,
+        )
+        assert (0.15, "fair") == (stats.data_wait_fraction, stats.data_wait_band)
+        assert (4, 4) == (stats.batches, stats.samples)
+
+    def test_padding_is_not_counted_as_samples(self):
+        shard = {"index": 1, "count": 2}
+        with Loader({"batch_size": 2, "shard": shard}, Numbers(5)) as batches:
+            lists(batches)
+        assert (2, 2) == (batches.stats().batches, batches.stats().samples)
+
+    def test_a_full_buffer_shows(self):
+        """Everything has been read long before the second next: prefetch_batches are ready."""
+        source = TestAhead.Gated(12)
+        config = {"batch_size": 2, "num_workers": 1, "prefetch_batches": 3, "num_epochs": 1}
+        with load(source, **config) as batches:
+            epoch = iter(batches)
+            next(epoch)
+            for _ in range(8):
+                assert source.reads.acquire(timeout=WAIT)
+            while batches._stream.ready(1) < 3:
+                pass
+            before = batches.stats().ready_sum
+            next(epoch)
+            assert 3 == batches.stats().ready_sum - before

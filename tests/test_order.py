@@ -1,0 +1,191 @@
+"""The order is what docs/design.md says: held against the oracle, and against chance."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import expected_cursor, expected_epoch, expected_len
+from strategies import cuts, deals, epochs, seeds
+
+from threadloader import order as ordering
+from threadloader.order import Deal, Order, key
+
+
+def whole(n, seed=0, epoch=0, shuffle=True):
+    return Order(n, seed=seed, epoch=epoch, shuffle=shuffle).at(np.arange(n))
+
+
+def shares(order, deal, start=0):
+    return [tuple(part.tolist() for part in share) for share in deal.shares(order, start)]
+
+
+SIZES = [0, 1, 2, 3, 5, 100, ordering.SMALL - 1, ordering.SMALL, ordering.SMALL + 1, 2**14 + 1]
+
+
+@pytest.mark.parametrize("n", [*SIZES, 2**16 - 1, 2**16, 2**16 + 1])
+@given(seed=seeds, epoch=epochs)
+def test_an_order_is_a_permutation(n, seed, epoch):
+    """Each of 0 .. n - 1 comes once, on both sides of the limit between the two methods."""
+    assert np.array_equal(np.arange(n), np.sort(whole(n, seed, epoch)))
+
+
+@given(n=st.integers(0, 3000), seed=seeds, epoch=epochs)
+def test_the_same_seed_and_epoch_give_the_same_order(n, seed, epoch):
+    assert np.array_equal(whole(n, seed, epoch), whole(n, seed, epoch))
+
+
+@pytest.mark.parametrize("n", [500, 20_000])
+@given(seed=st.integers(0, 2**64 - 2), epoch=epochs)
+def test_other_seeds_and_epochs_give_other_orders(n, seed, epoch):
+    """Neither the next epoch, nor the next seed, nor the two exchanged repeats an order."""
+    orders = [whole(n, seed, epoch), whole(n, seed, epoch + 1), whole(n, seed + 1, epoch)]
+    for one, other in itertools.combinations(orders, 2):
+        # A pair of unrelated permutations agrees in one place on average.
+        assert np.count_nonzero(one == other) < 12
+
+
+def test_without_shuffle_the_order_is_that_of_the_source():
+    assert np.array_equal(np.arange(9), whole(9, seed=3, epoch=4, shuffle=False))
+
+
+@pytest.mark.parametrize("n", [100, 20_000, 2**31 + 11, 10**12])
+@given(data=st.data())
+def test_any_position_can_be_had_alone(n, data):
+    """A position's index does not depend on which others are asked for with it."""
+    order = Order(n, seed=5, epoch=2, shuffle=True)
+    positions = np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=20)))
+    alone = [int(order.at(np.array([position]))[0]) for position in positions]
+    together = order.at(positions)
+    assert alone == together.tolist()
+    assert np.int64 == together.dtype
+    assert ((together >= 0) & (together < n)).all()
+
+
+def chi_square(counts, expected):
+    return float(((np.asarray(counts) - expected) ** 2 / expected).sum())
+
+
+def limit(degrees):
+    """A bound that chi-square passes with probability below 1e-4 (Wilson and Hilferty, 1931)."""
+    part = 2 / (9 * degrees)
+    return degrees * (1 - part + 3.72 * math.sqrt(part)) ** 3
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_every_order_of_few_samples_comes_equally_often(n):
+    """Over seeds, all n! permutations; the seeds are fixed, so this does not flicker."""
+    runs = 150 * math.factorial(n)
+    counts = dict.fromkeys(itertools.permutations(range(n)), 0)
+    for seed in range(runs):
+        counts[tuple(whole(n, seed).tolist())] += 1
+    degrees = math.factorial(n) - 1
+    assert chi_square(list(counts.values()), 150) < limit(degrees)
+
+
+@pytest.mark.parametrize("n", [ordering.SMALL + 8, 3 * 2**13])
+def test_the_order_of_many_samples_looks_like_chance(n):
+    """Where a sample goes, and by how much neighbours differ, over 100 seeds."""
+    cells, steps, bins = np.zeros((16, 16)), np.zeros(32), 16
+    for seed in range(100):
+        order = whole(n, seed)
+        cells += np.histogram2d(np.arange(n), order, bins, [[0, n], [0, n]])[0]
+        steps += np.histogram(np.diff(order) % n, 32, (0, n))[0]
+    assert chi_square(cells, cells.sum() / cells.size) < limit(15 * 15)
+    assert chi_square(steps, steps.sum() / steps.size) < limit(31)
+
+
+def test_keys_of_two_purposes_or_moments_are_apart():
+    made = {
+        key(purpose, seed, epoch, n)
+        for purpose in ("order", "transform")
+        for seed in (0, 1, 2**64 - 1)
+        for epoch in (0, 1)
+        for n in (0, 1)
+    }
+    assert 24 == len(made)
+
+
+GOLDENS = json.loads((Path(__file__).parent / "goldens" / "order.json").read_text())
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda g: f"{g['n']}-{g['seed']}-{g['epoch']}")
+def test_an_order_is_the_one_it_was_when_it_was_written_down(golden):
+    """For ever: on every platform, Python and numpy version."""
+    order = Order(golden["n"], seed=golden["seed"], epoch=golden["epoch"], shuffle=True)
+    assert golden["indices"] == order.at(np.array(golden["positions"])).tolist()
+
+
+@given(cut=cuts(), deal=deals(), seed=seeds)
+def test_a_shard_gets_what_the_oracle_says(cut, deal, seed):
+    """Indices, positions and padding of every step, from the start or from any cut."""
+    n, start = cut
+    order = Order(n, seed=seed, epoch=1, shuffle=True)
+    expected = expected_epoch(whole(n, seed, 1).tolist(), **deal, start=start)
+    assert expected == shares(order, Deal(**deal), start)
+
+
+@given(cut=cuts(), deal=deals())
+def test_the_number_of_steps_is_what_the_oracle_says(cut, deal):
+    n, start = cut
+    assert expected_len(n, **deal) == Deal(**deal).steps(n)
+    assert expected_len(n - start, **deal) == Deal(**deal).steps(n, start)
+
+
+@given(cut=cuts(), deal=deals(), data=st.data())
+def test_the_position_after_a_step_is_what_the_oracle_says(cut, deal, data):
+    n, start = cut
+    step = data.draw(st.integers(0, Deal(**deal).steps(n, start)))
+    position, over = expected_cursor(n, step, **deal, start=start)
+    after = Deal(**deal).after(n, start, step)
+    if step:
+        assert (None if over else position) == after
+    else:
+        assert after in (None, start)
+
+
+@given(n=st.integers(0, 60), deal=deals())
+def test_every_shard_stands_at_the_same_position_after_the_same_step(n, deal):
+    everyone = [Deal(**{**deal, "shard_index": r}) for r in range(deal["shard_count"])]
+    for step in range(max(each.steps(n) for each in everyone) + 1):
+        assert 1 == len({each.after(n, 0, step) for each in everyone})
+
+
+def test_small_worlds_are_dealt_as_the_oracle_says():
+    """All of n <= 24, world <= 4, batch <= 5, each remainder, with drop_last and without."""
+    for n in range(25):
+        order = Order(n, seed=n, epoch=0, shuffle=True)
+        sequence = whole(n, n).tolist()
+        for world, batch in itertools.product(range(1, 5), range(1, 6)):
+            for remainder, drop in itertools.product(("pad", "drop", "keep"), (False, True)):
+                for r in range(world):
+                    deal = Deal(batch, r, world, remainder, drop)
+                    settings = {
+                        "batch_size": batch,
+                        "shard_index": r,
+                        "shard_count": world,
+                        "remainder": remainder,
+                        "drop_last": drop,
+                    }
+                    assert expected_epoch(sequence, **settings) == shares(order, deal)
+                    assert expected_len(n, **settings) == deal.steps(n)
+
+
+def test_blocks_do_not_show_in_the_steps(monkeypatch):
+    """Steps computed a few at a time are those computed all at once."""
+    order = Order(1000, seed=1, epoch=0, shuffle=True)
+    expected = shares(order, Deal(7, 1, 3))
+    for block in (1, 20, 70):
+        monkeypatch.setattr(ordering, "BLOCK", block)
+        assert expected == shares(order, Deal(7, 1, 3))
+
+
+def test_what_is_handed_out_cannot_be_written():
+    """The arrays are shared by batches: a user who writes into one gets an error."""
+    for share in Deal(4).shares(Order(10, seed=0, epoch=0, shuffle=True)):
+        for part in share:
+            assert not part.flags.writeable

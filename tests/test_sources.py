@@ -1,0 +1,562 @@
+"""Sources given in code: what is one, what is refused, arrays, and one for each thread."""
+
+import collections
+import gc
+import threading
+import tracemalloc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadloader.collate import stack
+from threadloader.errors import ClosedError, ConfigError
+from threadloader.sources import (
+    as_source,
+    fingerprint,
+    open_source,
+    per_thread,
+)
+
+Pair = collections.namedtuple("Pair", "image label")
+
+DTYPES = [
+    *("?", "i1", "u1", "i2", ">u4", "i8", ">i8", "u8", "f2", "f4", ">f4", "f8", "g", "F", "D", "G"),
+    *("S1", "S5", "U1", "U5", ">U3", "V3", "M8[D]", "M8[ns]", ">M8[s]", "m8[s]"),
+    [("id", "i4"), ("box", ">f4", (2, 2)), ("name", "U3")],
+    np.dtype([("flag", "?"), ("value", "f8")], align=True),
+]
+
+
+def same(expected, actual):
+    """Tell whether two nests of arrays have the same structure, dtypes, shapes and bytes."""
+    if isinstance(expected, dict):
+        return list(expected) == list(actual) and all(same(expected[k], actual[k]) for k in actual)
+    if isinstance(expected, tuple | list):
+        return (
+            type(expected) is type(actual)
+            and len(expected) == len(actual)
+            and all(map(same, expected, actual))
+        )
+    if isinstance(expected, np.ndarray | np.generic):
+        kinds = (expected.dtype, expected.shape), (actual.dtype, actual.shape)
+        return kinds[0] == kinds[1] and content(expected) == content(actual)
+    return type(expected) is type(actual) and expected == actual
+
+
+def content(array):
+    """Give the bytes that count: without those between fields, or unused ones of long doubles."""
+    if array.dtype.names is not None:
+        return [content(array[name]) for name in array.dtype.names]
+    if array.dtype.char in "gG":
+        return str(array.tolist())
+    return array.tobytes()
+
+
+def filled(shape, dtype):
+    """Give an array of random bytes that mean something in every dtype."""
+    dtype = np.dtype(dtype)
+    numbers = np.random.default_rng(0).integers(0, 100, shape)
+    if dtype.names is None:
+        return numbers.astype(dtype if dtype.kind != "V" else "S3").view(dtype)
+    array = np.zeros(shape, dtype)
+    for name in dtype.names:
+        array[name] = filled(array[name].shape, dtype[name].base)
+    return array
+
+
+# What is a source
+
+
+class Squares:
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return index * index
+
+
+@pytest.mark.parametrize(
+    "data", [[], ["a"], range(3), b"ab", ("a", "b"), (), Squares()], ids=lambda d: type(d).__name__
+)
+def test_what_has_length_and_items_is_taken_as_it_is(data):
+    assert as_source(data) is data
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (None, "got NoneType"),
+        (3, "got int; give an array, a dict or tuple of arrays, a list of samples, or"),
+        ("train.npz", "a file is named in the config"),
+        (Squares, "the class Squares; give an object of it"),
+        ((i for i in range(3)), "a stream cannot be indexed: give a list"),
+        (map(str, [1]), "a stream cannot be indexed"),
+        ({1, 2}, "got set; this cannot be indexed: give a list"),
+        ({}, "expected at least one array, got none"),
+        ({"x": [1, 2]}, "expected a numpy array (field 'x'), got list; give numpy.asarray"),
+        ({"x": np.zeros(3), "y": range(3)}, "(field 'y'), got range"),
+        ((np.zeros(3), [1, 2, 3]), "expected a numpy array (field 1), got list"),
+        (
+            {"x": np.zeros((3, 2)), "y": np.zeros(4)},
+            "got 3 in field 'x' and 4 in field 'y'; the first dimension counts the samples",
+        ),
+        (Pair(np.zeros(2), np.zeros(1)), "2 in field 'image' and 1 in field 'label'"),
+        (np.array(5), "at least one dimension, the samples (the array), got an array of shape ()"),
+        ({"x": np.array(["a", None], object)}, "fixed width (field 'x'), got dtype object"),
+        (np.zeros(2, [("a", "i4"), ("b", "O")]), "expected numbers, or strings of a fixed width"),
+        (np.ma.array([1, 2], mask=[True, False]), "the mask would be lost"),
+        (np.zeros((2, 2)).view(np.matrix), "got matrix; give numpy.asarray"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of numpy.matrix
+def test_what_is_no_source_is_refused_with_what_to_do(data, said):
+    with pytest.raises(ConfigError) as caught:
+        as_source(data)
+    assert said in str(caught.value)
+    assert "source" == caught.value.problems[0].pointer
+
+
+def test_a_mapping_of_arrays_such_as_an_open_npz_is_a_source(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(3), y=np.arange(3.0))
+    with np.load(tmp_path / "a.npz") as file:
+        source = as_source(file)
+    assert {"x": 1, "y": 1.0} == source[1]
+
+
+def test_an_unknown_type_in_the_config_names_the_known_ones():
+    with pytest.raises(
+        ConfigError, match='/source/type: expected one of "npz", "text", got \'np\''
+    ):
+        open_source({"type": "np"})
+    with pytest.raises(ConfigError, match="got None"):
+        open_source({})
+
+
+@pytest.mark.parametrize("method", ["other array", "first n"])
+def test_a_take_of_another_meaning_is_not_offered(method):
+    """Else a batch would be taken from the flattened array, or be the first n samples."""
+
+    class Foreign(Squares):
+        kind = "foreign"
+        if method == "other array":
+
+            def __array__(self):
+                raise NotImplementedError
+
+            def take(self, indices):
+                raise NotImplementedError
+        else:
+
+            def take(self, n):
+                raise NotImplementedError
+
+    source = as_source(Foreign())
+    assert not hasattr(source, "take")
+    assert (4, 9, "foreign") == (len(source), source[3], source.kind)
+    assert fingerprint(Foreign()) == fingerprint(source)
+
+
+def test_a_take_of_indices_is_offered():
+    class Whole(Squares):
+        def take(self, indices):
+            return indices * indices
+
+    class Compiled(Squares):
+        take = staticmethod(max)  # compiled code does not say what it takes
+
+    for source in (Whole(), Compiled(), as_source(np.zeros(2)), per_thread(Whole)):
+        assert as_source(source) is source
+
+
+# Arrays
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 2, 2)])
+def test_a_sample_is_the_row_and_a_batch_the_stacked_samples(dtype, shape):
+    array = filled(shape, dtype)
+    indices = np.array([6, 0, 0, 3])
+    for data in (array, {"x": array, "y": np.arange(7)}, (array,), Pair(array, array)):
+        source = as_source(data)
+        assert 7 == len(source)
+        assert same(stack([source[i] for i in indices]), source.take(indices))
+    assert same(array[indices], as_source(array).take(indices))
+    assert content(array[3, ...]) == content(np.asarray(as_source(array)[3]))
+
+
+@pytest.mark.parametrize("layout", ["Fortran", "strided", "backwards", "unaligned", "read-only"])
+def test_any_layout_in_memory_gives_contiguous_writable_batches(layout):
+    plain = np.arange(60.0).reshape(10, 6)
+    other = {
+        "Fortran": np.asfortranarray(plain),
+        "strided": np.repeat(plain, 2, axis=1)[:, ::2],
+        "backwards": plain[::-1].copy()[::-1],
+        "unaligned": np.frombuffer(b"." + plain.tobytes(), np.uint8)[1:].view("f8").reshape(10, 6),
+        "read-only": plain.copy(),
+    }[layout]
+    other.flags.writeable = False
+    source = as_source(other)
+    batch = source.take(np.array([9, 1]))
+    assert same(plain[[9, 1]], batch)
+    assert batch.flags.c_contiguous
+    assert batch.flags.writeable
+    assert source[2].flags.writeable
+    assert same(plain[2], source[2])
+
+
+def test_a_batch_of_an_unusual_layout_does_not_copy_the_whole_array():
+    array = np.asfortranarray(np.zeros((100_000, 8)))
+    source = as_source(array)
+    tracemalloc.start()
+    source.take(np.arange(10))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < array.nbytes / 50
+
+
+@given(st.data())
+def test_take_equals_indexing_for_any_arrays(data):
+    n = data.draw(st.integers(1, 6))
+    array = data.draw(
+        hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3).flatmap(
+            lambda shape: hnp.arrays(hnp.scalar_dtypes(), (n, *shape))
+        )
+    )
+    indices = data.draw(hnp.arrays(np.int64, st.integers(0, 5), elements=st.integers(0, n - 1)))
+    assert same(array[indices], as_source(array).take(indices))
+
+
+@pytest.mark.parametrize(
+    "array", [np.zeros((3, 2)), np.zeros(3, [("a", "i4")]), np.zeros(3, ">i4"), np.zeros(3, "U2")]
+)
+def test_writing_into_a_sample_never_spoils_the_data(array):
+    before = array.tobytes()
+    sample = as_source({"x": array})[1]["x"]
+    assert not np.shares_memory(sample, array)
+    sample["a" if array.dtype.names else ...] = 1
+    assert before == array.tobytes()
+
+
+@pytest.mark.parametrize("index", [-1, 3, 2**63, np.int64(-1), np.int8(3)])
+def test_an_index_out_of_range_never_wraps(index):
+    source = as_source(np.arange(3))
+    with pytest.raises(IndexError, match=rf"expected an index of 0 .. 2, got {index}"):
+        source[index]
+    with pytest.raises(IndexError):
+        source.take(np.array([index]))
+
+
+@pytest.mark.parametrize("index", [True, np.True_, 1.0, "1", None, slice(2)])
+def test_an_index_that_is_no_integer_is_refused(index):
+    with pytest.raises(TypeError):
+        as_source(np.arange(3))[index]
+
+
+@pytest.mark.parametrize(
+    "indices", [np.array([1.0]), np.array([True]), np.array([[1]]), np.array(1), ["a"], 1]
+)
+def test_indices_that_are_no_integers_in_a_row_are_refused(indices):
+    with pytest.raises(TypeError, match="expected integers in one row as indices"):
+        as_source(np.arange(3)).take(indices)
+
+
+def test_no_indices_give_an_empty_batch():
+    assert same(np.zeros((0, 2)), as_source(np.zeros((3, 2))).take([]))
+
+
+def test_no_samples_are_a_source_of_length_0():
+    source = as_source({"x": np.zeros((0, 2))})
+    assert 0 == len(source)
+    assert same({"x": np.zeros((0, 2))}, source.take(np.zeros(0, np.int64)))
+    with pytest.raises(IndexError, match="since there are no samples, got 0"):
+        source[0]
+    assert fingerprint(source).startswith("dict, 0 samples")
+
+
+def test_a_memory_map_stays_one(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    source = as_source({"x": mapped})
+    assert np.shares_memory(mapped, source._arrays[0])
+    assert type(source[1]["x"]) is np.ndarray
+    assert [2, 3] == source[1]["x"].tolist()
+
+
+def test_a_change_of_the_given_dict_does_not_reach_the_source():
+    data = {"x": np.arange(3)}
+    source = as_source(data)
+    data["y"] = np.arange(1)
+    del data["x"]
+    assert {"x": 2} == source[2]
+
+
+# Fingerprints
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_fingerprint_does_not_depend_on_layout_or_byte_order(dtype):
+    array = filled((100, 3), dtype)
+    expected = fingerprint(as_source(array))
+    assert expected == fingerprint(as_source(np.asfortranarray(array)))
+    assert expected == fingerprint(as_source(array.byteswap().view(array.dtype.newbyteorder())))
+
+
+def test_a_fingerprint_is_the_same_for_ever():
+    data = {"x": np.arange(3000, dtype="i4").reshape(1000, 3), "y": filled(1000, DTYPES[-2])}
+    assert (
+        "dict, 1000 samples, field 'x' i4 (3,), "
+        "field 'y' {'id': i4, 'box': f4 (2, 2), 'name': U3} (), sha256 "
+        "4f703b33c16be442f0eb52ac67d20b17a21651f50e0c85a412f5d1eced07d4f4"
+    ) == fingerprint(as_source(data))
+
+
+@pytest.mark.parametrize("kind", ["aligned record", "long double"])
+def test_a_fingerprint_leaves_out_bytes_that_mean_nothing(kind):
+    dtype = DTYPES[-1] if kind == "aligned record" else np.dtype("g")
+    prints = set()
+    for garbage in (0, 0xA5):
+        array = np.full(10 * dtype.itemsize, garbage, np.uint8).view(dtype)
+        for name in dtype.names or [...]:
+            array[name] = 1
+        prints.add(fingerprint(as_source(array)))
+    assert 1 == len(prints)
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 1000])
+def test_a_fingerprint_reads_64_rows_from_the_first_to_the_last(n):
+    def told(row):
+        array = np.zeros((n, 2))
+        array[row, 1] = 1
+        return fingerprint(as_source(array)) != fingerprint(as_source(np.zeros((n, 2))))
+
+    seen = [row for row in range(n) if told(row)]
+    assert min(n, 64) == len(seen)
+    assert (0, n - 1) == (seen[0], seen[-1])
+    assert max(np.diff([0, *seen])) - min(np.diff(seen), default=0) <= 1
+
+
+def test_a_fingerprint_tells_structure_dtype_shape_and_length_apart():
+    x = np.zeros((4, 4))
+    data = [x, (x,), {"x": x}, {"z": x}, Pair(x, x), (x, x), x.astype("f4"), x[:3], x[:, :3]]
+    data += [x.reshape(4, 2, 2), x.astype("S8")]
+    assert len(data) == len({fingerprint(as_source(each)) for each in data})
+
+
+def test_without_its_own_a_fingerprint_is_class_and_length():
+    assert f"{__name__}.Squares, 4 samples" == fingerprint(Squares())
+
+
+def test_an_own_fingerprint_counts_and_must_be_a_str():
+    class Own(Squares):
+        answer = "v1"
+
+        def fingerprint(self):
+            return self.answer
+
+    source = Own()
+    assert "v1" == fingerprint(source)
+    source.answer = 5
+    with pytest.raises(ConfigError, match=r"expected a str from its fingerprint\(\), got int"):
+        fingerprint(source)
+
+
+# One for each thread
+
+
+class Handle(Squares):
+    """A source that only the thread that made it may read."""
+
+    made = None  # replaced for each test
+
+    def __init__(self):
+        self.thread = threading.get_ident()
+        self.closed = 0
+        self.made.append(self)
+
+    def __getitem__(self, index):
+        assert self.thread == threading.get_ident()
+        assert not self.closed
+        return super().__getitem__(index)
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture
+def made(monkeypatch):
+    handles = []
+    monkeypatch.setattr(Handle, "made", handles)
+    return handles
+
+
+def run(work):
+    """Run in a thread of its own; give what it returns or raise what it raises."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+def test_each_thread_reads_from_an_object_of_its_own(made):
+    source = per_thread(Handle)
+    assert [] == made
+    assert 4 == len(source)
+    barrier = threading.Barrier(4)
+
+    def read():
+        barrier.wait()
+        return [source[i] for i in range(4)], len(source)
+
+    with ThreadPoolExecutor(4) as pool:
+        results = [future.result() for future in [pool.submit(read) for _ in range(4)]]
+    assert [([0, 1, 4, 9], 4)] * 4 == results
+    assert 5 == len(made)
+    source.close()
+    assert [1] * 5 == [handle.closed for handle in made]
+
+
+def test_the_length_is_that_of_the_opening_thread_and_costs_others_no_object(made):
+    source = per_thread(Handle)
+    len(source)
+    assert 4 == run(lambda: len(source))
+    assert 1 == len(made)
+    source.close()
+
+
+def test_closing_twice_or_unused_does_nothing(made):
+    source = per_thread(Handle)
+    source.close()
+    assert 0 == source[0]
+    source.close()
+    source.close()
+    assert [1] == [handle.closed for handle in made]
+
+
+def test_it_can_be_used_again_after_close(made):
+    source = per_thread(Handle)
+    for _ in range(2):
+        assert 4 == len(source)
+        assert 9 == run(lambda: source[3])
+        source.close()
+    assert [1] * 4 == [handle.closed for handle in made]
+
+
+def test_objects_without_close_are_left_alone():
+    source = per_thread(lambda: [1, 2])
+    assert 2 == source[1]
+    source.close()
+
+
+def test_every_object_is_closed_even_if_one_close_raises(made):
+    source = per_thread(Handle)
+    source[0]
+    run(lambda: source[0])
+    run(lambda: source[0])
+
+    def fail():
+        raise OSError("disk gone")
+
+    made[0].close = made[1].close = fail
+    with pytest.raises(OSError, match="disk gone"):
+        source.close()
+    assert 1 == made[2].closed
+
+
+def test_an_object_made_while_closing_is_closed_at_once(made):
+    """The thread is in the factory; close() returns; the factory returns."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slow():
+        entered.set()
+        go_on.wait(60)
+        return Handle()
+
+    source = per_thread(slow)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(lambda: source[0])
+        entered.wait(60)
+        source.close()
+        go_on.set()
+        with pytest.raises(ClosedError, match="while a thread still opened"):
+            reading.result()
+    assert [1] == [handle.closed for handle in made]
+
+
+def test_a_thread_left_over_from_before_close_does_not_open_again(made):
+    """A worker reads; the opener closes; the worker comes back for more."""
+    source = per_thread(Handle)
+    len(source)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: source[0]).result()
+        source.close()
+        with pytest.raises(ClosedError, match="closed while a thread still read"):
+            pool.submit(lambda: source[0]).result()
+        assert 2 == len(made)
+        len(source)  # opened again by the thread that opened it: now the other may read
+        assert 0 == pool.submit(lambda: source[0]).result()
+    source.close()
+    assert [1] * 4 == [handle.closed for handle in made]
+
+
+def test_what_the_factory_raises_passes():
+    def factory():
+        raise LookupError("no such table")
+
+    with pytest.raises(LookupError, match="no such table"):
+        len(per_thread(factory))
+
+
+def test_a_factory_that_cannot_be_called_is_refused():
+    with pytest.raises(ConfigError, match=r"expected a callable .* got list; give the function"):
+        per_thread([1, 2])
+
+
+def test_what_the_factory_makes_must_be_a_source():
+    with pytest.raises(ConfigError, match="a stream cannot be indexed"):
+        len(per_thread(lambda: iter([1])))
+
+
+@pytest.mark.parametrize("name", ["take", "__getitems__", "fingerprint", "locate"])
+def test_a_method_is_offered_exactly_when_the_objects_offer_it(name):
+    offering = type("Offering", (Squares,), {name: lambda self, *args: (id(self), args)})
+    source = per_thread(offering)
+    assert not hasattr(per_thread(Squares), name)
+    assert not hasattr(source, "another")
+    method = getattr(source, name)  # in this thread, but called in others
+    here, there = method(3), run(lambda: method(3))
+    assert (3,) == here[1] == there[1]
+    assert here[0] != there[0]
+    source.close()
+
+
+def test_arrays_from_the_factory_are_array_sources():
+    source = per_thread(lambda: {"x": np.arange(4)})
+    assert same({"x": np.array([3, 1])}, source.take(np.array([3, 1])))
+    assert fingerprint(as_source({"x": np.arange(4)})) == fingerprint(source)
+    source.close()
+
+
+def test_its_fingerprint_is_that_of_its_objects():
+    source = per_thread(Squares)
+    assert fingerprint(Squares()) == fingerprint(source)
+    source.close()
+
+
+def test_a_closed_memory_map_is_let_go(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(6))
+    maps = []
+
+    def factory():
+        array = np.load(tmp_path / "x.npy", mmap_mode="r")
+        maps.append(weakref.ref(array))
+        return array
+
+    source = per_thread(factory)
+    assert 5 == source[5]
+    run(lambda: source[0])
+    source.close()
+    gc.collect()
+    assert [None, None] == [ref() for ref in maps]

@@ -1,0 +1,113 @@
+"""A state says where a run stands, and is refused when it is damaged or another run's."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadloader.errors import StateError
+from threadloader.state import Cursor, dump, load
+
+RUN = {"source": "x", "seed": 2**64 - 1, "shuffle": True, "order": 1}
+WORLD = {"batch_size": 4, "shard_count": 2}
+counts = st.integers(0, 2**62)
+cursors = st.builds(Cursor, counts, counts, counts, counts, counts)
+
+
+@given(cursor=cursors)
+def test_what_is_dumped_is_loaded_through_json(cursor):
+    state = json.loads(json.dumps(dump(cursor, RUN, WORLD, 1), allow_nan=False))
+    assert cursor == load(state, RUN, WORLD, 1)
+
+
+def test_the_world_part_is_the_same_on_every_shard():
+    one = dump(Cursor(1, 8, 1, 5, 20), RUN, WORLD, 0)
+    other = dump(Cursor(1, 8, 1, 5, 17), RUN, WORLD, 1)
+    assert (one["run"], one["world"]) == (other["run"], other["world"])
+    assert one["shard"] != other["shard"]
+
+
+@pytest.mark.parametrize(
+    "world", [{"batch_size": 5, "shard_count": 2}, {"batch_size": 4, "shard_count": 3}]
+)
+def test_another_world_goes_on_from_the_position_and_counts_steps_from_the_cut(world):
+    state = dump(Cursor(3, 16, 2, 9, 30), RUN, WORLD, 0)
+    assert Cursor(3, 16, 0, 0, 0) == load(state, RUN, world, 0)
+
+
+def test_another_shard_of_the_same_world_goes_on_without_the_counts_of_the_first():
+    state = dump(Cursor(3, 16, 2, 9, 30), RUN, WORLD, 0)
+    assert Cursor(3, 16, 2, 0, 0) == load(state, RUN, WORLD, 1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("source", "y"), ("seed", 0), ("shuffle", False), ("order", 2)]
+)
+def test_a_state_of_another_run_is_refused_by_the_field_that_differs(field, value):
+    state = dump(Cursor(), {**RUN, field: value}, WORLD, 0)
+    with pytest.raises(StateError, match=f"{field}: the state has {value!r}") as caught:
+        load(state, RUN, WORLD, 0)
+    assert (field,) == caught.value.fields
+
+
+def test_every_differing_field_is_named():
+    state = dump(Cursor(), {"source": "y", "seed": 1, "shuffle": True, "order": 1}, WORLD, 0)
+    with pytest.raises(StateError) as caught:
+        load(state, RUN, WORLD, 0)
+    assert ("source", "seed") == caught.value.fields
+
+
+def test_a_newer_version_is_refused_as_such():
+    with pytest.raises(StateError, match="expected version 1, got 2"):
+        load({**dump(Cursor(), RUN, WORLD, 0), "version": 2}, RUN, WORLD, 0)
+
+
+def walk(value, path=()):
+    """Lists the places of all leaves."""
+    if isinstance(value, dict):
+        return [place for name, item in value.items() for place in walk(item, (*path, name))]
+    return [path]
+
+
+STATE = dump(Cursor(1, 8, 2, 5, 20), RUN, WORLD, 0)
+
+
+@pytest.mark.parametrize("path", walk(STATE), ids=".".join)
+@given(
+    value=st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.just({}), st.just([]))
+)
+def test_any_changed_value_is_refused(path, value):
+    """Whatever stands in the place of any leaf, the state is refused and never read as empty."""
+    state = json.loads(json.dumps(STATE))
+    *outer, last = path
+    place = state
+    for name in outer:
+        place = place[name]
+    if place[last] == value and type(place[last]) is type(value):
+        return
+    place[last] = value
+    with pytest.raises(StateError):
+        load(state, RUN, WORLD, 0)
+
+
+@pytest.mark.parametrize("path", walk(STATE), ids=".".join)
+def test_any_missing_value_is_refused(path):
+    state = json.loads(json.dumps(STATE))
+    place = state
+    for name in path[:-1]:
+        place = place[name]
+    del place[path[-1]]
+    with pytest.raises(StateError):
+        load(state, RUN, WORLD, 0)
+
+
+@given(
+    state=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_anything_else_is_refused(state):
+    with pytest.raises(StateError):
+        load(state, RUN, WORLD, 0)

@@ -1,0 +1,131 @@
+"""The numbers are exact under a clock that the test moves."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadloader.stats import Meter, Stats, band
+
+
+def feed(meter, events):
+    """Plays (called, now) pairs as deliveries of 4 samples with 2 batches ready."""
+    for called, now in events:
+        meter.tally = meter.delivered(called, now, samples=4, ready=2)
+
+
+def test_waiting_is_the_time_inside_next_after_the_first_batch():
+    """First next 0 to 3; then 1 s of training and 1 s of waiting, three times; asked at 10."""
+    meter = Meter(prefetch_batches=3)
+    feed(meter, [(100.0, 103.0), (104.0, 105.0), (106.0, 107.0), (108.0, 109.0)])
+    stats = meter.stats(now=110.0)
+    assert 3.0 == stats.first_batch_seconds
+    assert 3.0 == stats.data_wait_seconds
+    assert 10.0 == stats.elapsed_seconds
+    assert 3.0 / 7.0 == stats.data_wait_fraction
+    assert "poor" == stats.data_wait_band
+    assert (4, 16) == (stats.batches, stats.samples)
+    assert 1.6 == stats.samples_per_second
+    assert 0.4 == stats.batches_per_second
+    assert 2.0 == stats.batches_ready
+
+
+def test_the_end_of_an_epoch_and_a_failed_batch_count_as_waiting():
+    meter = Meter(3)
+    feed(meter, [(0.0, 1.0)])
+    meter.tally = meter.waited(2.0, 4.0)
+    meter.tally = meter.waited(5.0, 6.0, failed=1)
+    stats = meter.stats(now=6.0)
+    assert (3.0, 1, 1) == (stats.data_wait_seconds, stats.failed, stats.batches)
+
+
+def test_an_error_before_the_first_batch_belongs_to_its_time():
+    meter = Meter(3)
+    meter.tally = meter.waited(1.0, 2.0, failed=1)
+    feed(meter, [(3.0, 7.0)])
+    stats = meter.stats(now=7.0)
+    assert (6.0, 0.0, 0.0) == (
+        stats.first_batch_seconds,
+        stats.data_wait_seconds,
+        stats.data_wait_fraction,
+    )
+
+
+def test_nothing_is_divided_by_nothing():
+    """No next yet, and a clock that does not move."""
+    assert 0.0 == Meter(3).stats(now=5.0).data_wait_fraction
+    meter = Meter(3)
+    feed(meter, [(1.0, 1.0), (1.0, 1.0)])
+    stats = meter.stats(now=1.0)
+    assert (0.0, 0.0, 0.0) == (
+        stats.data_wait_fraction,
+        stats.samples_per_second,
+        stats.batches_per_second,
+    )
+
+
+def test_after_the_end_time_stands_still():
+    meter = Meter(3)
+    feed(meter, [(0.0, 1.0)])
+    meter.ended = 2.0
+    assert meter.stats(now=2.0) == meter.stats(now=99.0)
+
+
+@given(steps=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), max_size=8))
+def test_a_fraction_is_never_outside_of_0_to_1(steps):
+    meter, now = Meter(3), 0.0
+    for work, wait in steps:
+        feed(meter, [(now + work, now + work + wait)])
+        now += work + wait
+    assert 0.0 <= meter.stats(now).data_wait_fraction <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("fraction", "name"),
+    [
+        (0.0, "excellent"),
+        (0.0099, "excellent"),
+        (0.01, "good"),
+        (0.0499, "good"),
+        (0.05, "fair"),
+        (0.1999, "fair"),
+        (0.2, "poor"),
+        (1.0, "poor"),
+    ],
+)
+def test_a_band_includes_its_lower_bound(fraction, name):
+    assert name == band(fraction)
+
+
+def test_an_interval_is_the_difference_of_two_snapshots():
+    meter = Meter(3)
+    feed(meter, [(0.0, 1.0), (2.0, 3.0)])
+    earlier = meter.stats(now=4.0)
+    feed(meter, [(5.0, 5.5)])
+    interval = meter.stats(now=6.0).since(earlier)
+    assert (
+        Stats(
+            batches=1,
+            samples=4,
+            elapsed_seconds=2.0,
+            data_wait_seconds=0.5,
+            ready_sum=2,
+            prefetch_batches=3,
+        )
+        == interval
+    )
+    assert 0.25 == interval.data_wait_fraction
+
+
+def test_a_line_begins_with_the_data_wait():
+    stats = Stats(batches=10, samples=1234, elapsed_seconds=2.0, data_wait_seconds=0.002, failed=1)
+    assert str(stats) == (
+        "Data wait: 0.1% (excellent) | first batch 0.0 ms | 617 samples/s "
+        "| 0.0 of 0 batches ready | 1,234 samples in 2.0 s | 1 failed"
+    )
+
+
+def test_as_dict_is_json_and_holds_the_derived_numbers():
+    numbers = json.loads(json.dumps(Stats(batches=1, elapsed_seconds=2.0).as_dict()))
+    assert (0.5, "excellent") == (numbers["batches_per_second"], numbers["data_wait_band"])

@@ -1,0 +1,299 @@
+"""The tools make their environment once, say plainly what is missing, and pass on how it went."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / "tools"
+needs_signals = pytest.mark.skipif(os.name == "nt", reason="Windows sends no signal to one process")
+
+
+def loaded(name: str) -> ModuleType:
+    """A script of tools/ as a module, its `main` not run."""
+    loader = SourceFileLoader(f"tools_{name}", str(TOOLS / name))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """tools/_env.py at work on an empty checkout, with a fake `venv` and a fake pip.
+
+    ``env.done`` lists what they did, and ``env.failure`` is raised by the next pip.
+    """
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    env: Any = loaded("_env.py")
+    for name in env.RECIPE:
+        (tmp_path / name).write_text("first")
+    env.done, env.failure = [], None
+    at = tmp_path / ".venv"
+    monkeypatch.setattr(env, "ROOT", tmp_path)
+    monkeypatch.setattr(env, "VENV", at)
+    monkeypatch.setattr(env, "STAMP", at / "stamp.json")
+    monkeypatch.setattr(env, "LOG", at / "log")
+
+    class Builder:
+        def __init__(self, **options: object) -> None: ...
+
+        def create(self, folder: Path) -> None:
+            env.done.append("made")
+            env._python().parent.mkdir()
+            env._python().touch()
+
+    def install(python: Path, extra: str) -> None:
+        assert python == env._python()
+        env.done.append(f"installed [{extra}]")
+        if env.failure:
+            raise env.failure
+
+    monkeypatch.setattr(env.venv, "EnvBuilder", Builder)
+    monkeypatch.setattr(env, "_install", install)
+    return env
+
+
+def test_an_environment_is_made_once(env: Any) -> None:
+    """The second run uses what the first has made, and does nothing."""
+    assert env.environment() == env.environment() == env._python()
+    assert ["made", "installed []"] == env.done
+
+
+def test_the_tests_extra_is_added_and_stays(env: Any) -> None:
+    """An extra is installed into the environment there is; without one, it serves as well."""
+    for extra in ("", "test", "", "test"):
+        env.environment(extra)
+    assert ["made", "installed []", "installed [test]"] == env.done
+
+
+def test_a_changed_recipe_is_installed_again(env: Any) -> None:
+    """When setup.cfg changes, the package and the extra it had are installed again."""
+    env.environment("test")
+    (env.ROOT / "setup.cfg").write_text("second")
+    env.environment()
+    assert ["made", "installed [test]", "installed [test]"] == env.done
+
+
+def restamped(old: str, new: str) -> Callable[[Any], object]:
+    """A damage: something else stands in the stamp."""
+    return lambda env: env.STAMP.write_text(env.STAMP.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda env: env.STAMP.write_text("{}"), id="interrupted"),
+        pytest.param(lambda env: env.STAMP.write_text('{"root": "'), id="torn stamp"),
+        pytest.param(lambda env: env._python().unlink(), id="no interpreter"),
+        pytest.param(restamped("CPython ", "CPython 9"), id="another Python"),
+        pytest.param(restamped('"root": "', '"root": "elsewhere'), id="moved"),
+    ],
+)
+def test_a_broken_environment_is_made_anew(env: Any, damage: Callable[[Any], object]) -> None:
+    """An environment that is half made, moved or of another Python is removed and made anew."""
+    env.environment()
+    (env.VENV / "old").touch()
+    damage(env)
+    env.environment()
+    assert ["made", "installed []"] * 2 == env.done
+    assert not (env.VENV / "old").exists()
+
+
+def test_an_interrupted_pip_is_not_trusted(env: Any) -> None:
+    """After a Ctrl-C during the installation, the next run makes the environment anew."""
+    env.failure = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        env.environment()
+    env.failure = None
+    env.environment()
+    assert ["made", "installed []"] * 2 == env.done
+
+
+def test_a_failed_pip_is_tried_again(env: Any) -> None:
+    """After pip has failed by itself, the next run installs again into the same environment."""
+    env.failure = env.ToolError("no network")
+    with pytest.raises(env.ToolError):
+        env.environment()
+    env.failure = None
+    env.environment()
+    assert ["made", "installed []", "installed []"] == env.done
+
+
+def test_a_strangers_environment_is_left_alone(env: Any) -> None:
+    """A .venv that the tools did not make is refused, not removed."""
+    (env.VENV / "bin").mkdir(parents=True)
+    with pytest.raises(env.ToolError, match="got another; move or remove it"):
+        env.environment()
+    assert (env.VENV / "bin").exists()
+    assert [] == env.done
+
+
+@pytest.mark.parametrize("missing", ["venv", "ensurepip"])
+def test_a_python_without_venv_is_told_what_to_install(
+    env: Any, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """Where a Python is packaged without `venv`, the message names it and its package."""
+    monkeypatch.setattr(
+        env.importlib.util, "find_spec", lambda name: None if name == missing else 1
+    )
+    with pytest.raises(env.ToolError, match=f"module {missing}, got .*apt install python3-venv"):
+        env.environment()
+
+
+def test_a_read_only_checkout_is_refused(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can be written, the message says where, why, and what to do."""
+
+    def mkdir(path: Path, *options: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with pytest.raises(env.ToolError, match=r"to write in .*\.venv.*Permission denied.*; copy the"):
+        env.environment()
+
+
+def test_without_a_network_pip_is_quoted(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When pip fails, the message has its last error and the file with all it said."""
+
+    def pip(command: list[str], log: Any) -> int:
+        assert ["--editable", ".[test]"] == command[-2:]
+        log.write(b"WARNING: Retrying\nERROR: No matching distribution\nnote: not pip\n")
+        return 1
+
+    env.VENV.mkdir()
+    real: Any = loaded("_env.py")
+    for name in ("VENV", "LOG"):
+        monkeypatch.setattr(real, name, getattr(env, name))
+    monkeypatch.setattr(real, "_call_logged", pip)
+    with pytest.raises(real.ToolError) as refused:
+        real._install(Path("python"), "test")
+    assert "ERROR: No matching distribution\n" in str(refused.value)
+    assert str(refused.value).endswith(str(env.LOG))
+
+
+@pytest.mark.parametrize("tool", ["demo", "test"])
+def test_an_old_python_gets_one_line(monkeypatch: pytest.MonkeyPatch, tool: str) -> None:
+    """A Python before 3.11 is told what is expected, and nothing is made."""
+    monkeypatch.setattr(sys, "version_info", (3, 10, 13, "final", 0))
+    with pytest.raises(SystemExit) as ended:
+        loaded(tool)
+    start = f"tools/{tool}: expected CPython 3.11 or newer, got "
+    assert str(ended.value.code).startswith(start)
+
+
+@pytest.mark.parametrize("ctrl_c", [False, True])
+def test_what_ends_a_tool_is_one_line(
+    env: Any, capsys: pytest.CaptureFixture[str], ctrl_c: bool
+) -> None:
+    """A tool ends with one line on stderr: exit code 1 for what is missing, 130 for a Ctrl-C."""
+
+    def work(args: list[str]) -> int:
+        raise KeyboardInterrupt if ctrl_c else env.ToolError("expected more")
+
+    expected = (130, "\ntools/x: interrupted\n") if ctrl_c else (1, "tools/x: expected more\n")
+    assert expected == (env.main("tools/x", work, []), capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("raise SystemExit(3)", 3),
+        pytest.param("import os; os.kill(os.getpid(), 9)", 128 + 9, marks=needs_signals),
+    ],
+)
+def test_the_exit_code_of_a_child_is_passed_on(env: Any, code: str, expected: int) -> None:
+    """A command's exit code is the tool's; one that signal N ended gives 128 + N, as in a shell."""
+    assert expected == env.call([sys.executable, "-c", code])
+
+
+@needs_signals
+def test_an_interrupted_child_says_its_last_words() -> None:
+    """An interrupt of the tool alone reaches the command, which ends by itself; exit code 130."""
+    child = (
+        "import signal, sys\n"
+        "print('ready', flush=True)\n"
+        "try: signal.pause()\n"
+        "except KeyboardInterrupt: print('last words')\n"
+    )
+    tool = (
+        f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import _env\n"
+        "_env.GRACE_SECONDS = 0.1\n"
+        f"sys.exit(_env.call([sys.executable, '-c', {child!r}]))\n"
+    )
+    command = [sys.executable, "-c", tool]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert "ready\n" == running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        assert "last words\n" == running.stdout.read()
+    assert 130 == running.returncode
+
+
+@pytest.fixture
+def tests(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """tools/test with fakes: ``tests.ran`` lists the commands, ``tests.codes`` how they end."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "_env", raising=False)
+    tests: Any = loaded("test")
+    tests.ran, tests.codes = [], {}
+
+    def call(command: list[str], cwd: Path | None = None) -> int:
+        assert ["python", "-m"] == command[:2]
+        assert ROOT == cwd
+        tests.ran.append(" ".join(command[2:]))
+        return int(tests.codes.get(command[2], 0))
+
+    monkeypatch.setattr(tests._env, "environment", lambda extra: "python")
+    monkeypatch.setattr(tests._env, "call", call)
+    return tests
+
+
+EVERYTHING = ["ruff check .", "ruff format --check .", "mypy", "pytest"]
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ({}, 0),
+        ({"ruff": 1}, 1),
+        ({"mypy": 2}, 1),
+        ({"pytest": 5}, 5),
+        ({"mypy": 1, "pytest": 3}, 3),
+    ],
+)
+def test_all_checks_run_and_any_failure_counts(
+    tests: Any, codes: dict[str, int], expected: int
+) -> None:
+    """Without arguments everything runs, pytest last, and one failure is enough to fail."""
+    tests.codes = codes
+    assert expected == tests.test([])
+    assert EVERYTHING == tests.ran
+
+
+def test_an_interrupt_ends_the_whole_run(tests: Any) -> None:
+    """A Ctrl-C during a check does not go on with the next."""
+    tests.codes = {"mypy": 130}
+    with pytest.raises(KeyboardInterrupt):
+        tests.test([])
+    assert EVERYTHING[:3] == tests.ran
+
+
+def test_arguments_go_to_pytest_alone(
+    tests: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With arguments only pytest runs; a file is found from the root and from where one stands."""
+    (tmp_path / "test_here.py").touch()
+    monkeypatch.chdir(tmp_path)
+    tests.test(["-k", "name", "tests/test_tools.py", "test_here.py::test_x"])
+    here = (tmp_path / "test_here.py").resolve()
+    assert [f"pytest -k name tests/test_tools.py {here}::test_x"] == tests.ran

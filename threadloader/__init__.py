@@ -1,0 +1,54 @@
+"""A data loader for those who train outside the big frameworks.
+
+::
+
+    with Loader("train.json") as batches:
+        for batch in batches:
+            step(batch)
+
+The rooms: `config` reads what is to be loaded, `order` says which samples come when,
+`sources` reads them, `transforms` changes them, `collate` makes batches of them, `jobs` does
+all that for one batch, `engine` runs it in threads over the `_runtime`, `stats` counts,
+`state` lets a run go on, `loader` puts them together. `adapters` connects other programs,
+`cli` holds the commands, `errors` everything that is raised.
+"""
+
+from .config import LoaderConfig
+from .errors import (
+    BusyError,
+    ClosedError,
+    CollateError,
+    ConfigError,
+    LoaderError,
+    Problem,
+    SourceError,
+    StateError,
+    WorkerError,
+)
+from .jobs import BatchInfo
+from .loader import Batches, Epoch, Epochs, Loader
+from .sources import Source, per_thread
+from .stats import Stats
+
+__all__ = [
+    "BatchInfo",
+    "Batches",
+    "BusyError",
+    "ClosedError",
+    "CollateError",
+    "ConfigError",
+    "Epoch",
+    "Epochs",
+    "Loader",
+    "LoaderConfig",
+    "LoaderError",
+    "Problem",
+    "Source",
+    "SourceError",
+    "StateError",
+    "Stats",
+    "WorkerError",
+    "per_thread",
+]
+
+__version__ = "0.1.0"

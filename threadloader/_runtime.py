@@ -1,0 +1,125 @@
+"""Threads, queues, locks and clocks: the one seam that tests replace.
+
+Everything the engine needs from the operating system it takes from a `Runtime`, so
+that a test can put a simulated one in its place and choose every interleaving.
+"""
+
+from __future__ import annotations
+
+import _thread
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol
+
+__all__ = ["RUNTIME", "Lock", "Runtime", "Thread"]
+
+
+class Lock(Protocol):
+    """A raw lock, as `_thread.allocate_lock` makes it.
+
+    Written in C: an interrupt never leaves it half taken, and its ``with`` is entered and
+    left as a whole.
+    """
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+    def release(self) -> None: ...
+    def __enter__(self) -> bool: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+
+
+class Thread(Protocol):
+    """What the engine uses of a `threading.Thread`."""
+
+    name: str
+
+    @property
+    def ident(self) -> int | None: ...
+    def start(self) -> None: ...
+    def join(self, timeout: float | None = None) -> None: ...
+    def is_alive(self) -> bool: ...
+
+
+class Runtime:
+    """The standard library's threads, queues, locks and clock."""
+
+    def lock(self) -> Lock:
+        """Make a raw lock, not held."""
+        return _thread.allocate_lock()
+
+    def turn(self) -> Any:
+        """Make a lock that the thread which holds it may take again, in C as well."""
+        return threading.RLock()
+
+    def simple_queue(self) -> queue.SimpleQueue[Any]:
+        """Make a queue in C: no interrupt can break it, and finalizers may put on it."""
+        return queue.SimpleQueue()
+
+    def queue(self) -> queue.Queue[Any]:
+        """Make a queue in Python: never to be touched by a thread that signals can hit."""
+        return queue.Queue()
+
+    def thread(self, target: Callable[..., None], args: tuple[Any, ...], name: str) -> Thread:
+        """Make a thread, not yet started.
+
+        A daemon for one case alone: user code that never returns must not keep the
+        interpreter from ending. All others are joined before it does.
+        """
+        return threading.Thread(target=target, args=args, name=name, daemon=True)
+
+    def launch(self, function: Callable[[], None]) -> None:
+        """Run a function in a short-lived bare thread.
+
+        `threading.Thread.start` waits on a `Condition`; an interrupt inside would leave
+        its lock held and the new thread stuck on it. Where signals can land, starting a
+        thread is therefore left to a bare one, which this starts in a single C call.
+        The function must be ours, and short: a bare thread is in no list of threads.
+        """
+        _thread.start_new_thread(function, ())
+
+    def wait(self, lock: Lock, timeout: float | None = None) -> bool:
+        """Wait until a held lock is free, and leave it free.
+
+        Args:
+            lock: a lock that another thread holds and will release.
+            timeout: seconds to wait at most; None: without end.
+
+        Returns:
+            Whether it came free in time.
+        """
+        if timeout is not None:
+            if not lock.acquire(timeout=max(timeout, 0)):
+                return False
+            lock.release()
+        elif sys.platform == "win32":
+            # An untimed wait cannot be interrupted there; only a bounded one lets Ctrl-C in.
+            while not lock.acquire(timeout=0.1):
+                pass
+            lock.release()
+        else:
+            with lock:
+                pass
+        return True
+
+    def monotonic(self) -> float:
+        """Give seconds on a clock that never goes back; its zero means nothing."""
+        return time.perf_counter()
+
+    def stack(self, thread: Thread) -> str:
+        """Give the Python stack of a running thread, innermost call last."""
+        frame = sys._current_frames().get(thread.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame else "(no Python frame)\n"
+
+
+RUNTIME = Runtime()
+"""The one that is used where no test has put another."""

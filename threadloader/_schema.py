@@ -1,0 +1,334 @@
+"""Checks JSON values against a schema: the part of JSON Schema that our schema uses.
+
+Draft 2020-12, the keywords of `KEYWORDS` and no other: a schema with any other
+keyword, or with one of these where it could have no effect, is refused when it
+is compiled, so that nothing in a schema is ever passed over in silence. Numbers
+are as JSON Schema has them: 4.0 is an integer, ``true`` is not a number.
+
+What a check reports is made for people: one mismatch for one wrong value, said
+in one phrase; for a union of objects the mismatches of the branch that the key
+``type`` names. How deep a check goes is decided by the schema, never by the
+value. (It is past 300 lines: to check and to say what is wrong is one walk over the
+same keywords.)
+
+>>> shape = Schema({"type": "integer", "minimum": 1})
+>>> shape.check(4.0)
+[]
+>>> [(found.expected, found.got) for found in shape.check(True)]
+[('an integer >= 1', 'true')]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+__all__ = ["KEYWORDS", "Mismatch", "Path", "Schema", "pointer", "show"]
+
+Path = tuple[str | int, ...]
+
+_TYPES = {
+    "null": "null",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "number": "a number",
+    "string": "a string",
+    "array": "an array",
+    "object": "an object",
+}
+_SCALARS = frozenset({"null", "boolean", "integer", "number", "string"})
+_LEAST = {"string": "minLength", "array": "minItems", "object": "minProperties"}
+_DEEPEST = 32
+_NO_DEFAULT: Any = object()
+
+# The keywords that are built, by the first type they speak about ("" for all).
+_ABOUT = {
+    "": "$schema title description default type enum const anyOf",
+    "number": "minimum maximum",
+    "string": "minLength",
+    "array": "items minItems uniqueItems",
+    "object": "properties required additionalProperties minProperties dependentRequired",
+}
+KEYWORDS = frozenset(" ".join(_ABOUT.values()).split())
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One value that is not as the schema has it.
+
+    Attributes:
+        path: keys and positions from the root to the value.
+        expected: what would be right there.
+        got: what stands there, shortened.
+        known: the words that would be right there; empty when it is not about words.
+        at_key: whether it is the key that is wrong, not its value.
+    """
+
+    path: Path
+    expected: str
+    got: str
+    known: tuple[str, ...] = ()
+    at_key: bool = False
+
+
+class Schema:
+    """A compiled schema.
+
+    Args:
+        schema: the schema, as JSON has it.
+        where: JSON pointer of ``schema`` in the schema it is part of, for messages.
+
+    Attributes:
+        properties: the schema of each named property.
+
+    Raises:
+        ValueError: a keyword that is not in `KEYWORDS`, is badly formed, or could
+            have no effect where it stands; a schema nested too deeply.
+    """
+
+    def __init__(self, schema: object, where: str = "") -> None:
+        if not isinstance(schema, dict) or where.count("/") > _DEEPEST:
+            raise ValueError(f"schema at {where or '/'}: expected an object, not too deep")
+        kinds = schema.get("type", [])
+        self._kinds = [kinds] if isinstance(kinds, str) else kinds
+        self._words = [schema["const"]] if "const" in schema else schema.get("enum", [])
+        self._bounds = schema
+        self._default = schema.get("default", _NO_DEFAULT)
+        self._items = Schema(schema["items"], f"{where}/items") if "items" in schema else None
+        self._branches = [
+            Schema(branch, f"{where}/anyOf/{number}")
+            for number, branch in enumerate(schema.get("anyOf", []))
+        ]
+        self.properties = {
+            name: Schema(child, f"{where}/properties{pointer([name])}")
+            for name, child in schema.get("properties", {}).items()
+        }
+        others = schema.get("additionalProperties", False)
+        self._others = (
+            Schema(others, f"{where}/additionalProperties") if others is not False else None
+        )
+        self._closed = "additionalProperties" in schema
+        for keyword, why in self._not_built():
+            raise ValueError(f"schema at {where}/{keyword}: {why}")
+        self._expected = self._phrase()
+
+    def _not_built(self) -> Iterator[tuple[str, str]]:
+        """The keywords that cannot be checked, or would have no effect; and why."""
+        bounds, kinds, words = self._bounds, self._kinds, self._words
+        yield from ((keyword, "not supported") for keyword in bounds if keyword not in KEYWORDS)
+        for kind, keywords in _ABOUT.items():
+            if kind and kind not in [*kinds, "number" if "integer" in kinds else ""]:
+                for keyword in bounds.keys() & keywords.split():
+                    yield keyword, f"no effect without the type {kind}"
+        if not _TYPES.keys() >= set(kinds):
+            yield "type", "an unknown type"
+        if "anyOf" in bounds and (kinds or words or not self._branches):
+            yield "anyOf", "expected schemas, and no other rule beside them"
+        if "enum" in bounds and ("const" in bounds or not words):
+            yield "enum", "expected values, and no const beside them"
+        # Equality of arrays and objects is not built.
+        if not _SCALARS.issuperset(map(_kind, words)):
+            yield "enum", "expected scalars"
+        inner = self._items._kinds if self._items else []
+        if bounds.get("uniqueItems") and not (inner and _SCALARS.issuperset(inner)):
+            yield "uniqueItems", "only for items of scalar types"
+
+    def check(self, value: object) -> list[Mismatch]:
+        """All that is wrong with a value, in the order of the document.
+
+        Args:
+            value: a JSON value as Python has it; anything else matches no type.
+
+        Returns:
+            The mismatches; an empty list says that the value is valid.
+        """
+        return list(self._walk(value, ()))
+
+    def fill(self, value: Any) -> Any:
+        """A copy of a valid value, with its defaults filled in and 4.0 as 4.
+
+        Args:
+            value: a value of which `check` says nothing.
+
+        Returns:
+            A new value that shares no array or object with ``value``, as far as
+            the schema describes it; objects have their keys in the schema's order.
+        """
+        for branch in self._branches:
+            if branch._valid(value):
+                return branch.fill(value)
+        if isinstance(value, list):
+            return [self._items.fill(item) if self._items else item for item in value]
+        if isinstance(value, dict):
+            filled = {
+                name: child.fill(value.get(name, child._default))
+                for name, child in self.properties.items()
+                if name in value or child._default is not _NO_DEFAULT
+            }
+            for name, item in value.items():
+                if name not in filled:
+                    filled[name] = self._others.fill(item) if self._others else item
+            return filled
+        if isinstance(value, float) and "integer" in self._kinds and "number" not in self._kinds:
+            return int(value)
+        return value
+
+    def _valid(self, value: Any) -> bool:
+        return next(self._walk(value, ()), None) is None
+
+    def _walk(self, value: Any, path: Path) -> Iterator[Mismatch]:
+        if not self._fits(value):
+            yield Mismatch(path, self._expected, show(value), _texts(self._words))
+            return
+        if self._branches and not any(branch._valid(value) for branch in self._branches):
+            yield from self._walk_branch(value, path)
+        if isinstance(value, list):
+            yield from self._walk_array(value, path)
+        elif isinstance(value, dict):
+            yield from self._walk_object(value, path)
+
+    def _fits(self, value: Any) -> bool:
+        """Whether the value is right as far as one sees without looking into it."""
+        kind, bounds = _kind(value), self._bounds
+        if self._kinds and not _is_one_of(kind, self._kinds):
+            return False
+        if self._words and not any(_same(value, word) for word in self._words):
+            return False
+        if kind in _LEAST:
+            return bool(len(value) >= bounds.get(_LEAST[kind], 0))
+        if kind in ("integer", "number"):
+            return bool(bounds.get("minimum", value) <= value <= bounds.get("maximum", value))
+        return True
+
+    def _walk_branch(self, value: Any, path: Path) -> Iterator[Mismatch]:
+        """The mismatches of the branch that the value most likely means."""
+        named: dict[str, Schema] = {}
+        for branch in self._branches:
+            for word in branch.properties["type"]._words if "type" in branch.properties else ():
+                if isinstance(word, str):
+                    named.setdefault(word, branch)
+        close = [branch for branch in self._branches if _is_one_of(_kind(value), branch._kinds)]
+        if isinstance(value, dict) and named:
+            expected = f"one of {', '.join(map(show, named))}"
+            name = value.get("type")
+            if "type" not in value:
+                yield Mismatch(path, f'the key "type", {expected}', "an object without it")
+            elif isinstance(name, str) and name in named:
+                yield from named[name]._walk(value, path)
+            else:
+                yield Mismatch((*path, "type"), expected, show(name), tuple(named))
+        elif len(close) == 1:
+            yield from close[0]._walk(value, path)
+        else:
+            known = _texts(word for branch in self._branches for word in branch._words)
+            yield Mismatch(path, self._expected, show(value), known)
+
+    def _walk_array(self, value: list[Any], path: Path) -> Iterator[Mismatch]:
+        seen = set()
+        for number, item in enumerate(value):
+            if self._items:
+                yield from self._items._walk(item, (*path, number))
+            if self._bounds.get("uniqueItems") and _kind(item) in _SCALARS:
+                # In Python 1 == True, in JSON not; 1 == 1.0 in both.
+                key = (isinstance(item, bool), item)
+                if key in seen:
+                    yield Mismatch((*path, number), "each item once", f"{show(item)} again")
+                seen.add(key)
+
+    def _walk_object(self, value: dict[str, Any], path: Path) -> Iterator[Mismatch]:
+        for name in self._bounds.get("required", ()):
+            if name not in value:
+                yield Mismatch(path, f"the key {show(name)}", "an object without it")
+        for name, others in self._bounds.get("dependentRequired", {}).items():
+            for other in others if name in value else ():
+                if other not in value:
+                    expected = f"the key {show(other)} beside {show(name)}"
+                    yield Mismatch(path, expected, "an object without it")
+        for name, item in value.items():
+            child = self.properties.get(name, self._others)
+            if child:
+                yield from child._walk(item, (*path, name))
+            elif self._closed:
+                known = tuple(self.properties)
+                yield Mismatch((*path, name), "a known key", show(name), known, at_key=True)
+
+    def _phrase(self) -> str:
+        """What a value should be, in words: ``an integer from 1 to 8 or null``."""
+        if self._words:
+            words = ", ".join(map(show, self._words))
+            return words if len(self._words) == 1 else f"one of {words}"
+        if self._branches:
+            return " or ".join(dict.fromkeys(branch._expected for branch in self._branches))
+        bounds, phrases = self._bounds, []
+        for kind in self._kinds:
+            phrase = _TYPES[kind]
+            least = bounds.get(_LEAST.get(kind, ""), 0)
+            if kind in ("integer", "number"):
+                low, high = bounds.get("minimum"), bounds.get("maximum")
+                if low is not None:
+                    phrase += f" >= {low}" if high is None else f" from {low} to {high}"
+                elif high is not None:
+                    phrase += f" <= {high}"
+            elif least:
+                phrase = f"a non-empty {kind}" if least == 1 else f"{phrase} of at least {least}"
+            phrases.append(phrase)
+        return " or ".join(phrases) or "another value"
+
+
+def pointer(path: Iterable[str | int]) -> str:
+    """The JSON pointer (RFC 6901) of a path; cut where it is longer than a screen.
+
+    >>> pointer(["a/b", 0, "~"])
+    '/a~1b/0/~0'
+    """
+    text = "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in path)
+    return text if len(text) <= 2000 else f"{text[:2000]}..."
+
+
+def show(value: object) -> str:
+    r"""A value in a few words for a message, safe to print whatever it holds.
+
+    >>> print(show("two\nlines"), show([1, 2]), show(None), show(set()), sep=", ")
+    "two\nlines", an array of 2, null, a Python set
+    """
+    if isinstance(value, str):
+        shown = "".join(
+            char if char.isprintable() and char not in '"\\' else json.dumps(char)[1:-1]
+            for char in value[:40]
+        )
+        return f'"{shown}..."' if len(value) > 40 else f'"{shown}"'
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, list):
+        return f"an array of {len(value)}" if value else "an empty array"
+    if isinstance(value, dict):
+        return "an object" if value else "an empty object"
+    if value is None or isinstance(value, (int, float)):
+        return json.dumps(value)
+    return f"a Python {type(value).__name__}"
+
+
+def _texts(words: Iterable[object]) -> tuple[str, ...]:
+    return tuple(word for word in words if isinstance(word, str))
+
+
+def _kind(value: object) -> str:
+    """The narrowest JSON type of a Python value; ``""`` for what JSON cannot say."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number" if isfinite(value) else ""
+    names = {type(None): "null", int: "integer", str: "string", list: "array", dict: "object"}
+    return next((name for kind, name in names.items() if isinstance(value, kind)), "")
+
+
+def _is_one_of(kind: str, kinds: Iterable[str]) -> bool:
+    return kind in kinds or (kind == "integer" and "number" in kinds)
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two values, the second a scalar, are equal in JSON."""
+    return isinstance(one, bool) == isinstance(other, bool) and one == other

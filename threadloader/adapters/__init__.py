@@ -1,0 +1,1 @@
+"""What connects threadloader to other programs: one file for each of them."""

@@ -1,0 +1,85 @@
+"""Which shard this process is, by the launcher that started it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from ..errors import ConfigError, Problem
+
+__all__ = ["shard_of_process"]
+
+LAUNCHERS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("torchrun", ("RANK",), ("WORLD_SIZE",)),
+    ("Open MPI", ("OMPI_COMM_WORLD_RANK",), ("OMPI_COMM_WORLD_SIZE",)),
+    ("PMI", ("PMI_RANK",), ("PMI_SIZE",)),
+    # The step's own count first: the job's says how many tasks were asked for, which
+    # srun -n can make fewer.
+    ("SLURM", ("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
+)
+"""Name, variables of the rank, variables of the count; the innermost launcher first, since
+torchrun and mpirun are started inside a SLURM job."""
+
+
+def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
+    """Give this process's shard index and the number of shards.
+
+    A running `jax.distributed` is asked first, then the environment variables of
+    torchrun, Open MPI, other PMI launchers and SLURM. Without any of them the process is
+    alone: (0, 1).
+
+    Args:
+        environ: the environment; that of the process by default.
+
+    Raises:
+        ConfigError: a launcher's variables are incomplete or are not a shard.
+
+    >>> shard_of_process({"RANK": "3", "WORLD_SIZE": "8"})
+    (3, 8)
+    """
+    if environ is None:
+        if (processes := _jax_processes()) is not None:
+            return processes
+        environ = os.environ
+    for launcher, ranks, counts in LAUNCHERS:
+        rank = next((name for name in ranks if name in environ), None)
+        count = next((name for name in counts if name in environ), None)
+        # A count alone is what a SLURM batch script sees: nobody has been given a rank yet.
+        if rank is None and (count is None or launcher == "SLURM"):
+            continue
+        if rank is None or count is None:
+            raise _problem(
+                f"{launcher} to set both {ranks[0]} and {counts[0]}",
+                f"only {rank or count}",
+            )
+        index, total = _number(environ, rank), _number(environ, count)
+        if index >= total:
+            raise _problem(f"{rank} below {count}", f"{rank}={index} and {count}={total}")
+        return index, total
+    return 0, 1
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    text = environ[name].strip()
+    # Only plain digits: int() would also take "1_0" and "+1".
+    if not (text.isascii() and text.isdigit()):
+        raise _problem(f"{name} to be an integer >= 0", repr(environ[name]))
+    return int(text)
+
+
+def _problem(expected: str, got: str) -> ConfigError:
+    return ConfigError(
+        Problem(
+            "/shard", expected, got, 'mend the environment, or give {"index": ..., "count": ...}'
+        )
+    )
+
+
+def _jax_processes() -> tuple[int, int] | None:
+    """Ask jax, if the program has imported it and runs it on several processes."""
+    jax = sys.modules.get("jax")
+    is_initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
+    if jax is None or is_initialized is None or not is_initialized():
+        return None
+    return int(jax.process_index()), int(jax.process_count())

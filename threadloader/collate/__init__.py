@@ -1,0 +1,54 @@
+"""Samples of one batch, in the order of the batch, become one batch of arrays.
+
+`stack` is the default; `Pad` is for fields whose length differs from sample to
+sample. Both are strict: row 0 says what a field is, and a row that differs in
+structure, shape or dtype is an error that names it. Nothing is cast, cut or
+promoted, and a batch has the same structure and dtypes whatever the samples in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from threadloader.errors import ConfigError, Problem
+
+from ._pad import Pad
+from ._stack import stack
+
+__all__ = ["Pad", "make_collate", "stack"]
+
+
+def make_collate(spec: Mapping[str, Any]) -> Callable[[list[Any]], Any]:
+    """Make the function that a config describes.
+
+    Args:
+        spec: the ``collate`` section: ``{"type": "stack"}``, or ``{"type": "pad"}``
+            with the options of `Pad`; what is not given has its default there.
+
+    Returns:
+        A function of the samples of a batch, safe to call in several threads.
+
+    Raises:
+        ConfigError: there is no such type, or the options contradict each other.
+
+    >>> make_collate({"type": "stack"})([1.5, 2.5])
+    array([1.5, 2.5])
+    """
+    options = dict(spec)
+    kind = options.pop("type", None)
+    if kind == "stack":
+        return stack
+    if kind == "pad":
+        for name in ("length", "multiple_of"):
+            if name in options:
+                options[name] = _integer(options[name])
+        if isinstance(options.get("fields"), (list, tuple)):
+            options["fields"] = [_integer(field) for field in options["fields"]]
+        return Pad(**options)
+    raise ConfigError(Problem("/collate/type", '"stack" or "pad"', repr(kind)))
+
+
+def _integer(value: Any) -> Any:
+    """Give 4 for 4.0, which is the same number in JSON Schema, and all else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

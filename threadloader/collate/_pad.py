@@ -1,0 +1,217 @@
+"""Fields whose length differs from sample to sample, padded, with masks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import ConfigError, Problem
+
+from ._stack import (
+    Faults,
+    Path,
+    at_least_one,
+    columns_of,
+    family_of,
+    fault,
+    have_all,
+    kind_of,
+    of_one_type,
+    say,
+    stack_field,
+    up_to_fault,
+)
+
+__all__ = ["Pad"]
+
+
+@dataclass(frozen=True)
+class Pad:
+    """Stacks samples, with array fields padded along their first axis, and masks.
+
+    A batch has a mask for each padded field: a bool array ``(batch, padded length)``,
+    True where there is data. A bare array becomes the tuple (values, mask). In a dict
+    the mask of field ``x`` is called ``x_mask``; in a tuple or list the masks come
+    last; both stand after all fields, in the order of the fields. All other fields are
+    stacked.
+
+    Args:
+        fields: the fields to pad: keys of the dict, or positions in the tuple or list;
+            None for every array (of one dimension or more) at the top of the sample.
+        length: the padded length; None for that of the longest row in the batch.
+        multiple_of: the longest is rounded up to a multiple of this.
+        value: what is padded with. Every padded field's dtype must hold it exactly.
+        truncate: cut rows that are longer than ``length``, which is an error otherwise.
+
+    Raises:
+        ConfigError: an option is out of bounds, or ``length`` no multiple of ``multiple_of``.
+
+    >>> values, mask = Pad()([np.array([1.0, 2.0]), np.array([3.0])])
+    >>> values
+    array([[1., 2.],
+           [3., 0.]])
+    >>> mask
+    array([[ True,  True],
+           [ True, False]])
+    """
+
+    fields: Sequence[str | int] | None = None
+    length: int | None = None
+    multiple_of: int = 1
+    value: float = 0
+    truncate: bool = False
+
+    def __post_init__(self) -> None:
+        problems = list(self._problems())
+        if problems:
+            raise ConfigError(problems)
+        if self.fields is not None:
+            object.__setattr__(self, "fields", tuple(self.fields))
+
+    def _problems(self) -> Iterator[Problem]:
+        fields, length, multiple_of = self.fields, self.length, self.multiple_of
+        if fields is not None:
+            if not isinstance(fields, (list, tuple)) or not all(map(_is_field, fields)):
+                yield Problem("/collate/fields", "a list of names or positions", repr(fields))
+            elif not fields or len(set(fields)) < len(fields):
+                yield Problem("/collate/fields", "at least one field, each once", repr(fields))
+        if length is not None and not _is_positive(length):
+            yield Problem("/collate/length", "an integer >= 1, or null", repr(length))
+        if not _is_positive(multiple_of):
+            yield Problem("/collate/multiple_of", "an integer >= 1", repr(multiple_of))
+        elif length is not None and _is_positive(length) and length % multiple_of:
+            yield Problem(
+                "/collate/length", f"a multiple of multiple_of, {multiple_of}", repr(length)
+            )
+        if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
+            yield Problem("/collate/value", "a number", repr(self.value))
+        if not isinstance(self.truncate, bool):
+            yield Problem("/collate/truncate", "true or false", repr(self.truncate))
+
+    def __call__(self, samples: Sequence[Any]) -> Any:
+        """Make the batch.
+
+        Args:
+            samples: the samples of one batch, at least one: arrays, or dicts, tuples
+                or lists with array fields. The arrays of a padded field have the same
+                dtype, and the same shape after the first axis.
+
+        Returns:
+            The batch as `stack` makes it, but padded fields have the shape ``(batch,
+            padded length, *shape after the first axis)``; and the masks.
+
+        Raises:
+            CollateError: the samples differ otherwise, one is longer than ``length``,
+                a field is missing or no array, or its dtype does not hold the value.
+                It names the field and the rows.
+            ValueError: there is no sample.
+        """
+        first = at_least_one(samples)[0]
+        family = family_of(first)
+        faults = Faults()
+        batch: Any
+        if isinstance(first, np.ndarray) and self.fields is None:
+            batch = self._pad(samples, (), faults)
+        elif family in ("dict", "tuple", "list"):
+            fields: dict[Any, Any] = dict(columns_of(samples, (), faults))
+            chosen = self._chosen(first, fields)
+            masks = {}
+            for name, column in fields.items():
+                if name in chosen:
+                    fields[name], masks[name] = self._pad(column, (name,), faults)
+                else:
+                    fields[name] = stack_field(column, (name,), faults)
+            if family == "dict":
+                batch = _with_masks(fields, masks)
+            else:
+                parts = (*fields.values(), *masks.values())
+                batch = parts if family == "tuple" else list(parts)
+        else:
+            message = f"row 0 has {say(first)}, which is no dict, tuple or list of fields to pad; "
+            raise fault((), message + "return a dict from the transform", 0)
+        faults.raise_lowest()
+        return batch
+
+    def _chosen(self, first: Any, names: Collection[Any]) -> Collection[Any]:
+        """Give the fields to pad, from the structure of row 0: never from lengths."""
+        if self.fields is not None:
+            for name in self.fields:
+                if name not in names:
+                    message = f"row 0 has {say(first)}, where a field {name!r} is to be padded; "
+                    raise fault((), message + 'name fields that there are in "fields"', 0)
+            return self.fields
+        chosen = [n for n in names if isinstance(first[n], np.ndarray) and first[n].ndim]
+        if not chosen:
+            message = f"row 0 has {say(first)}, without an array of one dimension or more to pad; "
+            raise fault((), message + 'return one from the transform, or take {"type": "stack"}', 0)
+        return chosen
+
+    def _pad(
+        self, rows: Sequence[Any], path: Path, faults: Faults
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        first = rows[0]
+        if not isinstance(first, np.ndarray) or kind_of(first) is None or not first.ndim:
+            message = f"row 0 has {say(first)}, which is no array of one dimension or more to pad; "
+            raise fault(path, message + "return numpy.asarray(...) of it from the transform", 0)
+        dtype, shape = first.dtype, first.shape[1:]
+        uniform = of_one_type(rows) and have_all(rows, "dtype", dtype)
+        if not uniform or shape or not have_all(rows, "ndim", 1):
+
+            def fits(value: Any) -> bool:
+                kind = kind_of(value) or (None, ())
+                return kind[0] == dtype and kind[1] != () and kind[1][1:] == shape
+
+            rows = up_to_fault(rows, path, faults, fits)
+        sizes = list(map(len, rows))
+        width = max(sizes) if self.length is None else self.length
+        width += -width % self.multiple_of
+        if max(sizes) > width and not self.truncate:
+            row = next(row for row, size in enumerate(sizes) if size > width)
+            message = f"row {row} has the length {sizes[row]}, but all are padded to {width}; "
+            faults.add(path, message + 'give a larger "length", or "truncate": true', row)
+        values = np.full((len(rows), width, *shape), self._fill(dtype, path), dtype)
+        for row, size in enumerate(sizes):
+            values[row, :size] = rows[row] if size <= width else rows[row][:width]
+        return values, np.arange(width) < np.array(sizes)[:, np.newaxis]
+
+    def _fill(self, dtype: np.dtype[Any], path: Path) -> Any:
+        """Give the pad value in a dtype that holds exactly that value."""
+        value = self.value
+        with suppress(OverflowError, ValueError):  # as for 10**400, or NaN in an integer
+            if dtype.kind in "iu":
+                bounds = np.iinfo(dtype)
+                if int(value) == value and bounds.min <= value <= bounds.max:
+                    return int(value)
+            elif dtype.kind in "bfc":
+                with np.errstate(all="ignore"):
+                    fill = dtype.type(value)
+                # Compared as Python numbers, which compare exactly.
+                back = type(value)(fill.real)
+                if back == value or (back != back and value != value):
+                    return fill
+        message = f"row 0 has dtype {dtype}, which cannot hold the pad value {say(value)}; "
+        raise fault(path, message + 'give another "value", or the "fields" to pad', 0)
+
+
+def _is_field(name: Any) -> bool:
+    return isinstance(name, str) or (type(name) is int and name >= 0)
+
+
+def _is_positive(value: Any) -> bool:
+    return type(value) is int and value >= 1
+
+
+def _with_masks(fields: dict[Any, Any], masks: dict[Any, Any]) -> dict[Any, Any]:
+    batch = dict(fields)
+    for name, mask in masks.items():
+        key = f"{name}_mask"
+        if key in batch:
+            message = f"row 0 has {say(fields)}, where the mask of {name!r} has no name left; "
+            raise fault((), message + "rename the fields in the transform", 0)
+        batch[key] = mask
+    return batch

@@ -1,0 +1,246 @@
+"""JSON text in, `LoaderConfig` or `ConfigError` out.
+
+A config is a JSON file (`_text` says what is accepted), a mapping, or a
+`LoaderConfig`. What may stand in it is said once, in ``config_schema.json``;
+here stands what a schema cannot say: options that are right alone and wrong
+together. Reading a config opens the config file and nothing else: it imports no
+code, unpickles nothing, and opens no data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from threadloader._schema import Path as Place
+from threadloader._schema import pointer, show
+from threadloader.errors import ConfigError, Problem
+
+from . import _check
+from ._file import Document, follow, keys, read, split
+from ._text import parse
+from ._words import hint
+
+__all__ = ["LoaderConfig", "Report", "examine", "read_config"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderConfig:
+    """The options of a loader, checked.
+
+    Nested values are copies, so that nothing changes behind the loader's back, with
+    their own defaults filled in; 4.0 becomes 4. Numbers of numpy and paths are taken
+    for the numbers and strings that they stand for.
+
+    Attributes:
+        source: the dataset by its ``type``; ``None`` when it is given in code.
+        batch_size: samples in one batch, on each shard.
+        shuffle: whether each epoch has an order of its own.
+        seed: decides, with the epoch, the order and the random choices; 0 to 2**64 - 1.
+        drop_last: whether the tail that does not fill a batch on every shard is left out.
+        shard: ``{"index": r, "count": W, "remainder": "pad"}``, or ``"auto"``.
+        collate: how samples become a batch, by its ``type``.
+        num_workers: threads; 0 loads in the calling thread, for debugging.
+        prefetch_batches: batches ready or in work ahead of the training loop.
+        num_epochs: epochs of a run; ``None`` for no end.
+        close_timeout: seconds that leaving the loader waits for a stuck thread.
+
+    The defaults are those of the schema, where each option has its bounds.
+
+    Raises:
+        ConfigError: with every problem of these options.
+
+    >>> LoaderConfig(batch_size=8.0, collate={"type": "pad"}).collate["multiple_of"]
+    1
+    >>> LoaderConfig(batch_size=0)
+    Traceback (most recent call last):
+    ...
+    threadloader.errors.ConfigError: /batch_size: expected an integer from 1 to 2147483647, got 0
+    """
+
+    source: Mapping[str, Any] | None = None
+    batch_size: int = 32
+    shuffle: bool = True
+    seed: int = 0
+    drop_last: bool = False
+    shard: Mapping[str, Any] | Literal["auto"] = field(
+        default_factory=lambda: {"index": 0, "count": 1, "remainder": "pad"}
+    )
+    collate: Mapping[str, Any] = field(default_factory=lambda: {"type": "stack"})
+    num_workers: int = 2
+    prefetch_batches: int = 3
+    num_epochs: int | None = None
+    close_timeout: float = 5
+
+    def __post_init__(self) -> None:
+        given = {option.name: getattr(self, option.name) for option in fields(self)}
+        options, found = _check.plain(given)
+        refused = {mismatch.path for mismatch in found}
+        found += _check.check(options, refused, source_in_code=True)
+        if found:
+            raise ConfigError(_check.problems(found, options))
+        for name, value in _check.schema().fill(options).items():
+            object.__setattr__(self, name, value)
+
+    def __hash__(self) -> int:
+        return hash((self.batch_size, self.seed, self.num_workers, self.prefetch_batches))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The options as plain JSON values, each of them, in the order of the schema.
+
+        >>> LoaderConfig().as_dict()["shard"]
+        {'index': 0, 'count': 1, 'remainder': 'pad'}
+        """
+        options = {option.name: getattr(self, option.name) for option in fields(self)}
+        filled: dict[str, Any] = _check.schema().fill(options)
+        return filled
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What reading a config found.
+
+    Attributes:
+        config: the config; ``None`` when there are problems.
+        source: the source's options, when they are right, whatever else is wrong.
+        base: the folder that relative paths are relative to.
+        problems: all that is wrong, in the order of the document.
+        file: the config file as it was named; ``""`` when the config is not a file.
+    """
+
+    config: LoaderConfig | None
+    source: dict[str, Any] | None
+    base: Path
+    problems: tuple[Problem, ...]
+    file: str = ""
+    _section: Place = ()
+    _document: Document | None = None
+
+    def locate(self, problem: Problem) -> Problem:
+        """A problem of the options, as one of the whole document, with line and column."""
+        if self._document is None or problem.pointer[:1] not in ("", "/"):
+            return problem
+        names = [*map(str, self._section), *keys(problem.pointer)]
+        path, _ = follow(self._document.value, names)
+        line, column = self._document.place(path)
+        where = pointer(self._section) + problem.pointer
+        return Problem(where, problem.expected, problem.got, problem.hint, line, column)
+
+
+def read_config(
+    config: str | os.PathLike[str] | Mapping[str, Any] | LoaderConfig,
+    *,
+    unknown: str = "error",
+    source_in_code: bool = False,
+) -> tuple[LoaderConfig, Path]:
+    """The config, and the folder that relative paths in it are relative to.
+
+    Args:
+        config: the path of a JSON file, with ``#`` and a JSON pointer behind it for a
+            section of the file (``"train.json#/training"``); a mapping; a `LoaderConfig`.
+            A file whose own name has the ``#`` is taken before a section.
+        unknown: ``"error"``, or ``"ignore"`` to let through keys of the section that are
+            not options; one that is one edit away from an option is an error all the
+            same, and so is any unknown key further down.
+        source_in_code: whether the config may do without a source.
+
+    Returns:
+        The config, and the folder of its file, or the current folder without a file.
+
+    Raises:
+        ConfigError: the config or an argument is wrong; with every problem.
+        OSError: the system cannot read the file.
+
+    >>> config, base = read_config({"batch_size": 16, "num_worker": 4}, source_in_code=True)
+    Traceback (most recent call last):
+    ...
+    threadloader.errors.ConfigError: /num_worker: expected a known key, got "num_worker"; \
+did you mean "num_workers"?
+    """
+    report = examine(config, unknown=unknown, source_in_code=source_in_code)
+    if report.config is None:
+        raise ConfigError(report.problems, report.file)
+    return report.config, report.base
+
+
+def examine(
+    config: str | os.PathLike[str] | Mapping[str, Any] | LoaderConfig,
+    *,
+    unknown: str = "error",
+    source_in_code: bool = False,
+) -> Report:
+    """What `read_config` reads, as a report that holds the problems instead of raising them.
+
+    Args:
+        config: as for `read_config`.
+        unknown: as for `read_config`.
+        source_in_code: as for `read_config`.
+
+    Returns:
+        The report.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        OSError: the system cannot read the file.
+    """
+    if not isinstance(unknown, str) or unknown not in ("error", "ignore"):
+        raise ConfigError(Problem("unknown", 'one of "error", "ignore"', show(unknown)))
+    ignore = unknown == "ignore"
+    if isinstance(config, LoaderConfig):
+        config = config.as_dict()
+    if isinstance(config, Mapping):
+        options, found = _check.plain(_check.ours(config, ignore=ignore))
+        refused = {mismatch.path for mismatch in found}
+        found += _check.check(options, refused, source_in_code=source_in_code)
+        refused.update(mismatch.path for mismatch in found)
+        return _report(options, _check.problems(found, options), refused, Path.cwd())
+    file, names = split(config)
+    base = Path(file).absolute().parent
+    data = read(file)
+    try:
+        document = parse(data, file)
+    except ConfigError as error:
+        return Report(None, None, base, error.problems, file)
+    section, value = follow(document.value, names)
+    problems = list(document.problems)
+    if len(section) < len(names):
+        problems.append(_missing(document, section, value, names))
+        return Report(None, None, base, tuple(sorted(problems, key=_line_and_column)), file)
+    if isinstance(value, dict):
+        value = _check.ours(value, ignore=ignore)
+    depth = len(section)
+    refused = {path[depth:] for path in document.refused if path[:depth] == section}
+    found = _check.check(value, refused, source_in_code=source_in_code)
+    problems += _check.problems(found, (), section, document.place)
+    problems.sort(key=_line_and_column)
+    refused.update(mismatch.path for mismatch in found)
+    return _report(value, problems, refused, base, file, section, document)
+
+
+def _report(
+    options: Any, problems: list[Problem], wrong: set[Place], base: Path, *where: Any
+) -> Report:
+    """The report; ``wrong`` are the paths of the options that have problems."""
+    source = config = None
+    if isinstance(options, dict) and not any(path[:1] == ("source",) for path in wrong):
+        source = _check.schema().properties["source"].fill(options.get("source"))
+    if not problems:
+        filled = _check.schema().fill(options)
+        config = LoaderConfig(**{name: filled[name] for name in filled if name != "$schema"})
+    return Report(config, source, base, tuple(problems), *where)
+
+
+def _line_and_column(problem: Problem) -> tuple[int, int]:
+    return problem.line, problem.column
+
+
+def _missing(document: Document, path: Place, value: Any, names: list[str]) -> Problem:
+    """That a section is not there, with the nearest one that is."""
+    near = (
+        hint(names[len(path)], islice(value, 1000), is_key=True) if isinstance(value, dict) else ""
+    )
+    return Problem(pointer(names), "a section here", "nothing", near, *document.place(path))

@@ -1,0 +1,206 @@
+"""What is wrong with the options of a config: the schema, and what it cannot say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from threadloader._schema import Mismatch, Schema, pointer, show
+from threadloader._schema import Path as Place
+from threadloader.errors import ConfigError, Problem
+
+from ._file import DEEPEST
+from ._words import hint, one_edit
+
+__all__ = ["check", "ours", "plain", "problems", "schema"]
+
+_MOST_VALUES = 1_000_000
+_HALF = re.compile("[\ud800-\udfff]")
+_HINTS = 100  # a section of nothing but unknown keys stays cheap: the first of them get hints
+
+
+@cache
+def schema() -> Schema:
+    """The contract of the config, from the one file that says it."""
+    package = Path(__file__).parents[1]
+    # A wheel carries the file inside the package; in the repository it stands beside it.
+    for folder in (package, package.parent):
+        if (file := folder / "config_schema.json").is_file():
+            return Schema(json.loads(file.read_text(encoding="utf-8")))
+    raise FileNotFoundError(f"{package / 'config_schema.json'}: install threadloader again")
+
+
+def ours(section: Mapping[Any, Any], *, ignore: bool) -> dict[Any, Any]:
+    """The options of a section.
+
+    Args:
+        section: an object of the config.
+        ignore: whether keys that are not ours are let through, unless they are one
+            edit away from one of ours.
+    """
+    known = schema().properties
+    options = known.keys() - {"$schema"}
+    return {
+        key: value
+        for key, value in section.items()
+        if not ignore
+        or key in known
+        or (isinstance(key, str) and any(one_edit(key, option) for option in options))
+    }
+
+
+def plain(options: Mapping[Any, Any]) -> tuple[dict[str, Any], list[Mismatch]]:
+    """Options that were given in code, as JSON has them.
+
+    Returns:
+        A copy made of nothing but plain JSON values, ``None`` where a value is none;
+        and what is wrong there.
+
+    Raises:
+        ConfigError: the options hold too many values, or hold themselves many times.
+    """
+    found: list[Mismatch] = []
+    left = iter(range(_MOST_VALUES))
+    known = schema().properties
+    return {
+        key: _plain(value if key in known else None, (key,), found, left)
+        for key, value in _with_text_keys(options, (), found)
+    }, found
+
+
+def _plain(value: Any, path: Place, found: list[Mismatch], left: Iterator[int]) -> Any:
+    if next(left, None) is None:
+        raise ConfigError(Problem(pointer(path[:1]), f"at most {_MOST_VALUES} values", "more"))
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if value is None or isinstance(value, bool):
+        return value
+    # The conversions of the base types: a subclass may have others of its own.
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float) and isfinite(value):
+        return float.__float__(value)
+    if isinstance(value, str) and not _HALF.search(value):
+        return str.__str__(value)
+    if not isinstance(value, (Mapping, list, tuple)):
+        kinds = {str: "text without lone surrogates", float: "a finite number"}
+        kind = next((kind for kind in kinds if isinstance(value, kind)), object)
+        found.append(Mismatch(path, kinds.get(kind, "a JSON value"), show(value)))
+    elif len(path) > DEEPEST:
+        found.append(Mismatch(path, f"at most {DEEPEST} levels of arrays and objects", "one more"))
+    elif isinstance(value, Mapping):
+        return {
+            key: _plain(item, (*path, key), found, left)
+            for key, item in _with_text_keys(value, path, found)
+        }
+    else:
+        return [_plain(item, (*path, number), found, left) for number, item in enumerate(value)]
+    return None
+
+
+def _with_text_keys(
+    value: Mapping[Any, Any], path: Place, found: list[Mismatch]
+) -> Iterator[tuple[str, Any]]:
+    for key, item in value.items():
+        if isinstance(key, str) and not _HALF.search(key):
+            yield str.__str__(key), item
+        else:
+            found.append(Mismatch(path, "keys that are text", show(key)))
+
+
+def check(options: object, refused: Collection[Place], *, source_in_code: bool) -> list[Mismatch]:
+    """All that is wrong with plain options.
+
+    Args:
+        options: the options; JSON values.
+        refused: paths at which something else is known to be wrong: not said again.
+        source_in_code: whether the config may do without a source.
+
+    Returns:
+        What is wrong, each option in the order of the options.
+    """
+    found = schema().check(options)
+    if isinstance(options, dict):
+        wrong = {mismatch.path for mismatch in found}.union(refused)
+        if options.get("source") is None and not source_in_code and ("source",) not in wrong:
+            got = "null" if "source" in options else "nothing"
+            found.append(Mismatch(("source",), "a source here or source=... in code", got))
+        found += _wrong_together(options, wrong)
+    return [mismatch for mismatch in found if mismatch.path not in refused]
+
+
+def _wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mismatch]:
+    """What is right alone and wrong beside what else stands there.
+
+    Args:
+        options: the options.
+        wrong: the paths of values that are wrong alone; they are compared to nothing.
+    """
+
+    def right(option: str, *keys: str) -> bool:
+        inside = isinstance(options.get(option), dict) and (option,) not in wrong
+        return inside and not any((option, key) in wrong for key in keys)
+
+    paths = options["source"].get("path") if right("source", "type") else None
+    for number, path in enumerate(paths if isinstance(paths, list) else [paths]):
+        if isinstance(path, str) and "\0" in path:
+            place = ("source", "path") if path is paths else ("source", "path", number)
+            yield Mismatch(place, "a path without NUL characters", show(path))
+    if right("shard", "index", "count"):
+        index, count = (options["shard"].get(key, n) for n, key in enumerate(("index", "count")))
+        if index >= count:
+            yield Mismatch(("shard", "index"), f"less than the count, {count}", show(index))
+    if right("collate", "type", "length"):
+        length, multiple = (options["collate"].get(key) for key in ("length", "multiple_of"))
+        if length and multiple and right("collate", "multiple_of") and length % multiple:
+            expected = f"a multiple of multiple_of, {multiple}"
+            yield Mismatch(("collate", "length"), expected, show(length))
+        if not length and options["collate"].get("truncate") is True:
+            yield Mismatch(("collate", "truncate"), 'false, or a "length" to cut to', "true")
+
+
+def problems(
+    found: Iterable[Mismatch],
+    options: Iterable[object],
+    section: Place = (),
+    place: Callable[..., tuple[int, int]] | None = None,
+) -> list[Problem]:
+    """What is wrong, as it is told to people, in the order of the document.
+
+    Args:
+        found: what is wrong; paths begin at the options.
+        options: the options that were checked.
+        section: where the options stand in the document.
+        place: gives line and column of a path of the document; ``None`` without a file.
+    """
+    order = {name: number for number, name in enumerate(options)} if not place else {}
+    told = []
+    for number, mismatch in enumerate(found):
+        at = (0, order.get(mismatch.path[0], -1) if mismatch.path else -1)
+        line, column = 0, 0
+        if place:
+            at = line, column = place((*section, *mismatch.path), at_key=mismatch.at_key)
+        advice = _advice(mismatch) if number < _HINTS else ""
+        where = pointer(section) + pointer(mismatch.path)
+        problem = Problem(where, mismatch.expected, mismatch.got, advice, line, column)
+        told.append((at, problem))
+    return [problem for _, problem in sorted(told, key=lambda pair: pair[0])]
+
+
+def _advice(mismatch: Mismatch) -> str:
+    if not mismatch.at_key:
+        return hint(mismatch.got.strip('"'), mismatch.known)
+    advice = hint(str(mismatch.path[-1]), mismatch.known, is_key=True)
+    if len(mismatch.path) > 1 or advice.startswith("did you mean"):
+        return advice
+    return f'{advice}; unknown="ignore" lets keys of your own through'

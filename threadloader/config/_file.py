@@ -1,0 +1,129 @@
+"""A config file: its name, the section of it that is meant, and the places in it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path, PurePath
+from typing import Any
+
+from threadloader._schema import Path as Place
+from threadloader._schema import show
+from threadloader.errors import ConfigError, Problem
+
+__all__ = ["DEEPEST", "LARGEST_TEXT", "Document", "Spot", "follow", "keys", "read", "split"]
+
+LARGEST_TEXT = 4 * 1024 * 1024  # bytes, or characters of a string
+DEEPEST = 64  # arrays and objects in one another
+
+# Where a value begins; for an object also key -> (where the key begins, its value's
+# spot), for an array the spots of its items.
+Spot = int | tuple[int, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A JSON text that has been read.
+
+    Attributes:
+        value: the value, as `json` would give it; ``None`` in place of a value
+            that is refused.
+        problems: what is refused in it though its grammar is right, by position.
+        refused: the paths of the values and keys that these problems are about.
+    """
+
+    value: Any
+    problems: list[Problem]
+    refused: set[Place]
+    _spot: Spot
+    _place: Callable[[int], tuple[int, int]]
+
+    def place(self, path: Place, *, at_key: bool = False) -> tuple[int, int]:
+        """Line and column, from 1, of a value or of its key.
+
+        Args:
+            path: keys and positions from the root. What does not exist stands
+                where the value that should contain it begins.
+            at_key: whether the place of the key is wanted, where there is one.
+        """
+        spot, key_at = self._spot, -1
+        for name in path:
+            inside = None if isinstance(spot, int) else spot[1]
+            key_at = -1
+            if isinstance(inside, dict) and name in inside:
+                key_at, spot = inside[name]
+            elif isinstance(inside, list) and isinstance(name, int) and name < len(inside):
+                spot = inside[name]
+            else:
+                break
+        start = spot if isinstance(spot, int) else spot[0]
+        return self._place(key_at if at_key and key_at >= 0 else start)
+
+
+def split(config: object) -> tuple[str, list[str]]:
+    """The file and the keys of the section that ``train.json#/training`` names.
+
+    Raises:
+        ConfigError: it is no path, or what follows the ``#`` is no JSON pointer.
+    """
+    # On Windows a path turns the slashes of the pointer round; as_posix turns them back.
+    name = config.as_posix() if isinstance(config, PurePath) else config
+    name = os.fspath(name) if isinstance(name, os.PathLike) else name
+    if not isinstance(name, str) or not name:
+        raise ConfigError(Problem("config", "a path, a mapping or a LoaderConfig", show(config)))
+    cut = len(name)
+    if "#" in name:
+        # The longest name that is a file is the file; without any, the longest in a folder.
+        cuts = sorted([cut, *(match.start() for match in re.finditer("#", name))], reverse=True)
+        files = (cut for cut in cuts if _leads_to(Path(name[:cut]), folder=False))
+        in_folders = (cut for cut in cuts if _leads_to(Path(name[:cut]).parent, folder=True))
+        cut = next(chain(files, in_folders, cuts[-1:]))
+    fragment = name[cut + 1 :]
+    if (fragment and fragment[0] != "/") or re.search("~(?![01])", fragment):
+        expected = "a JSON pointer after the #, as in train.json#/training"
+        raise ConfigError(Problem("config", expected, show(fragment)))
+    return name[:cut], keys(fragment)
+
+
+def _leads_to(path: Path, *, folder: bool) -> bool:
+    try:
+        return path.is_dir() if folder else path.exists() and not path.is_dir()
+    except OSError:  # a name too long, a folder that may not be entered
+        return False
+
+
+def keys(fragment: str) -> list[str]:
+    """The keys of a JSON pointer."""
+    return [key.replace("~1", "/").replace("~0", "~") for key in fragment.split("/")[1:]]
+
+
+def read(file: str) -> bytes:
+    """The bytes of a file, as far as is needed to see that it is too large.
+
+    Raises:
+        OSError: the system cannot read it.
+        ConfigError: no file can have this name.
+    """
+    try:
+        with Path(file).open("rb") as stream:
+            return stream.read(LARGEST_TEXT + 1)
+    except ValueError as error:  # a name that no file can have
+        expected = "the name of a file"
+        raise ConfigError(Problem("config", expected, show(file), str(error))) from None
+
+
+def follow(value: Any, names: list[str]) -> tuple[Place, Any]:
+    """How far names lead into a value: the path, and what stands there."""
+    path: list[str | int] = []
+    for name in names:
+        step: str | int = name
+        if isinstance(value, list) and len(name) < 10 and name.isdecimal():
+            step = int(name) if str(int(name)) == name and int(name) < len(value) else name
+        if not (isinstance(value, dict) and name in value) and not isinstance(step, int):
+            break
+        value = value[step]
+        path.append(step)
+    return tuple(path), value

@@ -1,0 +1,40 @@
+"""Runs jobs in threads and gives back their results in job order.
+
+::
+
+    consumer --empty slots--> feeder --queue.Queue of slots--> workers
+    consumer <----------- the same slots, filled, in the order it sent them
+
+The consumer makes empty *slots*, keeps them in its own line and sends them to the
+feeder: a slot is at once the permit to work one job further ahead and the place where
+its result will be. The feeder gives each slot its job and puts it on the queue, once
+for each worker that may help with it. Workers claim the job's parts, lowest first; the
+last one to leave a slot fills it. So order and bound hold by construction.
+
+Guarantees, which the tests cite by number:
+
+G1. Results come in job order, whatever the threads did.
+G2. At most `depth` jobs are begun and not yet taken by the consumer.
+G3. Each slot is filled exactly once: with a value, an error, or the word that it ended.
+G4. No thread ever blocks in a put.
+G5. A stop takes effect at once: no part is begun after it, and whoever waits is woken.
+G6. After `stop` no thread of ours lives; if a job never returns, `stop` returns within its
+    bound and the log names the worker, what it was doing and its stack.
+G7. Whatever a job or the iterator of jobs raises reaches the consumer at its place; of
+    several failing parts of one job it is the lowest one's. No exception ends a thread.
+G8. An interrupt anywhere in the consumer loses no result and leaves all of it closable:
+    what it repeats is recognised by its number, and it touches no lock written in Python.
+G9. No lock is held while a job's code runs.
+G10. An idle thread keeps nothing of a job alive, and no result is left in a cycle.
+
+`_slots` is a job's place in the line and how workers share it, `_stream` the consumer's end,
+`_threads` the feeder and the workers, `_engine` their start and stop, `_inline` the same face
+without threads.
+"""
+
+from ._engine import Engine
+from ._inline import Inline
+from ._slots import ENDED, Job, Outcome
+from ._stream import Stream
+
+__all__ = ["ENDED", "Engine", "Inline", "Job", "Outcome", "Stream"]

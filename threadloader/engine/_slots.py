@@ -1,0 +1,219 @@
+"""A job's place in the line, and how workers share the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Protocol
+
+from .._runtime import Runtime
+
+__all__ = ["ENDED", "Job", "Outcome", "Slot", "Worker", "caught"]
+
+
+class Job(Protocol):
+    """A piece of work cut into parts, and what becomes of them.
+
+    Attributes:
+        parts: how many parts there are, at least 1.
+    """
+
+    parts: int
+
+    def run(self, parts: Iterator[int]) -> None:
+        """Do the parts that `parts` gives, one after the other; several workers at once."""
+
+    def finish(self) -> Any:
+        """Make the result when all parts are done; called once, by one worker."""
+
+    def describe(self, part: int | None) -> str:
+        """Say what a part is; None: the finish."""
+
+
+class Outcome:
+    """What fills a slot.
+
+    Attributes:
+        job: the job; None for an outcome without one.
+        value: the job's result; the consumer may set it to None when it has taken it.
+        error: what was raised instead, or None; likewise.
+        part: the part that raised; None: the finish, or the iterator of jobs.
+        seconds: time that workers spent on the job's parts, all together.
+    """
+
+    __slots__ = ("error", "job", "part", "seconds", "value")
+
+    def __init__(
+        self,
+        job: Any = None,
+        value: Any = None,
+        error: BaseException | None = None,
+        part: int | None = None,
+        seconds: float = 0.0,
+    ) -> None:
+        self.job = job
+        self.value = value
+        self.error = error
+        self.part = part
+        self.seconds = seconds
+
+
+ENDED = Outcome()
+"""Fills a slot for which there is no job: the jobs are used up, or nobody wants it any more."""
+
+
+def caught(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
+    """Call a function; give its result, or whatever it raised.
+
+    The one place where a thread catches what a job's code raises. A frame of its own, so
+    that the exception's traceback does not lead to a local that holds the exception.
+    """
+    try:
+        return function(*args), None
+    except BaseException as error:  # noqa: BLE001 (whatever it is, it is the outcome)
+        return None, error
+
+
+class Worker:
+    """One worker's facts: written by its own thread, read by whoever reports on it.
+
+    Attributes:
+        job: the job it is at, or None.
+        part: the part it is at; None before the first and in the finish.
+    """
+
+    __slots__ = ("job", "part", "stopped")
+
+    def __init__(self, stopped: Callable[[], bool]) -> None:
+        self.stopped = stopped
+        self.job: Any = None
+        self.part: int | None = None
+
+    def __str__(self) -> str:
+        job, part = self.job, self.part
+        return "nothing" if job is None else str(job.describe(part))
+
+
+class Slot:
+    """One job's place in the line.
+
+    `supply` and `number` are the consumer's, fixed when it is made. `job`, `claim` and
+    `hands` are the feeder's until it puts the slot on the queue. After that the workers
+    share the slot under its guard, until one of them fills it; then it is the consumer's.
+    """
+
+    __slots__ = (
+        "_claimed",
+        "_failed",
+        "_filled",
+        "_guard",
+        "_runtime",
+        "_seconds",
+        "claim",
+        "hands",
+        "job",
+        "number",
+        "outcome",
+        "supply",
+    )
+
+    def __init__(self, runtime: Runtime, supply: Any = None, number: int = 0) -> None:
+        self._runtime = runtime
+        self.supply = supply
+        self.number = number
+        self.job: Any = None
+        self.claim = 1
+        self.hands = 1
+        self.outcome: Outcome | None = None
+        # Guards _claimed, _seconds, hands, _failed and the one store of `outcome`. Held for a
+        # few bytecodes at a time; no code of a job runs under it.
+        self._guard = runtime.lock()
+        self._claimed = 0
+        self._seconds = 0.0
+        self._failed: tuple[int, BaseException] | None = None
+        # Held until the slot is filled.
+        self._filled = runtime.lock()
+        self._filled.acquire()
+
+    def fill(self, outcome: Outcome) -> None:
+        """Store the outcome and wake the consumer; only the first call does anything."""
+        with self._guard:
+            if self.outcome is not None:
+                return
+            self.outcome = outcome
+            self.job = self._failed = None
+        self._filled.release()
+
+    def wait(self, timeout: float | None = None) -> Outcome | None:
+        """Wait for the outcome; None when the time is over first.
+
+        The lock is only asked for while there is no outcome, and the outcome is stored
+        before the lock is released: so a wait that an interrupt cut short, even with the
+        lock in hand, can be repeated.
+        """
+        if self.outcome is None:
+            self._runtime.wait(self._filled, timeout)
+        return self.outcome
+
+    def unwanted(self, worker: Worker) -> bool:
+        """Whether nobody will ask for the outcome any more."""
+        return worker.stopped() or self.supply.cancelled
+
+    def claims(self, worker: Worker, parts: int) -> Generator[int, None, None]:
+        """Give this worker the parts it is to do.
+
+        Claims go upwards, and none is made after a failure: every part below a failing one
+        is in somebody's hands by then, so the lowest failing part is always found (G7).
+        """
+        while True:
+            with self._guard:
+                first = self._claimed
+                last = min(first + self.claim, parts)
+                if first == last or self._failed is not None:
+                    return
+                self._claimed = last
+            for part in range(first, last):
+                if self.unwanted(worker):
+                    return
+                worker.part = part
+                yield part
+
+    def leave(self, worker: Worker, error: BaseException | None, seconds: float) -> bool:
+        """Count a worker out that has no more parts to do.
+
+        Args:
+            worker: who leaves, still at the part that failed, if one did.
+            error: what that part raised.
+            seconds: time spent.
+
+        Returns:
+            Whether it was the last one: then it is to `conclude`.
+        """
+        with self._guard:
+            self._seconds += seconds
+            if error is not None:
+                part = -1 if worker.part is None else worker.part
+                if self._failed is None or part < self._failed[0]:
+                    self._failed = (part, error)
+            self.hands -= 1
+            return self.hands == 0
+
+    def complete(self, worker: Worker) -> bool:
+        """Whether all parts are done and somebody wants the result; asked by the last worker."""
+        return self._failed is None and not self.unwanted(worker)
+
+    def conclude(self, job: Job, complete: bool, value: Any, error: BaseException | None) -> None:
+        """Fill the slot with what the job came to; by the last worker.
+
+        Args:
+            job: the job.
+            complete: whether it was finished.
+            value: what its finish gave.
+            error: what its finish raised.
+        """
+        if complete:
+            self.fill(Outcome(job, value, error, None, self._seconds))
+        elif self._failed is None:
+            self.fill(ENDED)
+        else:
+            part, failure = self._failed
+            self.fill(Outcome(job, None, failure, part if part >= 0 else None, self._seconds))

@@ -1,0 +1,95 @@
+"""The consumer's end: its line of slots, and where they get their jobs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from ._slots import ENDED, Job, Outcome, Slot
+from ._threads import Shared
+
+__all__ = ["Stream"]
+
+
+class _Supply:
+    """Where the slots of one stream get their jobs.
+
+    `jobs` and `dealt`, how many jobs were drawn, are the feeder's. `cancelled` is the
+    consumer's and goes to True, once; the threads read it.
+    """
+
+    def __init__(self, jobs: Iterator[Job]) -> None:
+        self.jobs = jobs
+        self.dealt = 0
+        self.cancelled = False
+
+
+class Stream:
+    """The results of one iterator of jobs, in order, for one consumer.
+
+    Args:
+        shared: the engine's.
+        jobs: iterator of jobs; the feeder alone draws from it.
+        depth: how many jobs to work ahead of the consumer, at least 1.
+    """
+
+    def __init__(self, shared: Shared, jobs: Iterator[Job], depth: int) -> None:
+        self._shared = shared
+        self._depth = depth
+        self._supply = _Supply(jobs)
+        # The consumer's alone: its line of slots, how many of them it has sent, and up to
+        # which number they are known to be filled.
+        self._line: deque[Slot] = deque()
+        self._sent = 0
+        self._filled_to = 0
+
+    def prefetch(self, number: int = 0) -> None:
+        """Let the threads work `depth` jobs ahead, from job `number` on.
+
+        A slot joins the line before it is sent, and counts as sent afterwards. So after an
+        interrupt the one that was kept back is sent, and one that is sent a second time is
+        known to the feeder by its number (G8).
+        """
+        line = self._line
+        while self._sent < number + self._depth:
+            if not line or line[-1].number < self._sent:
+                line.append(Slot(self._shared.runtime, self._supply, self._sent))
+            self._shared.inbox.put(line[-1])
+            self._sent += 1
+
+    def result(self, number: int) -> Outcome:
+        """Wait for the outcome of a job; asked again, give the same.
+
+        Args:
+            number: the job's place in the iterator, from 0; not lower than the last time.
+
+        Returns:
+            Its outcome; `ENDED` when there is no such job or the engine has stopped.
+        """
+        line = self._line
+        while line and line[0].number < number:
+            line.popleft()
+        self.prefetch(number)
+        # Sent first, looked afterwards: a stop that comes after this look finds the slot.
+        if self._shared.stopping:
+            return ENDED
+        outcome = line[0].wait()
+        self.prefetch(number + 1)
+        return outcome or ENDED
+
+    def ready(self, number: int) -> int:
+        """Count the results from `number` on that can be had without waiting."""
+        line = self._line
+        first = line[0].number if line else number
+        filled_to = max(self._filled_to, number)
+        while filled_to - first < len(line):
+            if line[filled_to - first].outcome in (None, ENDED):
+                break
+            filled_to += 1
+        self._filled_to = filled_to
+        return filled_to - number
+
+    def cancel(self) -> None:
+        """End the stream: what is in work is left unfinished, what is ready is thrown away."""
+        self._supply.cancelled = True
+        self._line.clear()

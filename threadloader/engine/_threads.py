@@ -1,0 +1,184 @@
+"""The feeder and the workers: what runs in the engine's threads."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import warnings
+from collections import deque
+from typing import Any
+
+from .._runtime import Runtime, Thread
+from ._slots import ENDED, Outcome, Slot, Worker, caught
+
+__all__ = ["STOP", "Shared", "abandon", "feed", "inside", "launch"]
+
+log = logging.getLogger("threadloader")
+
+CLAIM_SECONDS = 150e-6
+"""Work that one claim should hold. A claim takes 1 us alone and 4 to 5 where threads fight
+for the GIL; larger claims leave workers idle at the end of a batch."""
+
+STOP: Any = object()
+"""Put on the inbox to end the feeder, and on the queue, once for each, to end the workers."""
+
+
+class Shared:
+    """What the threads share.
+
+    They hold this and never the `Engine`: so an engine that is dropped can be collected,
+    and its finalizer ends them.
+
+    `stopping` and `abandoned` go from False to True, once, by whoever stops.
+    """
+
+    def __init__(self, runtime: Runtime, num_workers: int, close_timeout: float) -> None:
+        self.runtime = runtime
+        self.num_workers = num_workers
+        self.close_timeout = close_timeout
+        self.inbox = runtime.simple_queue()
+        self.tickets = runtime.queue()
+        self.stopping = False
+        self.abandoned = False
+        self.started = Slot(runtime)
+        self.end = Slot(runtime)
+
+
+_here = threading.local()
+"""In our threads, `shared` says whose they are: one of them cannot wait for itself."""
+
+
+def inside(shared: Shared) -> bool:
+    """Whether the calling thread is one of these threads."""
+    return getattr(_here, "shared", None) is shared
+
+
+def launch(feeder: Thread, shared: Shared) -> None:
+    """Start the feeder; runs in a bare thread, where no signal lands."""
+    _, error = caught(feeder.start)
+    if error is not None:
+        shared.end.fill(ENDED)
+        shared.started.fill(Outcome(error=error))
+
+
+def feed(shared: Shared) -> None:
+    """The feeder: start the workers, deal jobs until told to stop, end the workers."""
+    _here.shared = shared
+    workers: list[tuple[Worker, Thread]] = []
+    dealt: deque[Slot] = deque()
+    _, error = caught(_start_workers, shared, workers)
+    shared.started.fill(Outcome(error=error))
+    if error is None:
+        caught(_deal, shared, dealt)
+    del error
+    _end(shared, workers, dealt)
+
+
+def _start_workers(shared: Shared, workers: list[tuple[Worker, Thread]]) -> None:
+    for number in range(shared.num_workers):
+        worker = Worker(lambda: shared.stopping)
+        name = f"threadloader-worker-{number}"
+        thread = shared.runtime.thread(_work, (shared, worker), name)
+        thread.start()
+        workers.append((worker, thread))
+
+
+def _work(shared: Shared, worker: Worker) -> None:
+    """A worker: take slots and work at them until the sentinel comes.
+
+    This frame stays alive as long as any traceback of user code that leads to it. So each
+    round ends by deleting all that belongs to its slot, which would make a cycle (G10).
+    """
+    _here.shared = shared
+    clock = shared.runtime.monotonic
+    while (slot := shared.tickets.get()) is not STOP:
+        job = worker.job = slot.job
+        if job is None:  # the feeder has ended it already
+            del slot
+            continue
+        began = clock()
+        claims = slot.claims(worker, job.parts)
+        _, error = caught(job.run, claims)
+        claims.close()  # suspended, it would lead from the traceback to the slot
+        last = slot.leave(worker, error, clock() - began)
+        worker.part = value = error = None
+        if last:
+            complete = slot.complete(worker)
+            if complete:
+                value, error = caught(job.finish)
+            slot.conclude(job, complete, value, error)
+        worker.job = None
+        del slot, job, claims, error, value
+
+
+def _deal(shared: Shared, dealt: deque[Slot]) -> None:
+    """Give each slot that the consumer sends its job, and hand it to the workers.
+
+    Args:
+        shared: what the threads share.
+        dealt: filled with the slots that are in the workers' hands, oldest first.
+    """
+    cost = float("inf")  # seconds a part; unknown as yet, and one part is never too large
+    while (slot := shared.inbox.get()) is not STOP:
+        while dealt and (done := dealt[0].outcome) is not None:
+            if done.job is not None and done.error is None:
+                cost = done.seconds / done.job.parts
+            dealt.popleft()
+            del done
+        _deal_one(shared, slot, dealt, cost)
+        del slot  # likewise (G10)
+
+
+def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> None:
+    supply = slot.supply
+    if supply.cancelled or slot.number != supply.dealt:  # unwanted; or sent twice (G8)
+        return
+    supply.dealt += 1
+    job, error = caught(next, supply.jobs, None)
+    if job is None:
+        slot.fill(ENDED if error is None else Outcome(error=error))
+        return
+    dealt.append(slot)
+    slot.job = job
+    slot.claim = max(1, min(job.parts, int(CLAIM_SECONDS / max(cost, 1e-9))))
+    hands = min(shared.num_workers, -(-job.parts // slot.claim))
+    slot.hands = hands
+    for _ in range(hands):
+        shared.tickets.put(slot)
+
+
+def _end(shared: Shared, workers: list[tuple[Worker, Thread]], dealt: deque[Slot]) -> None:
+    """Wake whoever waits, end and join the workers, report."""
+    shared.stopping = True
+    while True:
+        try:
+            slot = shared.inbox.get_nowait()
+        except queue.Empty:
+            break
+        if slot is not STOP:
+            dealt.append(slot)
+    for slot in dealt:
+        slot.fill(ENDED)
+    for _ in workers:
+        shared.tickets.put(STOP)
+    deadline = shared.runtime.monotonic() + shared.close_timeout
+    for worker, thread in workers:
+        thread.join(max(0.0, deadline - shared.runtime.monotonic()))
+        if thread.is_alive():
+            log.error(
+                "%s has not ended within %g s and stays behind; it is at %s\n%s",
+                thread.name,
+                shared.close_timeout,
+                str(worker),  # now: a handler may format it later
+                shared.runtime.stack(thread),
+            )
+    shared.end.fill(ENDED)
+    if shared.abandoned:
+        warnings.warn("a loader was dropped without being closed", ResourceWarning, stacklevel=1)
+
+
+def abandon(shared: Shared) -> None:
+    """Tell the threads of a dropped engine to end; a finalizer, so it waits for nothing."""
+    shared.stopping = shared.abandoned = True
+    shared.inbox.put(STOP)

@@ -1,0 +1,174 @@
+"""The exceptions of threadloader: one small tree.
+
+::
+
+    LoaderError
+    ├── ConfigError   (ValueError)    the config, or an argument, is wrong
+    ├── SourceError   (OSError)       data is missing, damaged or changed
+    ├── CollateError  (ValueError)    samples that do not fit into one batch
+    ├── WorkerError   (RuntimeError)  user code raised what would be taken for an end
+    ├── StateError    (ValueError)    a state that is damaged or of another run
+    ├── ClosedError   (RuntimeError)  you left the ``with``, or hold an ended iterator
+    └── BusyError     (RuntimeError)  two users at once
+
+Each leaf is also the builtin that a reader expects, so ``except ValueError``
+around a config works. A failed sample raises none of these: it raises the
+source's own exception with a note of sample, epoch and step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "BusyError",
+    "ClosedError",
+    "CollateError",
+    "ConfigError",
+    "LoaderError",
+    "Problem",
+    "SourceError",
+    "StateError",
+    "WorkerError",
+]
+
+
+class LoaderError(Exception):
+    """Base of every error that threadloader itself raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a config, and where.
+
+    Attributes:
+        pointer: JSON pointer (RFC 6901) into the whole document; ``""`` is its root.
+        expected: what would be right there.
+        got: what stands there, shortened.
+        hint: what to do about it; ``""`` when ``expected`` says it all.
+        line: line in the file, from 1; 0 when the config is not a file.
+        column: column in the line, in characters from 1; 0 when not a file.
+    """
+
+    pointer: str
+    expected: str
+    got: str
+    hint: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        where = self.pointer or "the config"
+        if self.line:
+            where = f"{self.line}:{self.column}: {where}"
+        text = f"{where}: expected {self.expected}, got {self.got}"
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class ConfigError(LoaderError, ValueError):
+    """The config, or an argument that takes the place of an option, is wrong.
+
+    Attributes:
+        problems: every problem found, in the order of the document.
+        file: the config file as it was named; ``""`` when the config is not a file.
+    """
+
+    def __init__(self, problems: Iterable[Problem] | Problem, file: str = "") -> None:
+        self.problems: tuple[Problem, ...] = (
+            (problems,) if isinstance(problems, Problem) else tuple(problems)
+        )
+        self.file = file
+        super().__init__(self.problems, file)
+
+    def __str__(self) -> str:
+        prefix = f"{self.file}:" if self.file else ""
+        return "\n".join(f"{prefix}{problem}" for problem in self.problems)
+
+
+class SourceError(LoaderError, OSError):
+    """Data is missing, damaged, or not what it was when the source was opened.
+
+    Attributes:
+        path: the file, or ``""`` when the source is not a file.
+        place: what in the file: a field, a record, an offset; ``""`` for the whole.
+    """
+
+    def __init__(self, message: str, path: object = "", place: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = str(path)
+        self.place = place
+
+    def __str__(self) -> str:
+        where = ": ".join(part for part in (self.path, self.place) if part)
+        return f"{where}: {self.message}" if where else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.path, self.place)
+
+
+class CollateError(LoaderError, ValueError):
+    """Samples that do not fit into one batch.
+
+    A collate raises it with the rows it compared; the loader fills in which
+    samples those rows are, so that both are named.
+
+    Attributes:
+        rows: rows of the batch that the message is about; the reference first.
+        samples: their dataset indices, in the same order; empty until known.
+    """
+
+    def __init__(self, message: str, rows: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.rows = tuple(rows)
+        self.samples: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return self.message
+        if not self.samples:
+            return f"{self.message} (rows {', '.join(map(str, self.rows))})"
+        named = ", ".join(
+            f"row {row} is sample {sample}"
+            for row, sample in zip(self.rows, self.samples, strict=True)
+        )
+        return f"{self.message} ({named})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.rows), {"samples": self.samples}
+
+
+class WorkerError(LoaderError, RuntimeError):
+    """User code raised an exception that cannot be passed on as it is.
+
+    `StopIteration`, `GeneratorExit`, `SystemExit` and `KeyboardInterrupt` out of
+    a source, transform or collate would be taken for the end of the epoch or of
+    the program; an exception that refuses a note could not say where it
+    happened. The original is the ``__cause__``.
+    """
+
+
+class StateError(LoaderError, ValueError):
+    """A state that is damaged, of another format, or of another run.
+
+    Attributes:
+        fields: the names of the fields that differ; empty for a damaged state.
+    """
+
+    def __init__(self, message: str, fields: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.fields = tuple(fields)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.fields)
+
+
+class ClosedError(LoaderError, RuntimeError):
+    """You left the ``with`` block, or hold an iterator that has been ended."""
+
+
+class BusyError(LoaderError, RuntimeError):
+    """Two users of one loader at once: it serves one at a time."""

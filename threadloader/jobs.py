@@ -1,0 +1,155 @@
+"""What is done for one batch: its samples are read, transformed and collated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import CollateError
+
+__all__ = ["BatchInfo", "BatchJob", "Recipe"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInfo:
+    """What one batch is.
+
+    Attributes:
+        epoch: number of its epoch, from 0.
+        step: its number in the epoch, from 0.
+        indices: int64, shape (rows,), read-only: the dataset index of each row.
+        valid: bool, shape (rows,), read-only: False where a row is padding, which repeats
+            a sample so that every shard makes the same number of steps.
+        skipped: dataset indices left out because they failed.
+    """
+
+    epoch: int
+    step: int
+    indices: NDArray[np.int64]
+    valid: NDArray[np.bool_]
+    skipped: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a batch is made, the same for every batch of a run.
+
+    Attributes:
+        source: where samples come from.
+        transform: (sample, key of the epoch, position) -> sample, or None.
+        collate: samples -> batch.
+        whole: "take" when the source builds whole batches, "getitems" when it reads all of a
+            batch's samples at once, "" when it is read sample by sample.
+    """
+
+    source: Any
+    transform: Callable[[Any, int, int], Any] | None
+    collate: Callable[[list[Any]], Any]
+    whole: str = ""
+
+
+class BatchJob:
+    """One batch as a job of the engine. A part is a row, or all of them at once.
+
+    Args:
+        recipe: how it is made.
+        info: what it is.
+        positions: int64, shape (rows,), the rows' places in the global order.
+        key: the epoch's key for transforms.
+        after: epoch, position and step at which the run stands once it is delivered.
+
+    Attributes:
+        samples: rows that are not padding.
+    """
+
+    __slots__ = (
+        "_indices",
+        "_key",
+        "_positions",
+        "_recipe",
+        "_samples",
+        "after",
+        "info",
+        "parts",
+        "samples",
+    )
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        info: BatchInfo,
+        positions: NDArray[np.int64],
+        key: int,
+        after: tuple[int, int, int],
+    ) -> None:
+        self.info = info
+        self.after = after
+        self.samples = int(np.count_nonzero(info.valid))
+        self._recipe = recipe
+        # Python integers: a source need not know numpy's. Made here, in the feeder.
+        self._indices: list[int] = [] if recipe.whole == "take" else info.indices.tolist()
+        self._positions: list[int] = [] if recipe.transform is None else positions.tolist()
+        self._key = key
+        self.parts = 1 if recipe.whole else len(info.indices)
+        # Each row is written by the one worker that claimed it and read after all are done.
+        self._samples: Any = [None] * len(info.indices)
+
+    def run(self, parts: Iterator[int]) -> None:
+        """Read and transform the samples of some rows."""
+        source, transform = self._recipe.source, self._recipe.transform
+        if self._samples is None:  # without workers, a Ctrl-C behind the finish runs it again
+            self._samples = [None] * len(self.info.indices)
+        if self._recipe.whole:
+            for _ in parts:
+                self._samples = self._read_whole()
+            return
+        samples, indices = self._samples, self._indices
+        if transform is None:
+            for row in parts:
+                samples[row] = source[indices[row]]
+        else:
+            positions, key = self._positions, self._key
+            for row in parts:
+                samples[row] = transform(source[indices[row]], key, positions[row])
+
+    def _read_whole(self) -> Any:
+        source, transform = self._recipe.source, self._recipe.transform
+        if self._recipe.whole == "take":
+            return source.take(self.info.indices)
+        samples = list(source.__getitems__(self._indices))
+        if len(samples) != len(self._indices):
+            raise CollateError(
+                f"the source's __getitems__: expected {len(self._indices)} samples, "
+                f"got {len(samples)}"
+            )
+        if transform is None:
+            return samples
+        rows = zip(samples, self._positions, strict=True)
+        return [transform(sample, self._key, position) for sample, position in rows]
+
+    def finish(self) -> Any:
+        """Collate the samples into the batch."""
+        samples, self._samples = self._samples, None
+        return samples if self._recipe.whole == "take" else self._recipe.collate(samples)
+
+    def describe(self, part: int | None) -> str:
+        """Say which sample a part is; None: the whole batch."""
+        info = self.info
+        where = f"step {info.step}, epoch {info.epoch}"
+        if part is None or self._recipe.whole:
+            named = ", ".join(map(str, info.indices[:8]))
+            more = ", ..." if len(info.indices) > 8 else ""
+            return f"the batch of {where} (samples {named}{more})"
+        index = int(info.indices[part])
+        text = f"sample {index} (row {part} of {where})"
+        locate = getattr(self._recipe.source, "locate", None)
+        if locate is not None:
+            try:
+                text += f", {locate(index)}"
+            except Exception as error:  # noqa: BLE001 (it must not hide what it describes)
+                text += f" (its place could not be told: {type(error).__name__})"
+        return text

@@ -1,0 +1,61 @@
+"""The iterators: `Epoch` over the batches of one epoch, `Epochs` over the epochs of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._batches import Batches
+
+__all__ = ["Epoch", "Epochs"]
+
+
+class Epoch:
+    """One pass over one epoch: an iterator of its batches.
+
+    Attributes:
+        number: number of the epoch, from 0.
+    """
+
+    __slots__ = ("__weakref__", "_batches", "_ended", "number")
+
+    def __init__(self, batches: Batches, number: int) -> None:
+        self.number = number
+        self._batches = batches
+        self._ended = False
+
+    def __iter__(self) -> Epoch:
+        return self
+
+    def __next__(self) -> Any:
+        """Give the next batch.
+
+        Raises:
+            StopIteration: the epoch is over; again on every further call.
+            ClosedError: a newer iterator has taken its place, or the ``with`` was left.
+            BusyError: another thread is inside `next`.
+            WorkerError: user code raised what would be taken for an end.
+            Exception: whatever the source, transform or collate raised, with a note of
+                sample, epoch and step. The next call goes on with the batch after it.
+        """
+        return self._batches._next(self)
+
+
+class Epochs:
+    """The epochs of a run, one after the other: an iterator of `Epoch`."""
+
+    __slots__ = ("_batches", "_end")
+
+    def __init__(self, batches: Batches, end: int | None) -> None:
+        self._batches = batches
+        self._end = end
+
+    def __iter__(self) -> Epochs:
+        return self
+
+    def __next__(self) -> Epoch:
+        """Begin the next epoch; what is left of the one before is not delivered."""
+        epoch = self._batches._begin(self._end, stop=True)
+        if epoch is None:
+            raise StopIteration
+        return epoch

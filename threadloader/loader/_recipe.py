@@ -1,0 +1,193 @@
+"""`Loader`: from a config to something that can be entered."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from os import PathLike
+from types import TracebackType
+from typing import Any, cast
+
+from .. import _runtime, sources, transforms
+from ..adapters.launcher import shard_of_process
+from ..collate import make_collate
+from ..config import LoaderConfig, read_config
+from ..errors import BusyError, ClosedError, ConfigError, Problem, SourceError
+from ..jobs import Recipe
+from ..order import Deal
+from ._batches import Batches
+
+__all__ = ["Loader"]
+
+
+class Loader:
+    """A recipe for batches; entering it with ``with`` gives the live `Batches`.
+
+    What is given in code takes the place of what the config says. Before the ``with`` no
+    thread is started and no data file is open; after it none is left. It can be entered
+    again, one at a time; each time begins anew.
+
+    Args:
+        config: path of a JSON file (``"train.json"``, or ``"train.json#/training"`` for a
+            section of it), a mapping, or a `LoaderConfig`.
+        source: where samples come from: an array, a tuple or dict of arrays of equal first
+            length, `per_thread`, or anything with ``__len__`` and ``__getitem__``.
+        transform: callable of one sample; if it has a parameter named ``rng`` it is given a
+            numpy `Generator` keyed by seed, epoch and position, by keyword.
+        collate: callable of a list of samples that gives the batch.
+        shard: ``{"index": r, "count": W, "remainder": "pad"}`` or ``"auto"``.
+        unknown: "error", or "ignore" to let through keys of the config's section that
+            belong to others; a near miss of one of ours is an error all the same.
+
+    Raises:
+        ConfigError: the config or an argument is wrong; it holds every problem.
+        OSError: the config file cannot be read.
+
+    >>> import numpy as np
+    >>> with Loader({"batch_size": 2, "shuffle": False}, source=np.arange(5)) as batches:
+    ...     [batch.tolist() for batch in batches]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    _runtime = _runtime.RUNTIME
+
+    def __init__(
+        self,
+        config: str | PathLike[str] | Mapping[str, Any] | LoaderConfig,
+        source: Any = None,
+        *,
+        transform: Callable[..., Any] | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        shard: Mapping[str, Any] | str | None = None,
+        unknown: str = "error",
+    ) -> None:
+        self._config, self._base = read_config(
+            config, unknown=unknown, source_in_code=source is not None
+        )
+        if shard is not None:
+            self._config = dataclasses.replace(self._config, shard=cast("Any", shard))
+        if collate is not None and not callable(collate):
+            raise _wrong("collate", "a callable of a list of samples", collate)
+        self._source = source
+        self._collate = collate
+        try:
+            self._transform = transforms.bind(transform)
+        except TypeError as error:
+            raise _wrong("transform", "a callable of one sample", transform, str(error)) from None
+        self._batches: Batches | None = None
+
+    @property
+    def config(self) -> LoaderConfig:
+        """The config, with what was given in code and the defaults filled in."""
+        return self._config
+
+    def __enter__(self) -> Batches:
+        """Open the source and start the threads.
+
+        Returns:
+            The live thing, to be iterated.
+
+        Raises:
+            SourceError: the source is missing, damaged, or not what the config says.
+            ConfigError: the source in code cannot be one; or ``shard: "auto"`` finds an
+                environment that makes no sense.
+            BusyError: it is open already.
+            RuntimeError: the system starts no more threads.
+        """
+        if self._batches is not None:
+            raise BusyError("this Loader is open already; make another one for a second user")
+        # Kept from the first moment: whatever happens from here on, __exit__'s steps undo it.
+        close = None
+        try:
+            source: sources.Source
+            if self._source is None:
+                source = opened = sources.open_source(self._config.source or {}, self._base)
+                close = opened.close
+            else:
+                source = sources.as_source(self._source)
+                # The user closes what the user made; what a factory makes for us is ours.
+                close = source.close if isinstance(source, sources.PerThread) else None
+            batches = Batches(
+                self._config,
+                self._recipe(source),
+                self._deal(),
+                _length(source),
+                close,
+                self._runtime,
+            )
+            self._batches = batches
+            batches._start()
+            return batches
+        except BaseException:
+            if self._batches is not None:
+                self._batches.close()
+                self._batches = None
+            elif close is not None:
+                close()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the batches. An exception of the body passes, whatever closing does."""
+        batches = self._batches
+        if batches is None:
+            return
+        try:
+            batches.close()
+        except Exception as problem:
+            self._batches = None
+            if error is None:
+                raise
+            error.add_note(f"threadloader: and closing the source failed: {problem!r}")
+        except BaseException:
+            # A Ctrl-C that came before the threads were told to end must not leave them.
+            batches.close()
+            self._batches = None
+            raise
+        # Last: until here a repeated __exit__ finishes what an interrupt cut short.
+        self._batches = None
+
+    def __iter__(self) -> Iterator[Any]:
+        """Refuse: a recipe has no batches.
+
+        Raises:
+            ClosedError: always, with the line to write instead.
+        """
+        raise ClosedError(
+            "a Loader is a recipe and is not iterated itself; write: "
+            "with Loader(...) as batches: for batch in batches: ..."
+        )
+
+    def _deal(self) -> Deal:
+        config = self._config
+        if config.shard == "auto":
+            index, count = shard_of_process()
+            remainder = "pad"
+        else:
+            index, count, remainder = (config.shard[k] for k in ("index", "count", "remainder"))
+        return Deal(config.batch_size, index, count, remainder, config.drop_last)
+
+    def _recipe(self, source: Any) -> Recipe:
+        config = self._config
+        plain = self._collate is None and config.collate["type"] == "stack"
+        if plain and self._transform is None and hasattr(source, "take"):
+            whole = "take"
+        else:
+            whole = "getitems" if hasattr(source, "__getitems__") else ""
+        collate = make_collate(config.collate) if self._collate is None else self._collate
+        return Recipe(source, self._transform, collate, whole)
+
+
+def _length(source: Any) -> int:
+    length = len(source)
+    if length > 2**62:
+        raise SourceError(f"expected a source of at most 2**62 samples, got {length}")
+    return length
+
+
+def _wrong(argument: str, expected: str, got: Any, hint: str = "") -> ConfigError:
+    return ConfigError(Problem(argument, expected, type(got).__name__, hint))

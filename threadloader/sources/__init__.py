@@ -1,0 +1,260 @@
+"""What a source is, and the ones that come with threadloader, one file a kind.
+
+A source is anything that has a length and gives sample ``i``: see `Source`. One
+that is given in code goes through `as_source`; one that a config describes, such as
+``{"type": "npz", "path": "digits.npz"}``, is opened by `open_source`.
+
+How to add a kind: write ``sources/<kind>.py`` with a class that has the methods of
+`Source` and a function ``open_<kind>(spec, base)``; put an opener into ``_OPENERS``
+below that imports it only when it is asked for; describe its options in
+``config_schema.json``. It is read by several threads at once (`_files.FileReader`
+reads files by position for that); data that is damaged, missing or changed is a
+`SourceError` that names file and place; ``fingerprint`` includes the sizes of the
+files; what it opens, ``close`` closes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from threadloader.errors import ConfigError, Problem
+
+from ._per_thread import PerThread
+from .arrays import ArraySource
+
+__all__ = [
+    "ArraySource",
+    "OpenSource",
+    "PerThread",
+    "Source",
+    "as_source",
+    "fingerprint",
+    "open_source",
+    "per_thread",
+]
+
+
+class Source(Protocol):
+    """What gives samples by index, to several threads at once.
+
+    These two methods make a source. It may also offer:
+
+    - ``take(indices) -> batch``, where it can build a whole batch faster than sample
+      by sample. ``indices`` is an int64 array of shape ``(batch,)``; the batch is what
+      stacking the samples would give.
+    - ``__getitems__(indices) -> list of samples``, where reading many at once is faster.
+    - ``fingerprint() -> str``, the same in every run over the same data and different
+      for other data: a saved state is refused when it has changed.
+    - ``locate(index) -> str``, where a sample stands (``notes.txt:17``), for messages.
+    - ``close()``. The loader closes only the sources that its config made, and those
+      of `per_thread`.
+    """
+
+    def __len__(self) -> int:
+        """Give the number of samples."""
+        ...
+
+    def __getitem__(self, index: int, /) -> Any:
+        """Give the sample of an index, 0 .. ``len - 1``."""
+        ...
+
+
+class OpenSource(Source, Protocol):
+    """A source that a config made: it can be closed."""
+
+    def close(self) -> None:
+        """Close what it has opened; a second time does nothing."""
+        ...
+
+
+def _open_npz(spec: Mapping[str, Any], base: Path) -> OpenSource:
+    from .npz import open_npz
+
+    return open_npz(spec, base)
+
+
+def _open_text(spec: Mapping[str, Any], base: Path) -> OpenSource:
+    from .text import open_text
+
+    return open_text(spec, base)
+
+
+# The registry: what a config calls a kind, and what opens it.
+_OPENERS: dict[str, Callable[[Mapping[str, Any], Path], OpenSource]] = {
+    "npz": _open_npz,
+    "text": _open_text,
+}
+
+
+def open_source(spec: Mapping[str, Any], base: str | Path = ".") -> OpenSource:
+    """Open the source that a config describes.
+
+    Args:
+        spec: the ``source`` section of a config, with its ``"type"``; what is not
+            given has the default of the schema.
+        base: the folder to which relative paths in it are relative.
+
+    Returns:
+        The open source, to be closed in the end.
+
+    Raises:
+        SourceError: what it names is missing or damaged.
+        ConfigError: there is no such type, or its options contradict each other.
+    """
+    kind = spec.get("type")
+    opener = _OPENERS.get(kind) if isinstance(kind, str) else None
+    if opener is None:
+        known = ", ".join(f'"{name}"' for name in _OPENERS)
+        raise ConfigError(Problem("/source/type", f"one of {known}", repr(kind)))
+    return opener(spec, Path(base))
+
+
+def as_source(data: Any) -> Source:
+    """Make a source of what was given in code.
+
+    Args:
+        data: a numpy array; a tuple, named tuple or dict of arrays of equal first
+            length; or any object with ``__len__`` and ``__getitem__``, which is
+            taken as it is. A tuple without any array is such an object, and so
+            is a list: a list of arrays is a list of samples, which may differ in shape.
+
+    Returns:
+        The source. Of an array library's array or a class whose ``take(n)`` means
+        "the first n", everything but ``take`` is used.
+
+    Raises:
+        ConfigError: it cannot be indexed, or its arrays do not fit together.
+
+    >>> as_source({"x": np.zeros((3, 2)), "y": np.ones((3, 1))})[0]
+    {'x': array([0., 0.]), 'y': array([1.])}
+    >>> as_source(["a", "b"])[1]
+    'b'
+    >>> as_source(letter for letter in "ab")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    ...
+    ConfigError: source: expected an object with __len__ and __getitem__, got generator; ...
+    """
+    holds_array = isinstance(data, tuple) and any(isinstance(part, np.ndarray) for part in data)
+    if isinstance(data, (np.ndarray, Mapping)) or holds_array:
+        return ArraySource(data)
+    # A special method counts when the class has it, as for the language itself:
+    # a class given instead of an object has none.
+    kind = type(data)
+    if isinstance(data, str) or not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")):
+        raise ConfigError(
+            Problem(
+                "source",
+                "an object with __len__ and __getitem__",
+                f"the class {data.__name__}" if isinstance(data, type) else kind.__name__,
+                _advice(data),
+            )
+        )
+    source: Source = data
+    return _WithoutTake(source) if _takes_otherwise(source) else source
+
+
+def _advice(data: Any) -> str:
+    if isinstance(data, str):
+        return (
+            'a file is named in the config, as in {"type": "text", "path": ...}; '
+            "for the characters of a string give list(...)"
+        )
+    if isinstance(data, type):
+        return "give an object of it"
+    if hasattr(type(data), "__next__") or hasattr(type(data), "__iter__"):
+        stream = "it is a stream, and a stream" if hasattr(type(data), "__next__") else "this"
+        return f"{stream} cannot be indexed: give a list of its samples"
+    return "give an array, a dict or tuple of arrays, a list of samples, or an object of your own"
+
+
+def _takes_otherwise(source: Any) -> bool:
+    """Tell whether the object's ``take`` is not the one that `Source` speaks of.
+
+    Arrays of other libraries take from the flattened array, and some classes of data
+    sets have ``take(n)`` for the first n.
+    """
+    if isinstance(source, (ArraySource, PerThread)):
+        return False
+    take = getattr(source, "take", None)
+    if take is None:
+        return False
+    if hasattr(type(source), "__array__"):
+        return True
+    try:
+        parameters = inspect.signature(take).parameters
+    except (TypeError, ValueError):  # compiled code that does not say what it takes
+        return False
+    return next(iter(parameters), "") in ("n", "count")
+
+
+class _WithoutTake:
+    """A source of which everything but ``take`` is used."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.source[index]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("take", "source"):
+            raise AttributeError(name)
+        return getattr(self.source, name)
+
+
+def per_thread(factory: Callable[[], Any]) -> PerThread:
+    """Give each thread a source of its own, for one that several threads must not share.
+
+    Args:
+        factory: called without arguments, once in each thread that reads; gives
+            what `as_source` takes: an object over a handle or connection of its own.
+
+    Returns:
+        A source over all of them. The loader closes it: each object that the factory
+        made, if it has ``close()``. It can be used again afterwards.
+
+    Raises:
+        ConfigError: the factory cannot be called.
+
+    >>> source = per_thread(lambda: [10, 20, 30])
+    >>> len(source), source[2]
+    (3, 30)
+    >>> source.close()
+    """
+    return PerThread(factory, as_source)
+
+
+def fingerprint(source: Source) -> str:
+    """Give what tells this source's data from other data.
+
+    Args:
+        source: any source.
+
+    Returns:
+        What the source's own ``fingerprint()`` says; without one, its class and length.
+
+    Raises:
+        ConfigError: its ``fingerprint()`` gives something else than a str.
+
+    >>> fingerprint(["a", "b"])
+    'builtins.list, 2 samples'
+    """
+    if isinstance(source, PerThread):
+        return fingerprint(source.mine())
+    if isinstance(source, _WithoutTake):
+        return fingerprint(source.source)
+    own = getattr(source, "fingerprint", None)
+    if not callable(own):
+        return f"{type(source).__module__}.{type(source).__qualname__}, {len(source)} samples"
+    text = own()
+    if not isinstance(text, str):
+        raise ConfigError(Problem("source", "a str from its fingerprint()", type(text).__name__))
+    return text

@@ -1,0 +1,173 @@
+"""Files that several threads read at once, each read saying where."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from contextlib import ExitStack
+from io import FileIO
+from pathlib import Path
+
+from threadloader.errors import ClosedError, SourceError
+
+__all__ = ["FileReader", "open_regular"]
+
+_MOST = 1 << 30
+"""Bytes asked for in one call: some systems refuse 2 GiB or more."""
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open a regular file for reading bytes, without a buffer.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The open file.
+
+    Raises:
+        SourceError: it is missing, cannot be opened, or is a folder, a pipe or a device.
+    """
+    try:
+        # Looked at before it is opened: opening a pipe waits for its other end.
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            return path.open("rb", buffering=0)
+    except FileNotFoundError as error:
+        raise SourceError(
+            "expected a file, found none; a relative path starts at the folder of the config",
+            path,
+        ) from error
+    except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
+        reason = getattr(error, "strerror", None) or error
+        raise SourceError(f"expected a file that can be read, got: {reason}", path) from error
+    kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"
+    raise SourceError(f"expected a regular file, got {kind}", path)
+
+
+class FileReader:
+    """Reads a file by position, from any number of threads at once.
+
+    Where the system has ``os.pread``, all threads share one handle, since that call
+    leaves the handle's position alone. Elsewhere (Windows) each thread gets a handle
+    of its own.
+
+    Args:
+        path: the file; a regular one.
+        shared: use ``os.pread``. Default: where there is one.
+
+    Attributes:
+        path: the file.
+        size: its size in bytes when it was opened.
+
+    Raises:
+        SourceError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path, *, shared: bool = hasattr(os, "pread")) -> None:
+        self.path = path
+        self._shared = shared
+        self._first = open_regular(path)
+        self._identity = _identity(self._first)
+        self.size = os.fstat(self._first.fileno()).st_size
+        self._local = threading.local()
+        self._local.handle = self._first
+        # Guards _handles and _closed. A raw lock, held for a few lines of our own.
+        self._lock = threading.Lock()
+        self._handles = [self._first]
+        self._closed = False
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Give the bytes of a range of the file.
+
+        Args:
+            offset: where it begins, from 0.
+            length: how many bytes.
+
+        Returns:
+            Exactly ``length`` bytes.
+
+        Raises:
+            SourceError: the file has no longer the size it had, or cannot be read.
+            ClosedError: the reader is closed.
+        """
+        try:
+            handle = self._first if self._shared else self._handle()
+            data = self._read_from(handle, offset, length)
+            # After the bytes are read, so that they are those of an unchanged file.
+            size = os.fstat(handle.fileno()).st_size
+        except ValueError as error:  # what fileno() says of a closed file
+            raise self._closed_error() from error
+        except SourceError:
+            raise
+        except OSError as error:
+            if self._closed:
+                raise self._closed_error() from error
+            message = f"expected {length} bytes, got: {error.strerror or error}"
+            raise SourceError(message, self.path, f"byte {offset}") from error
+        if size != self.size or len(data) != length:
+            raise SourceError(
+                f"expected the {self.size} bytes that it had when it was opened, "
+                f"got {size}; open the source again when the file is complete",
+                self.path,
+            )
+        return data
+
+    def _read_from(self, handle: FileIO, offset: int, length: int) -> bytes:
+        data = b""
+        while len(data) < length:  # a read may give less than it was asked for
+            left = length - len(data)
+            if self._shared:
+                # The number is asked for each time: after close() it may be another file's.
+                part = os.pread(handle.fileno(), min(left, _MOST), offset + len(data))
+            else:
+                handle.seek(offset + len(data))
+                part = handle.read(min(left, _MOST))
+            if not part:
+                break
+            data = data + part if data else part
+        return data
+
+    def _handle(self) -> FileIO:
+        """Give the calling thread's own handle, opened at its first read."""
+        handle: FileIO | None = getattr(self._local, "handle", None)
+        if handle is not None:
+            return handle
+        with ExitStack() as undo:
+            handle = open_regular(self.path)
+            undo.callback(handle.close)
+            if _identity(handle) != self._identity:
+                raise SourceError(
+                    "expected the file that was opened first, got another one under its "
+                    "name; open the source again",
+                    self.path,
+                )
+            with self._lock:
+                if self._closed:
+                    raise self._closed_error()
+                self._handles.append(handle)
+            undo.pop_all()
+        self._local.handle = handle
+        return handle
+
+    def _closed_error(self) -> ClosedError:
+        return ClosedError(f"{self.path}: expected an open source, got one that has been closed")
+
+    def close(self) -> None:
+        """Close every handle; a second time does nothing.
+
+        Call it when no thread reads any more. One that does gets its bytes or
+        `ClosedError`.
+        """
+        with self._lock:
+            self._closed = True
+            handles, self._handles = self._handles, []
+        with ExitStack() as stack:  # closes each of them, even when one close raises
+            for handle in handles:
+                stack.callback(handle.close)
+
+
+def _identity(handle: FileIO) -> tuple[int, int]:
+    status = os.fstat(handle.fileno())
+    return status.st_dev, status.st_ino

@@ -1,0 +1,146 @@
+"""A source of its own for each thread: for objects that threads must not share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from threadloader.errors import ClosedError, ConfigError, Problem
+
+__all__ = ["PerThread"]
+
+_OPTIONAL = ("take", "__getitems__", "fingerprint", "locate")
+
+
+class _Opening:
+    """What was made from one opening to the next close.
+
+    All is written under the lock of the `PerThread`. ``closed`` is also read without
+    it: it goes from False to True once, and a thread that reads it too early goes on
+    with the object that it holds, as if it had come a moment before.
+    """
+
+    def __init__(self, opener: int) -> None:
+        self.opener = opener
+        self.length: int | None = None
+        self.made: list[Any] = []
+        self.closed = False
+
+
+class PerThread:
+    """A source over objects that a factory makes, one in each thread that reads.
+
+    It is made by `threadloader.sources.per_thread`. An object is made at a thread's
+    first use; what else than ``len`` and ``[]`` is offered (``take``,
+    ``__getitems__``, ``fingerprint``, ``locate``) is what the objects offer.
+
+    Args:
+        factory: makes an object; what it raises is passed on.
+        adapt: makes a source of such an object.
+
+    Raises:
+        ConfigError: the factory cannot be called.
+    """
+
+    def __init__(self, factory: Callable[[], Any], adapt: Callable[[Any], Any]) -> None:
+        if not callable(factory):
+            raise ConfigError(
+                Problem(
+                    "source",
+                    "a callable without arguments in per_thread",
+                    type(factory).__name__,
+                    "give the function that opens the source, not what it gives",
+                )
+            )
+        self._factory = factory
+        self._adapt = adapt
+        self._local = threading.local()
+        # Guards _opening and what is in it. A raw lock, held for a few lines of
+        # our own: no factory, no close() and no waiting inside.
+        self._lock = threading.Lock()
+        self._opening: _Opening | None = None
+
+    def mine(self) -> Any:
+        """Give the calling thread's own source, made now if this is its first use.
+
+        Raises:
+            ClosedError: this was closed, and the thread is left over from before.
+        """
+        opening: _Opening | None = getattr(self._local, "opening", None)
+        if opening is not None and not opening.closed:
+            return self._local.source
+        thread = threading.get_ident()
+        with self._lock:
+            if self._opening is None:
+                # A worker that comes back late from a slow read must not open
+                # again what nobody would close; the thread that opened may.
+                if opening is not None and opening.opener != thread:
+                    raise ClosedError(
+                        "this source was closed while a thread still read from it; "
+                        "the thread that opened it can use it again"
+                    )
+                self._opening = _Opening(thread)
+            opening = self._opening
+        made = self._factory()
+        with self._lock:
+            late = opening.closed
+            if not late:
+                opening.made.append(made)
+        if late:
+            _close([made])
+            raise ClosedError("this source was closed while a thread still opened its part of it")
+        self._local.source = self._adapt(made)
+        self._local.opening = opening
+        return self._local.source
+
+    def __len__(self) -> int:
+        # Counted once, by the thread that opens: no other needs an object for it.
+        with self._lock:
+            known = None if self._opening is None else self._opening.length
+        if known is not None:
+            return known
+        length = len(self.mine())
+        opening: _Opening = self._local.opening
+        with self._lock:
+            opening.length = length
+        return length
+
+    def __getitem__(self, index: int) -> Any:
+        return self.mine()[index]
+
+    def __getattr__(self, name: str) -> Any:
+        """Give a method that the objects offer, bound to no thread."""
+        if name not in _OPTIONAL or not callable(getattr(self.mine(), name, None)):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+        def method(*args: Any) -> Any:
+            return getattr(self.mine(), name)(*args)  # of the thread that calls it
+
+        return method
+
+    def close(self) -> None:
+        """Close each object that the factory made, if it has ``close()``.
+
+        It runs in the thread that closes the loader, not in the one that made the
+        object. Each is closed even when one of them raises; the last exception is
+        raised, with the others as its context. Harmless when nothing is open.
+        """
+        with self._lock:
+            opening, self._opening = self._opening, None
+            if opening is None:
+                return
+            opening.closed = True
+            made, opening.made = opening.made, []
+        # A map of a file stays open as long as something refers to it.
+        self._local.source = None
+        _close(made)
+
+
+def _close(made: list[Any]) -> None:
+    with ExitStack() as stack:
+        for source in reversed(made):  # the stack runs backwards: the first made closes first
+            close = getattr(source, "close", None)
+            if callable(close):
+                stack.callback(close)

@@ -1,0 +1,297 @@
+"""Arrays in memory (or mapped into it) as a source of samples.
+
+One array, or several of equal first length side by side in a tuple, a named tuple
+or a dict. A whole batch is taken with one `numpy.take` a field.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import ConfigError, Problem
+
+__all__ = ["ArraySource", "row_number", "stores_values"]
+
+_CHECKED_ROWS = 64
+"""Rows that a fingerprint reads: enough to tell two data sets apart, and quick at any size."""
+
+# numpy.record arrays and maps of a file hold what a plain array holds; any other
+# subclass adds something (a mask, a unit, another meaning of []) that would be lost.
+_PLAIN_TYPES = (np.ndarray, np.memmap, np.recarray)
+
+_Array = npt.NDArray[Any]
+
+
+def row_number(index: Any, length: int) -> int:
+    """Give an index as a Python int, if it is one of ``0 .. length - 1``.
+
+    Args:
+        index: Python int or numpy integer.
+        length: number of samples.
+
+    Returns:
+        The index.
+
+    Raises:
+        IndexError: it is negative or too large; it never counts from the end.
+        TypeError: it is not an integer (a bool is not one).
+
+    >>> row_number(2, 3)
+    2
+    >>> row_number(-1, 3)
+    Traceback (most recent call last):
+    ...
+    IndexError: expected an index of 0 .. 2, got -1
+    """
+    if isinstance(index, (bool, np.bool_)):
+        raise TypeError(f"expected an integer as index, got the bool {index}")
+    number = operator.index(index)
+    if not 0 <= number < length:
+        raise IndexError(_outside(number, length))
+    return number
+
+
+def _outside(number: int, length: int) -> str:
+    if not length:
+        return f"expected no index, since there are no samples, got {number}"
+    return f"expected an index of 0 .. {length - 1}, got {number}"
+
+
+def stores_values(dtype: np.dtype[Any]) -> bool:
+    """Tell whether an array of this dtype holds its values itself, not pointers to objects.
+
+    >>> stores_values(np.dtype("U8")), stores_values(np.dtype(object))
+    (True, False)
+    """
+    return not dtype.hasobject
+
+
+class ArraySource:
+    """Samples are the rows of arrays.
+
+    Args:
+        data: an array of shape ``(n, ...)``, or a tuple, named tuple or dict of such
+            arrays with the same ``n``. They are not copied: a `numpy.memmap` stays
+            a map of its file.
+
+    Raises:
+        ConfigError: something else, naming the field that does not fit.
+
+    >>> source = ArraySource({"x": np.arange(6).reshape(3, 2), "y": np.array([7, 8, 9])})
+    >>> len(source)
+    3
+    >>> source[1]["x"]
+    array([2, 3])
+    >>> source.take([2, 0])["y"]
+    array([9, 7])
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._kind, self._labels, fields, self._build = _parts(data)
+        self._arrays = [
+            _checked(label, field) for label, field in zip(self._labels, fields, strict=True)
+        ]
+        self._length = _common_length(self._labels, self._arrays)
+        # A numpy scalar cannot carry every dtype: a string is cut to its own
+        # width, foreign byte order is swapped. Such a value stays an array.
+        self._boxed = [
+            array.ndim == 1 and np.zeros((), array.dtype)[()].dtype != array.dtype
+            for array in self._arrays
+        ]
+        # numpy.take first copies the *whole* array when it is not like this.
+        self._direct = [array.flags.c_contiguous and array.flags.aligned for array in self._arrays]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        """Give one sample, in memory of its own.
+
+        Args:
+            index: 0 .. ``len - 1``.
+
+        Returns:
+            An array of shape ``sample_shape`` and the array's dtype, or a tuple,
+            named tuple or dict of such: as the data came. A single value is a
+            numpy scalar; where that cannot carry the dtype (strings of a fixed
+            width, a foreign byte order) it is an array of shape ``()``, and
+            ``.item()`` gives the plain value.
+
+        Raises:
+            IndexError: there is no such sample.
+        """
+        row = row_number(index, self._length)
+        return self._build(
+            [
+                array[row, ...].copy() if boxed else array[row].copy()
+                for array, boxed in zip(self._arrays, self._boxed, strict=True)
+            ]
+        )
+
+    def take(self, indices: npt.ArrayLike) -> Any:
+        """Give a batch: the same as the samples of these indices, stacked.
+
+        Args:
+            indices: ``(batch,)``, integers.
+
+        Returns:
+            Arrays of shape ``(batch, *sample_shape)``, dtype of the data, newly made
+            and C-contiguous; in a tuple, named tuple or dict as the data came.
+
+        Raises:
+            IndexError: one of them is negative or too large.
+            TypeError: they are not integers in one row.
+        """
+        rows = _row_numbers(indices, self._length)
+        return self._build(
+            [
+                # Indices are known to be in range; "clip" spares numpy a buffer.
+                np.take(array, rows, axis=0, mode="clip") if direct else _gather(array, rows)
+                for array, direct in zip(self._arrays, self._direct, strict=True)
+            ]
+        )
+
+    def fingerprint(self) -> str:
+        """Tell this data from other data: length, dtypes, shapes, checksum of 64 rows.
+
+        The rows are spread evenly from the first to the last. The same on every
+        platform and numpy version; byte order and layout in memory do not count.
+
+        >>> ArraySource({"x": np.zeros((10, 3))}).fingerprint()
+        "dict, 10 samples, field 'x' f8 (3,), sha256 2dfba633817046c7..."
+        """
+        count = min(_CHECKED_ROWS, self._length)
+        rows = [i * (self._length - 1) // max(count - 1, 1) for i in range(count)]
+        digest = hashlib.sha256()
+        for array in self._arrays:
+            for row in rows:
+                _hash(digest.update, array[row : row + 1])
+        fields = ", ".join(
+            f"{label} {_describe(array.dtype)} {array.shape[1:]}"
+            for label, array in zip(self._labels, self._arrays, strict=True)
+        )
+        return f"{self._kind}, {self._length} samples, {fields}, sha256 {digest.hexdigest()}"
+
+
+def _parts(data: Any) -> tuple[str, list[str], list[Any], Callable[[list[Any]], Any]]:
+    """Take data apart: its kind, what to call each field, the fields, and how to put rows together.
+
+    The kind is ``array``, ``tuple``, ``dict`` or the name of the named tuple.
+    """
+    if isinstance(data, Mapping):
+        names = list(data)
+        labels = [f"field {name!r}" for name in names]
+        return "dict", labels, list(data.values()), lambda row: dict(zip(names, row, strict=True))
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        labels = [f"field {name!r}" for name in data._fields]
+        return type(data).__name__, labels, list(data), data._make  # type: ignore[attr-defined]
+    if isinstance(data, tuple):
+        return "tuple", [f"field {i}" for i in range(len(data))], list(data), tuple
+    return "array", ["the array"], [data], operator.itemgetter(0)
+
+
+def _checked(label: str, field: Any) -> _Array:
+    """Give the field as a plain array, not copied; raise `ConfigError` if it is not fit for one."""
+
+    def refusal(expected: str, got: str, hint: str) -> ConfigError:
+        return ConfigError(Problem("source", f"{expected} ({label})", got, hint))
+
+    name = type(field).__name__
+    if isinstance(field, np.ma.MaskedArray):
+        raise refusal(
+            "an array without a mask",
+            name,
+            "the mask would be lost: give array.filled(value) and the mask as two fields",
+        )
+    if type(field) not in _PLAIN_TYPES:
+        raise refusal(
+            "a numpy array",
+            name,
+            "give numpy.asarray(...) of it"
+            + (", without what its class adds" if isinstance(field, np.ndarray) else ""),
+        )
+    if not stores_values(field.dtype):
+        raise refusal(
+            "numbers, or strings of a fixed width",
+            f"dtype {field.dtype}",
+            "convert it with astype, or give a list of samples",
+        )
+    if field.ndim == 0:
+        raise refusal(
+            "at least one dimension, the samples",
+            "an array of shape ()",
+            "an array holds one sample a row",
+        )
+    return np.asarray(field)
+
+
+def _common_length(labels: Sequence[str], arrays: Sequence[_Array]) -> int:
+    if not arrays:
+        raise ConfigError(Problem("source", "at least one array", "none", "name the fields"))
+    for label, array in zip(labels, arrays, strict=True):
+        if len(array) != len(arrays[0]):
+            raise ConfigError(
+                Problem(
+                    "source",
+                    "the same number of samples in each field",
+                    f"{len(arrays[0])} in {labels[0]} and {len(array)} in {label}",
+                    "the first dimension counts the samples; "
+                    "for samples of differing length give a list of arrays",
+                )
+            )
+    return len(arrays[0])
+
+
+def _row_numbers(indices: npt.ArrayLike, length: int) -> npt.NDArray[np.int64]:
+    rows = np.asarray(indices)
+    if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
+        raise TypeError(
+            f"expected integers in one row as indices, got {rows.dtype} of shape {rows.shape}"
+        )
+    if rows.dtype != np.int64:
+        # Above int64 an unsigned index becomes a negative one, and is refused as that.
+        rows = rows.astype(np.int64)
+    # Seen as unsigned, a negative index is a huge one: one comparison finds both.
+    if rows.size and int(rows.view(np.uint64).max()) >= length:
+        wrong = rows[rows.view(np.uint64) >= length]
+        raise IndexError(_outside(int(wrong[0]), length))
+    return rows
+
+
+def _gather(array: _Array, rows: npt.NDArray[np.int64]) -> _Array:
+    # ascontiguousarray: the layout of what fancy indexing gives is left open by numpy.
+    return np.ascontiguousarray(array[rows])
+
+
+def _hash(update: Callable[[bytes], object], values: _Array) -> None:
+    """Feed values into a checksum, independent of the machine.
+
+    Byte order is made little-endian. Bytes between the fields of a record and
+    unused bytes of long doubles hold anything: they are left out.
+    """
+    dtype = values.dtype
+    if dtype.names is not None:
+        for name in dtype.names:
+            _hash(update, values[name])
+        return
+    if dtype.kind in "fc" and dtype.itemsize > 8 * (1 + (dtype.kind == "c")):
+        dtype = np.dtype("f8" if dtype.kind == "f" else "c16")
+    with np.errstate(all="ignore"):
+        update(values.astype(dtype.newbyteorder("<"), order="C").tobytes())
+
+
+def _describe(dtype: np.dtype[Any]) -> str:
+    """Name a dtype without its byte order: ``f4``, ``M8[D]``, ``{'id': i8, 'box': f4 (4,)}``."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return f"{_describe(base)} {shape}"
+    if dtype.names is not None and dtype.fields is not None:
+        fields = (f"{name!r}: {_describe(dtype.fields[name][0])}" for name in dtype.names)
+        return "{" + ", ".join(fields) + "}"
+    return dtype.str[1:]

@@ -1,0 +1,296 @@
+"""Arrays of an ``.npz`` file, as `numpy.savez` writes it, loaded into memory.
+
+Nothing in the file is believed before it is checked: what a header says is held
+against what is there before memory is taken, every byte goes through the checksum,
+and nothing is ever unpickled. So a damaged file is an error that names file and
+field, never fewer or other samples.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import math
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import ConfigError, Problem, SourceError
+
+from ._files import open_regular
+from .arrays import ArraySource, row_number, stores_values
+
+__all__ = ["NpzSource", "open_npz"]
+
+_READ = 1 << 20
+"""Bytes read at once. Chosen: few calls, and little memory beside the array."""
+
+_LONGEST_HEADER = 10_000
+"""Characters of a header that are parsed: numpy's own bound, for what is not trusted."""
+
+_DEFLATE_GAIN = 1032
+"""No deflated byte becomes more than this many (the zlib manual, "Maximum Compression")."""
+
+_DAMAGED = "copy the file again, or make it again with numpy.savez"
+
+
+def open_npz(spec: Mapping[str, Any], base: Path) -> NpzSource:
+    """Open ``{"type": "npz", "path": ..., "fields": null, a list or an object}``.
+
+    Args:
+        spec: the section of the config.
+        base: the folder to which a relative path is relative.
+
+    Returns:
+        The source; no file is open any more.
+
+    Raises:
+        SourceError: the file is missing or damaged, or does not have these fields.
+        ConfigError: the choice of fields is empty, or names one twice.
+    """
+    return NpzSource(base / spec["path"], spec.get("fields"))
+
+
+class NpzSource(ArraySource):
+    """Samples are dicts of rows of the arrays in an ``.npz`` file.
+
+    Args:
+        path: the file.
+        fields: names of the arrays to load, or a mapping of field to the name in the
+            file; None for every array, under its own name.
+
+    Raises:
+        SourceError: the file is missing or damaged, or does not have these fields.
+        ConfigError: the choice of fields is empty, or names one twice.
+    """
+
+    def __init__(
+        self, path: str | Path, fields: Iterable[str] | Mapping[str, str] | None = None
+    ) -> None:
+        self._path = Path(path)
+        chosen = _chosen(fields)
+        with BufferedReader(open_regular(self._path)) as file:
+            self._size = file.seek(0, 2)
+            arrays = _Archive(self._path, file, self._size).load(chosen)
+        _check_lengths(self._path, arrays)
+        super().__init__(arrays)
+
+    def fingerprint(self) -> str:
+        """Tell this data from other data: as for arrays, and the size of the file."""
+        return f"npz, {self._size} bytes, {super().fingerprint()}"
+
+    def locate(self, index: int) -> str:
+        """Say where a sample stands: ``path[row]``."""
+        return f"{self._path}[{row_number(index, len(self))}]"
+
+    def close(self) -> None:
+        """Do nothing: the file was closed when it had been read."""
+
+
+def _chosen(fields: Iterable[str] | Mapping[str, str] | None) -> dict[str, str] | None:
+    if fields is None:
+        return None
+    if isinstance(fields, Mapping):
+        chosen = dict(fields)
+    else:
+        names = list(fields)
+        chosen = dict(zip(names, names, strict=True))
+        if len(chosen) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ConfigError(
+                Problem("/source/fields", "each field once", f"{twice!r} twice", "name it once")
+            )
+    if not chosen:
+        raise ConfigError(
+            Problem("/source/fields", "at least one field", "none", "null takes every array")
+        )
+    return chosen
+
+
+def _check_lengths(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    first = next(iter(arrays))
+    for field, array in arrays.items():
+        if len(array) != len(arrays[first]):
+            raise SourceError(
+                f"expected as many rows as field {first!r} has, {len(arrays[first])}, "
+                f'got {len(array)}; choose fields that belong together with "fields"',
+                path,
+                f"field {field!r}",
+            )
+
+
+class _Archive:
+    """An open ``.npz`` file, read with mistrust."""
+
+    def __init__(self, path: Path, file: IO[bytes], size: int) -> None:
+        self._path = path
+        self._size = size
+        with self._mistrust():
+            self._zip = zipfile.ZipFile(file)
+        self._check_directory(file)
+
+    def _fault(self, message: str, name: str = "") -> SourceError:
+        return SourceError(message, self._path, f"field {name!r}" if name else "")
+
+    @contextmanager
+    def _mistrust(self, name: str = "") -> Iterator[None]:
+        """Turn what zipfile, zlib and numpy raise over damaged bytes into one kind of error."""
+        try:
+            yield
+        except (SourceError, MemoryError):
+            raise
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            what = "a readable array" if name else "an npz file (a zip archive of arrays)"
+            raise self._fault(f"expected {what}, got: {reason}; {_DAMAGED}", name) from error
+
+    def _check_directory(self, file: IO[bytes]) -> None:
+        """Refuse a table of contents that lost or doubled a member: zipfile would go on."""
+        names = self._zip.namelist()
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise self._fault(
+                "expected one array of this name, got several; write the file again",
+                twice.removesuffix(".npy"),
+            )
+        # The last record, found as zipfile finds it: 22 bytes and a comment.
+        file.seek(max(self._size - 22 - 0xFFFF, 0))
+        tail = file.read()
+        at = tail.rfind(b"PK\5\6")
+        announced = int.from_bytes(tail[at + 10 : at + 12], "little")
+        if announced not in (len(names), 0xFFFF):  # 0xffff: a number too large for this place
+            raise self._fault(
+                f"expected the {announced} members that the archive announces, "
+                f"got {len(names)}; {_DAMAGED}"
+            )
+
+    def load(self, chosen: dict[str, str] | None) -> dict[str, npt.NDArray[Any]]:
+        """Read the chosen fields, or every array."""
+        members = self._zip.infolist()
+        arrays = {
+            member.filename.removesuffix(".npy"): member
+            for member in members
+            if member.filename.endswith(".npy")
+        }
+        if chosen is None:
+            chosen = {name: name for name in arrays}
+            # What is not an array is left out, but not before its own header confirms its
+            # name: one wrong byte in the table of contents must not make a field vanish.
+            for member in members:
+                if not member.filename.endswith(".npy"):
+                    with self._mistrust(member.filename), self._zip.open(member):
+                        pass
+        if not chosen:
+            raise self._fault("expected at least one array, got none; write it with numpy.savez")
+        for name in chosen.values():
+            if name not in arrays:
+                raise self._fault(
+                    f"expected an array of this name, got {_near(name, arrays)}", name
+                )
+        return {field: self._array(arrays[name], name) for field, name in chosen.items()}
+
+    def _array(self, member: zipfile.ZipInfo, name: str) -> npt.NDArray[Any]:
+        self._check_sizes(member, name)
+        with self._mistrust(name), self._zip.open(member) as stream:
+            dtype, shape, fortran_order, begin = self._header(stream, name)
+            size = math.prod(shape) * dtype.itemsize
+            if begin + size != member.file_size:
+                raise self._fault(
+                    f"expected {size} bytes for shape {shape} of {dtype}, "
+                    f"got {member.file_size - begin}; {_DAMAGED}",
+                    name,
+                )
+            values = np.empty(size, np.uint8)
+            at = 0
+            while at < size:
+                part = stream.read(min(_READ, size - at))
+                if not part:
+                    raise self._fault(f"expected {size} bytes, got {at}; {_DAMAGED}", name)
+                values[at : at + len(part)] = np.frombuffer(part, np.uint8)
+                at += len(part)
+            stream.read(1)  # reaches the end, where zipfile compares the checksum
+            if not dtype.itemsize:
+                return np.empty(shape, dtype)
+            if fortran_order:  # rows in one piece are read many times, this is done once
+                return np.ascontiguousarray(values.view(dtype).reshape(shape[::-1]).T)
+            return values.view(dtype).reshape(shape)
+
+    def _check_sizes(self, member: zipfile.ZipInfo, name: str) -> None:
+        """Hold the sizes that the table of contents gives against each other and the file."""
+        if member.compress_type == zipfile.ZIP_STORED:
+            most = member.compress_size
+        elif member.compress_type == zipfile.ZIP_DEFLATED:
+            most = member.compress_size * _DEFLATE_GAIN
+        else:
+            raise self._fault(
+                f"expected it stored or deflated, got compression {member.compress_type}; "
+                "write it with numpy.savez or numpy.savez_compressed",
+                name,
+            )
+        if member.compress_size > self._size or member.file_size > most:
+            raise self._fault(
+                f"expected at most {min(most, self._size * _DEFLATE_GAIN)} bytes, "
+                f"got a member that says it has {member.file_size}; {_DAMAGED}",
+                name,
+            )
+
+    def _header(
+        self, stream: IO[bytes], name: str
+    ) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
+        """Read an array's header: dtype, shape, whether columns come first, bytes read."""
+        magic = stream.read(8)
+        # Two bytes of version; from 2.0 on the length of the header has four bytes.
+        width = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}.get(magic[6:])
+        if magic[:6] != b"\x93NUMPY" or width is None:
+            raise self._fault(
+                f"expected an array in numpy's format 1.0 to 3.0, got the bytes {magic!r}; "
+                f"{_DAMAGED}",
+                name,
+            )
+        length = int.from_bytes(stream.read(width), "little")
+        text = stream.read(min(length, _LONGEST_HEADER))
+        if len(text) < length:
+            raise self._fault(
+                f"expected a header of {length} bytes (at most {_LONGEST_HEADER}), "
+                f"got {len(text)}; {_DAMAGED}",
+                name,
+            )
+        try:
+            header = ast.literal_eval(text.decode("utf-8" if magic[6] == 3 else "latin-1"))
+        except MemoryError as error:  # how the parser refuses what is nested too deep
+            raise self._fault(f"expected a dtype and a shape in it; {_DAMAGED}", name) from error
+        match header:
+            case {"descr": descr, "fortran_order": bool(order), "shape": tuple(shape)}:
+                pass
+            case _:
+                raise self._fault(f"expected a dtype and a shape, got {header}; {_DAMAGED}", name)
+        dtype = np.lib.format.descr_to_dtype(descr)
+        if not stores_values(dtype):
+            raise self._fault(
+                "expected numbers, or strings of a fixed width, got Python objects, which are "
+                "never unpickled; convert it with astype and save it again",
+                name,
+            )
+        if dtype.subdtype is not None or not all(type(n) is int and n >= 0 for n in shape):
+            raise self._fault(f"expected a dtype and a shape, got {header}; {_DAMAGED}", name)
+        if not shape:
+            raise self._fault(
+                "expected one sample a row, got a single value of shape (); "
+                'leave it out by choosing "fields"',
+                name,
+            )
+        return dtype, shape, order, 8 + width + length
+
+
+def _near(name: str, arrays: Iterable[str]) -> str:
+    """List the names that there are, and the nearest one."""
+    names = list(arrays)
+    listed = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+    near = difflib.get_close_matches(name, names, n=1)
+    return (listed or "no array") + (f"; did you mean {near[0]!r}?" if near else "")

@@ -1,0 +1,214 @@
+"""The numbers: data wait, and where the time went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+__all__ = ["Meter", "Stats", "Tally", "band"]
+
+BANDS = ((0.01, "excellent"), (0.05, "good"), (0.20, "fair"))
+"""Upper bounds of the data-wait fraction, from the project's first description."""
+
+
+def band(fraction: float) -> str:
+    """Name a data-wait fraction.
+
+    >>> band(0.009), band(0.01), band(0.05), band(0.2)
+    ('excellent', 'good', 'fair', 'poor')
+    """
+    return next((name for bound, name in BANDS if fraction < bound), "poor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """A snapshot of a run's numbers since its first `next`; all times in seconds.
+
+    The first batch is told apart: no loader can have it ready, and its wait says
+    nothing about the batches that follow. So `data_wait_fraction` leaves it out of both
+    the waiting and the time.
+
+    Attributes:
+        batches: batches delivered.
+        samples: samples delivered, padding not counted.
+        skipped: samples left out because they failed.
+        retried: reads that were tried again.
+        failed: batches whose place an exception took.
+        elapsed_seconds: wall time since the first `next` was called. It ends with the `with`.
+        first_batch_seconds: how long the first `next` took: starting, reading, collating.
+            High: the first batch's work is spread over too few workers.
+        data_wait_seconds: time blocked inside `next` after the first batch. High: loading is
+            the bottleneck; low: training is.
+        ready_sum: results that were ready, added up over all calls of `next` that gave a batch.
+        prefetch_batches: how many batches were prepared ahead, at most.
+    """
+
+    batches: int = 0
+    samples: int = 0
+    skipped: int = 0
+    retried: int = 0
+    failed: int = 0
+    elapsed_seconds: float = 0.0
+    first_batch_seconds: float = 0.0
+    data_wait_seconds: float = 0.0
+    ready_sum: int = 0
+    prefetch_batches: int = 0
+
+    @property
+    def data_wait_fraction(self) -> float:
+        """Part of the time since the first batch that was spent blocked in `next`, 0 to 1.
+
+        Below 0.01 nothing is to be gained by faster loading; above 0.2 the training step
+        waits for data: more workers, more prefetch, cheaper preparation, faster storage.
+        """
+        time = self.elapsed_seconds - self.first_batch_seconds
+        return min(1.0, self.data_wait_seconds / time) if time > 0 else 0.0
+
+    @property
+    def data_wait_band(self) -> str:
+        """The fraction in a word: excellent (< 1%), good (< 5%), fair (< 20%) or poor."""
+        return band(self.data_wait_fraction)
+
+    @property
+    def samples_per_second(self) -> float:
+        """Samples delivered for each second of wall time, training included."""
+        return self.samples / self.elapsed_seconds if self.elapsed_seconds > 0 else 0.0
+
+    @property
+    def batches_per_second(self) -> float:
+        """Batches delivered for each second of wall time, training included."""
+        return self.batches / self.elapsed_seconds if self.elapsed_seconds > 0 else 0.0
+
+    @property
+    def batches_ready(self) -> float:
+        """Mean number of batches that lay ready when `next` was called.
+
+        Near `prefetch_batches`: the buffer is full and loading keeps up. Near 0: it is
+        empty; more prefetch will not help, more workers or cheaper preparation may.
+        """
+        return self.ready_sum / self.batches if self.batches else 0.0
+
+    def since(self, earlier: Stats) -> Stats:
+        """Give the numbers of the time between an earlier snapshot and this one.
+
+        Args:
+            earlier: a snapshot of the same run.
+
+        >>> run = Stats(batches=30, elapsed_seconds=4.0, first_batch_seconds=1.0)
+        >>> run.since(Stats(batches=10, elapsed_seconds=2.0, first_batch_seconds=1.0)).batches
+        20
+        """
+        changed: dict[str, Any] = {
+            field.name: getattr(self, field.name) - getattr(earlier, field.name)
+            for field in fields(self)
+        }
+        return Stats(**(changed | {"prefetch_batches": self.prefetch_batches}))
+
+    def as_dict(self) -> dict[str, int | float | str]:
+        """Give every number, the derived ones too, as plain JSON values.
+
+        >>> Stats(batches=2, elapsed_seconds=4.0).as_dict()["batches_per_second"]
+        0.5
+        """
+        derived = (
+            "data_wait_fraction",
+            "data_wait_band",
+            "samples_per_second",
+            "batches_per_second",
+            "batches_ready",
+        )
+        names = (*(field.name for field in fields(self)), *derived)
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        text = (
+            f"Data wait: {self.data_wait_fraction:.1%} ({self.data_wait_band})"
+            f" | first batch {_duration(self.first_batch_seconds)}"
+            f" | {self.samples_per_second:,.0f} samples/s"
+            f" | {self.batches_ready:.1f} of {self.prefetch_batches} batches ready"
+            f" | {self.samples:,} samples in {_duration(self.elapsed_seconds)}"
+        )
+        counts = [("skipped", self.skipped), ("retried", self.retried), ("failed", self.failed)]
+        return text + "".join(f" | {count:,} {name}" for name, count in counts if count)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+class Tally(NamedTuple):
+    """What a `Meter` has counted; replaced whole, so that any thread reads one moment of it."""
+
+    started: float | None = None
+    first_batch_seconds: float = 0.0
+    data_wait_seconds: float = 0.0
+    batches: int = 0
+    samples: int = 0
+    failed: int = 0
+    ready_sum: int = 0
+
+
+class Meter:
+    """Counts for `Stats`.
+
+    Its methods give the next tally; the consumer stores it in `tally`, together with
+    everything else that a delivery changes.
+
+    Args:
+        prefetch_batches: shown beside the mean of those ready.
+    """
+
+    __slots__ = ("ended", "prefetch_batches", "tally")
+
+    def __init__(self, prefetch_batches: int) -> None:
+        self.prefetch_batches = prefetch_batches
+        self.tally = Tally()
+        self.ended: float | None = None
+
+    def delivered(self, called: float, now: float, samples: int, ready: int) -> Tally:
+        """Count a batch.
+
+        Args:
+            called: when `next` was called.
+            now: when the batch was there.
+            samples: its samples, without padding.
+            ready: batches that were ready at the call.
+        """
+        tally = self.tally
+        first = tally.batches == 0
+        return Tally(
+            called if tally.started is None else tally.started,
+            # Errors before the first batch belong to its time.
+            now - (called if tally.started is None else tally.started)
+            if first
+            else tally.first_batch_seconds,
+            tally.data_wait_seconds + (0.0 if first else now - called),
+            tally.batches + 1,
+            tally.samples + samples,
+            tally.failed,
+            tally.ready_sum + ready,
+        )
+
+    def waited(self, called: float, now: float, failed: int = 0) -> Tally:
+        """Count a `next` that gave no batch: the end of an epoch, or an error."""
+        tally = self.tally
+        return tally._replace(
+            started=called if tally.started is None else tally.started,
+            data_wait_seconds=tally.data_wait_seconds + (now - called if tally.batches else 0.0),
+            failed=tally.failed + failed,
+        )
+
+    def stats(self, now: float) -> Stats:
+        """Give the snapshot of this moment, or of the end if that is over."""
+        tally = self.tally
+        end = now if self.ended is None else self.ended
+        return Stats(
+            batches=tally.batches,
+            samples=tally.samples,
+            failed=tally.failed,
+            elapsed_seconds=0.0 if tally.started is None else max(0.0, end - tally.started),
+            first_batch_seconds=tally.first_batch_seconds,
+            data_wait_seconds=tally.data_wait_seconds,
+            ready_sum=tally.ready_sum,
+            prefetch_batches=self.prefetch_batches,
+        )

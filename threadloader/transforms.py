@@ -1,0 +1,87 @@
+"""What is done to a sample, and the random generator it is given.
+
+A transform is any callable of a sample. One that has a parameter named ``rng`` is
+given a numpy `Generator` by that keyword, whose stream depends on a key (made of
+seed and epoch) and the sample's position in the global order: the same on any
+thread, at any number of workers, before and after a resume.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Transform", "bind"]
+
+Transform = Callable[[Any, int, int], Any]
+"""A bound transform: (sample, key of the epoch, position) -> sample."""
+
+
+def bind(transform: Callable[..., Any] | None) -> Transform | None:
+    """Give a transform the form in which the loader calls it.
+
+    Args:
+        transform: callable of one sample, with or without a parameter ``rng``.
+
+    Returns:
+        A callable of (sample, key, position), or None for None.
+
+    Raises:
+        TypeError: it is not callable, or takes ``rng`` by position only.
+
+    >>> jitter = bind(lambda sample, rng: sample + int(rng.integers(1000)))
+    >>> jitter(0, 7, 0) == jitter(0, 7, 0), jitter(0, 7, 0) == jitter(0, 7, 1)
+    (True, False)
+    """
+    if transform is None:
+        return None
+    if not callable(transform):
+        raise TypeError(
+            f"transform: expected a callable of one sample, got {type(transform).__name__}"
+        )
+    if not _takes_rng(transform):
+        return lambda sample, key, position: transform(sample)
+    generators = _Generators()
+    return lambda sample, key, position: transform(sample, rng=generators.at(key, position))
+
+
+def _takes_rng(transform: Callable[..., Any]) -> bool:
+    try:
+        parameter = inspect.signature(transform).parameters.get("rng")
+    except (TypeError, ValueError):  # a builtin that does not say what it takes
+        return False
+    if parameter is None or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+        return False
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise TypeError(
+            "transform: its parameter rng can be given by position only; make it a keyword, "
+            "as in def transform(sample, *, rng)"
+        )
+    return True
+
+
+class _Generators(threading.local):
+    """One generator a thread, set to a new stream for each sample.
+
+    Philox is counter-based: a stream is a key and a counter, and setting both (0.8 us)
+    costs a tenth of building a generator (7 us). The counter's low word counts within a
+    sample, its second word holds the position, so streams do not meet before 2**64 draws.
+    """
+
+    def __init__(self) -> None:
+        self._bits = np.random.Philox(key=0)
+        self._generator = np.random.Generator(self._bits)
+        # Setting a whole state also forgets what an earlier sample left half used.
+        self._state = self._bits.state
+        self._words = self._state["state"]
+
+    def at(self, key: int, position: int) -> np.random.Generator:
+        """Give this thread's generator at the start of a sample's stream."""
+        self._words["key"][:] = (key & (2**64 - 1), key >> 64)
+        self._words["counter"][:] = (0, position, 0, 0)
+        self._bits.state = self._state
+        return self._generator

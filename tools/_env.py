@@ -1,0 +1,263 @@
+"""The environment that the tools run in: ``.venv`` in the root of the repository.
+
+Made once with the standard library's `venv`, used again the next time. A stamp
+inside says what it was made from; an environment that was interrupted half way,
+moved, or made by another Python is recognised by it and made anew.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / "threadloader-stamp.json"
+LOG = VENV / "threadloader-install.log"
+# What decides which packages are installed, and how.
+RECIPE = ("setup.cfg", "setup.py", "pyproject.toml")
+# How long an interrupted child may take to say its last line by itself. A terminal
+# sends Ctrl-C to child and parent alike; `kill -INT` reaches the parent alone.
+GRACE_SECONDS = 0.5
+# How long it may take to end (a loader waits for its reads) once it has been told so.
+PATIENCE_SECONDS = 10.0
+INTERRUPTED = 130
+
+
+class ToolError(Exception):
+    """The one message that says what is missing and what to do about it."""
+
+
+def main(tool: str, work: Callable[[list[str]], int], args: Sequence[str]) -> int:
+    """Runs a tool and gives its exit code: 1 where something is missing, 130 after a Ctrl-C."""
+    try:
+        return work(list(args))
+    except ToolError as error:
+        print(f"{tool}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\n{tool}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def environment(extra: str = "") -> Path:
+    """Gives the Python of an environment that has threadloader, making what is not there.
+
+    Args:
+        extra: the extra of setup.cfg that is needed; ``""`` is the package alone.
+
+    Returns:
+        The path of the interpreter in ``.venv``.
+
+    Raises:
+        ToolError: it cannot be made here; the message says why and what to do.
+    """
+    with _alone():
+        found, wanted = _read_stamp(), _recipe()
+        python = _python()
+        fits = {key: found.get(key) for key in wanted["place"]} == wanted["place"]
+        if not fits or not python.exists():
+            _make(found, wanted)
+            found = {}
+        extra = extra or found.get("extra", "")  # what was installed once stays
+        stamp = {**wanted["place"], "hash": wanted["hash"], "extra": extra}
+        if found != stamp:
+            _write_stamp({})  # half made, should this be interrupted
+            try:
+                _install(python, extra)
+            except ToolError:
+                _write_stamp(found or wanted["place"])  # pip took back what it had begun
+                raise
+            _write_stamp(stamp)
+    return python
+
+
+def call(command: Sequence[object], cwd: Path | None = None) -> int:
+    """Runs a command to its end and gives its exit code; Ctrl-C leaves it time for its last words.
+
+    Args:
+        command: the program and its arguments.
+        cwd: the folder to run it in; the present one by default.
+
+    Returns:
+        Its exit code; 130 after a Ctrl-C, about which the command itself has said a line.
+    """
+    child = subprocess.Popen([str(part) for part in command], cwd=cwd)
+    try:
+        return _shell_code(child.wait())
+    except KeyboardInterrupt:
+        _end(child)
+        return INTERRUPTED
+
+
+def _end(child: "subprocess.Popen[Any]") -> None:
+    """Waits for an interrupted child, then asks it, then ends it."""
+    steps: tuple[tuple[float, Callable[[], object]], ...] = (
+        # Windows cannot send a Ctrl-C to one process; there the console has sent it.
+        (GRACE_SECONDS, lambda: None if os.name == "nt" else child.send_signal(signal.SIGINT)),
+        (PATIENCE_SECONDS, child.terminate),
+        (PATIENCE_SECONDS, child.kill),
+    )
+    for seconds, step in steps:
+        with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+            child.wait(seconds)
+            return
+        step()
+    child.wait()
+
+
+def _shell_code(code: int) -> int:
+    return 128 - code if code < 0 else code  # ended by signal N: 128 + N, as shells say it
+
+
+def _python() -> Path:
+    return VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def _recipe() -> dict[str, Any]:
+    """What an environment made now would be made from."""
+    digest = hashlib.sha256()
+    for name in RECIPE:
+        digest.update((ROOT / name).read_bytes())
+    no_gil = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+    place = {
+        # An editable install and the scripts of a venv name their folder.
+        "root": str(ROOT),
+        "python": f"{platform.python_implementation()} {platform.python_version()}{no_gil}",
+        "base": sys.base_prefix,
+    }
+    return {"place": place, "hash": digest.hexdigest()}
+
+
+def _read_stamp() -> dict[str, Any]:
+    """The stamp of ``.venv``; empty when there is none, or one that cannot be read."""
+    try:
+        found = json.loads(STAMP.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write_stamp(stamp: dict[str, Any]) -> None:
+    STAMP.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
+
+
+def _make(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Makes an empty environment, in place of one that is half made or of another Python."""
+    for module in ("venv", "ensurepip"):
+        if importlib.util.find_spec(module) is None:
+            raise ToolError(
+                f"expected a Python with the standard module {module}, got {sys.executable} without"
+                " it; on Debian and Ubuntu: apt install python3-venv"
+            )
+    try:
+        if VENV.exists():
+            if not STAMP.exists() and any(VENV.iterdir()):
+                raise ToolError(
+                    f"expected no {VENV}, or one that these tools made, got another; move or"
+                    " remove it, they make their own there"
+                )
+            say(f"removing .venv: {_difference(found, wanted['place'])}")
+            shutil.rmtree(VENV)
+        VENV.mkdir()
+        # First of all, so that an interrupted run leaves something to recognise.
+        _write_stamp({})
+        say("making the environment .venv (once) ...")
+        venv.EnvBuilder(with_pip=True, symlinks=os.name != "nt").create(VENV)
+    except subprocess.CalledProcessError as error:
+        raise ToolError(f"cannot put pip into {VENV}: {_last_line(error.output)}") from error
+    except OSError as error:
+        raise ToolError(
+            f"expected to write in {VENV}, got: {error}; copy the checkout to a folder of your own"
+            " (and leave .venv, if it is active, with: deactivate)"
+        ) from error
+
+
+def _difference(found: dict[str, Any], place: dict[str, Any]) -> str:
+    """Why an environment is not used again, in words."""
+    if not found:
+        return "it is half made"
+    differing = [f"{key} {found.get(key)!r}" for key in place if found.get(key) != place[key]]
+    return f"it was made with {', '.join(differing)}" if differing else "its interpreter is gone"
+
+
+def _install(python: Path, extra: str) -> None:
+    """Installs the package as it stands in the checkout, with its extra."""
+    what = f".[{extra}]" if extra else "."
+    names = "threadloader, numpy and the tools of the tests" if extra else "threadloader and numpy"
+    say(f"installing {names} into .venv ...")
+    began = time.monotonic()
+    command = [python, "-m", "pip", "install", "--no-input", "--no-user", "--editable", what]
+    with LOG.open("wb") as log:
+        code = _call_logged([str(part) for part in command], log)
+    if code:
+        line = _last_line(LOG.read_bytes())
+        raise ToolError(
+            f"pip could not install {names}: {line}\n"
+            "    It needs the network once (or an index of your own, set up in pip's"
+            f" configuration). All it said: {LOG}"
+        )
+    say(f"done in {time.monotonic() - began:.0f} s")
+
+
+def _call_logged(command: Sequence[str], log: Any) -> int:
+    """Runs a command quietly, all it says going into an open file, and gives its exit code."""
+    child = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+    )
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        _end(child)
+        raise
+
+
+def _last_line(output: bytes | None) -> str:
+    """The line of a program's output that says what went wrong: its last error, or its last."""
+    lines = [line.strip() for line in (output or b"").decode(errors="replace").splitlines()]
+    lines = [line for line in lines if line]
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    return (errors or lines or ["it said nothing"])[-1]
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Keeps a second tool from making the same environment at the same time.
+
+    The lock is on the folder itself, which leaves no file behind and ends with the
+    process. Windows locks no folders; there the second tool finds its files in use.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    folder = os.open(ROOT, os.O_RDONLY)
+    try:
+        # A network file system may know no locks; then nobody is kept out.
+        with contextlib.suppress(OSError):
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("waiting for another tool that makes .venv ...")
+                fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def say(line: str) -> None:
+    """Prints a line at once, before anything that a child prints."""
+    print(line, flush=True)
