@@ -1,0 +1,166 @@
+"""Trains a model of the next character on English text that every CPython carries.
+
+    python examples/characters.py [--epochs N] [--workers N] [--folder FOLDER]
+
+The text is that of Python's own help topics. A `transform`, run in the workers, turns
+a line into numbers; the lines of a batch differ in length, so the config asks for the
+``pad`` collate, and the loss counts what its mask says is text.
+
+Prints the loss in bits per character (7 is guessing blindly among 128 characters),
+characters per second, and the data wait of each epoch.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from threadloader import Loader, LoaderConfig
+
+CONFIG = Path(__file__).resolve().with_suffix(".json")
+CHARACTERS = 128  # ASCII; anything else is read as "?"
+NEWLINE = 10  # begins and ends a line
+CONTEXT = 8  # characters that the model looks back
+FEATURES = 16  # numbers by which it knows a character
+HIDDEN = 128
+RATE = 0.003
+
+
+def write_text(path: Path) -> None:
+    """Writes the help topics of this Python as one text file, unless it stands there already."""
+    from pydoc_data.topics import topics
+
+    text = "\n".join(topics[name] for name in sorted(topics)).encode()
+    if path.exists() and path.read_bytes() == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Two runs at once must not see half a file: it gets its name when it is whole.
+    number, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    with os.fdopen(number, "wb") as file:
+        file.write(text)
+    Path(temporary).replace(path)
+
+
+def encode(line: str) -> dict[str, np.ndarray]:
+    """Gives the characters of a line, ``x``, and those that follow, ``y``: ``(length,)`` int64."""
+    codes = np.frombuffer(f"\n{line}\n".encode("ascii", "replace"), np.uint8).astype(np.int64)
+    return {"x": codes[:-1], "y": codes[1:]}
+
+
+class Model:
+    """Features of the last characters, one hidden layer, chances of the next (trained by Adam).
+
+    D. Kingma, J. Ba, *Adam: A Method for Stochastic Optimization*, 2015.
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        shapes = [(CHARACTERS, FEATURES), (CONTEXT * FEATURES, HIDDEN), (HIDDEN, CHARACTERS)]
+        self.weights = [
+            rng.standard_normal(shape, dtype=np.float32) * np.float32(shape[0] ** -0.5)
+            for shape in shapes
+        ]
+        self.means = [np.zeros_like(weight) for weight in self.weights]
+        self.squares = [np.zeros_like(weight) for weight in self.weights]
+        self.steps = 0
+
+    def step(self, x: np.ndarray, y: np.ndarray, mask: np.ndarray) -> float:
+        """Learns from one batch.
+
+        Args:
+            x: the characters, ``(batch, longest)`` int64.
+            y: the characters that follow them, like ``x``.
+            mask: true where there is text, like ``x``.
+
+        Returns:
+            The loss in bits, summed over the characters of the batch.
+        """
+        features, first, second = self.weights
+        start = np.full((len(x), CONTEXT - 1), NEWLINE)
+        windows = np.lib.stride_tricks.sliding_window_view(np.hstack([start, x]), CONTEXT, axis=1)
+        seen, wanted = windows[mask], y[mask]  # (characters, CONTEXT) and (characters,)
+        inputs = features[seen].reshape(len(seen), -1)
+        hidden = np.maximum(inputs @ first, 0)
+        logits = hidden @ second
+        chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+        chances /= chances.sum(axis=1, keepdims=True)
+        rows = np.arange(len(wanted))
+        bits = -np.log2(np.maximum(chances[rows, wanted], 1e-30)).sum(dtype=np.float64)
+
+        chances[rows, wanted] -= 1
+        slope = chances / np.float32(len(wanted))
+        below = (slope @ second.T) * (hidden > 0)
+        # Each feature of each character seen gets the sum of the slopes of its places.
+        places = (seen[:, :, None] * FEATURES + np.arange(FEATURES)).ravel()
+        sums = np.bincount(places, (below @ first.T).ravel(), minlength=features.size)
+        self._move([sums.reshape(features.shape), inputs.T @ below, hidden.T @ slope])
+        return float(bits)
+
+    def _move(self, slopes: list[np.ndarray]) -> None:
+        self.steps += 1
+        rate = np.float32(RATE * (1 - 0.999**self.steps) ** 0.5 / (1 - 0.9**self.steps))
+        for weight, mean, square, slope in zip(
+            self.weights, self.means, self.squares, slopes, strict=True
+        ):
+            mean += np.float32(0.1) * (slope - mean)
+            square += np.float32(0.001) * (slope * slope - square)
+            weight -= rate * mean / (np.sqrt(square) + np.float32(1e-8))
+
+
+def train(config: LoaderConfig, epochs: int) -> None:
+    """Trains a model from a config, printing a line per epoch."""
+    model = Model(np.random.default_rng(config.seed))
+    with Loader(config, transform=encode) as batches:
+        before = batches.stats()
+        for epoch in batches.epochs(epochs):
+            bits, characters = 0.0, 0
+            for batch in epoch:
+                bits += model.step(batch["x"], batch["y"], batch["x_mask"])
+                characters += int(batch["x_mask"].sum())
+            now = batches.stats()
+            part, before = now.since(before), now
+            print(
+                f"epoch {epoch.number + 1:2}  loss {bits / characters:.3f} bits per character"
+                f"  {characters / part.elapsed_seconds:9,.0f} characters/s"
+                f"  data wait {part.data_wait_fraction:.1%} ({part.data_wait_band})",
+                flush=True,
+            )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Writes the text where it is not yet, and trains."""
+    parser = argparse.ArgumentParser(description="Trains a model of the next character.")
+    parser.add_argument("--epochs", type=int, default=4, help="epochs (4)")
+    parser.add_argument("--workers", type=int, help="threads (num_workers of the config)")
+    parser.add_argument("--folder", type=Path, help="where the text goes (data, beside this file)")
+    options = parser.parse_args(argv)
+    if options.epochs < 1 or (options.workers or 0) < 0:
+        parser.error("expected --epochs >= 1 and --workers >= 0")
+
+    config = Loader(CONFIG).config
+    source: dict[str, Any] = dict(config.source)
+    if options.folder:
+        source["path"] = str((options.folder / Path(source["path"]).name).resolve())
+    if options.workers is not None:
+        config = replace(config, num_workers=options.workers)
+    text = CONFIG.parent / source["path"]
+    try:
+        write_text(text)
+    except OSError as error:
+        print(f"characters: cannot write the text: {error}; name a --folder of your own")
+        return 1
+    print(f"{text.stat().st_size:,} bytes of English in {text.name}")
+    train(replace(config, source=source), options.epochs)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\ninterrupted: the loader is closed", file=sys.stderr)
+        sys.exit(130)
