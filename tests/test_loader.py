@@ -807,6 +807,22 @@ class TestSources:
         assert [[0, 1], [2, 3], [4]] == sorted(asked)
         assert all(type(index) is int for part in asked for index in part)
 
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_transform_that_fails_behind_a_read_of_many_is_told_by_its_sample(self, workers):
+        class Many(Numbers):
+            def __getitems__(self, indices):
+                return list(indices)
+
+        def transform(sample):
+            return 1 // (sample - 2)
+
+        with load(Many(4), transform=transform, num_workers=workers) as batches:
+            with pytest.raises(ZeroDivisionError) as caught:
+                next(iter(batches))
+        assert ["threadloader: raised for sample 2 (row 2 of step 0, epoch 0)"] == (
+            caught.value.__notes__
+        )
+
     def test_a_source_that_gives_another_number_of_samples_is_found_out(self):
         class Short(Numbers):
             def __getitems__(self, indices):

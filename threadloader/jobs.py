@@ -14,7 +14,7 @@ from .errors import CollateError
 __all__ = ["BatchInfo", "BatchJob", "Recipe"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # eq: arrays do not compare to one bool
 class BatchInfo:
     """What one batch is.
 
@@ -71,6 +71,7 @@ class BatchJob:
         "_key",
         "_positions",
         "_recipe",
+        "_row",
         "_samples",
         "after",
         "info",
@@ -95,6 +96,8 @@ class BatchJob:
         self._positions: list[int] = [] if recipe.transform is None else positions.tolist()
         self._key = key
         self.parts = 1 if recipe.whole else len(info.indices)
+        # Where a batch that is read as a whole has got to with its transforms.
+        self._row: int | None = None
         # Each row is written by the one worker that claimed it and read after all are done.
         self._samples: Any = [None] * len(info.indices)
 
@@ -128,8 +131,10 @@ class BatchJob:
             )
         if transform is None:
             return samples
-        rows = zip(samples, self._positions, strict=True)
-        return [transform(sample, self._key, position) for sample, position in rows]
+        for row, position in enumerate(self._positions):
+            self._row = row
+            samples[row] = transform(samples[row], self._key, position)
+        return samples
 
     def finish(self) -> Any:
         """Collate the samples into the batch."""
@@ -140,7 +145,9 @@ class BatchJob:
         """Say which sample a part is; None: the whole batch."""
         info = self.info
         where = f"step {info.step}, epoch {info.epoch}"
-        if part is None or self._recipe.whole:
+        if self._recipe.whole and part is not None:
+            part = self._row
+        if part is None:
             named = ", ".join(map(str, info.indices[:8]))
             more = ", ..." if len(info.indices) > 8 else ""
             return f"the batch of {where} (samples {named}{more})"

@@ -60,8 +60,14 @@ class Engine:
             self._launched = False
             raise
         outcome = shared.started.wait()
-        if outcome is not None and outcome.error is not None:
-            raise outcome.error
+        if outcome is None or outcome.error is None:
+            return
+        # The error's traceback leads here: neither the outcome nor this frame may keep it.
+        error, outcome.error = outcome.error, None
+        try:
+            raise error
+        finally:
+            del error
 
     def stream(self, jobs: Iterator[Job], depth: int) -> Stream:
         """Give the results of some jobs. A stream that went before must be cancelled first."""

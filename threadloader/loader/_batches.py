@@ -175,10 +175,10 @@ class Batches:
             stream = self._stream
             self._cursor, self._begun, self._failed = cursor, -1, None
             self._live = self._stream = None
+            if stream is not None:
+                stream.cancel()
         finally:
             self._turn = fresh
-        if stream is not None:
-            stream.cancel()
 
     def close(self) -> None:
         """End the threads and close the source, if it is ours. Leaving the ``with`` does it.
@@ -261,16 +261,17 @@ class Batches:
             epoch = Epoch(self, cursor.epoch)
             live = weakref.ref(epoch)
             left = self._deal.steps(self._length, cursor.position)
+            if left:
+                stream.prefetch(taken)
             self._cursor, self._begun, self._left = cursor, cursor.epoch, left
             self._stream, self._taken, self._end = stream, taken, end
             self._live, self._failed = live, None
+            # Only now: a cancelled stream that an interrupt left in its place would be waited for.
+            if before is not None and before is not stream:
+                before.cancel()
+            return epoch
         finally:
             self._turn = fresh
-        if before is not None and before is not stream:
-            before.cancel()
-        if left:
-            stream.prefetch(taken)
-        return epoch
 
     def _open_stream(self, cursor: Cursor, end: int | None) -> Stream | Inline:
         if end is not None:
