@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from threadloader.config import read_config
+from threadloader.config._text import parse
 from threadloader.errors import ConfigError
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "config_schema.json").read_text("utf-8"))
@@ -18,3 +19,14 @@ def told(config, **options):
     except ConfigError as error:
         return str(error).split("\n")
     return []
+
+
+def problems(text):
+    """Lists (line, column, pointer, what is said) of what is wrong with a text."""
+    try:
+        found = parse(text).problems
+    except ConfigError as error:
+        found = error.problems
+    return [
+        (it.line, it.column, it.pointer, f"expected {it.expected}, got {it.got}") for it in found
+    ]

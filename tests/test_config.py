@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import enum
-import json
 import pickle
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from configs import OPTIONS, SCHEMA, SOURCE, told
 
-from threadloader.config import LoaderConfig, read_config
+from threadloader.config import LoaderConfig, _check, read_config
 from threadloader.errors import ConfigError
 
 
@@ -201,37 +200,17 @@ def test_values_inside_themselves_or_one_another_many_times_are_refused():
     assert ["/source: expected at most 1000000 values, got more"] == told({"source": many})
 
 
-ALONE = "import sys; sys.path[0] = sys.argv[1]; import threadloader; threadloader.LoaderConfig"
-
-
-def test_a_broken_installation_names_the_file_that_is_missing(run_child, tmp_path):
+def test_a_broken_installation_names_the_file_that_is_missing(tmp_path, monkeypatch):
     """The package alone, without the schema in it or beside it."""
-    import shutil
-
-    import threadloader
-
-    package = Path(threadloader.__file__).parent
-    skip = shutil.ignore_patterns("__pycache__", "config_schema.json")
-    shutil.copytree(package, tmp_path / "threadloader", ignore=skip)
-    child = run_child(ALONE + "()", str(tmp_path), env={"PYTHONPATH": ""})
-    assert "config_schema.json: install threadloader again" in child.stderr.splitlines()[-1]
+    monkeypatch.setattr(_check, "__file__", str(tmp_path / "package" / "config" / "_check.py"))
+    with pytest.raises(FileNotFoundError, match=r"config_schema\.json: install threadloader again"):
+        _check.schema.__wrapped__()
 
 
-def test_the_schema_is_read_from_inside_the_package_when_it_is_installed(run_child, tmp_path):
-    import shutil
-
-    import threadloader
-
-    package = Path(threadloader.__file__).parent
-    shutil.copytree(
-        package, tmp_path / "threadloader", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    schema = {
-        **SCHEMA,
-        "properties": {**SCHEMA["properties"], "seed": {"type": "null", "default": None}},
-    }
-    (tmp_path / "threadloader" / "config_schema.json").write_text(
-        json.dumps(schema), encoding="utf-8"
-    )
-    child = run_child(ALONE + "(seed=1)", str(tmp_path), env={"PYTHONPATH": ""})
-    assert "/seed: expected null, got 1" in child.stderr.splitlines()[-1]
+def test_the_schema_inside_the_package_is_taken_before_the_one_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(_check, "__file__", str(tmp_path / "package" / "config" / "_check.py"))
+    (tmp_path / "package").mkdir()
+    (tmp_path / "config_schema.json").write_text('{"type": "null"}', encoding="utf-8")
+    assert [] == _check.schema.__wrapped__().check(None)
+    (tmp_path / "package" / "config_schema.json").write_text('{"type": "string"}', encoding="utf-8")
+    assert [] == _check.schema.__wrapped__().check("inside")

@@ -6,11 +6,12 @@ import tempfile
 from pathlib import Path
 
 import jsonschema
-from configs import OPTIONS, SCHEMA, SOURCE, told
+from configs import OPTIONS, SCHEMA, SOURCE, problems, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threadloader.config import LoaderConfig, examine, read_config
+from threadloader.config._text import parse
 from threadloader.errors import ConfigError
 
 words = st.sampled_from(
@@ -142,3 +143,34 @@ def test_any_mapping_is_a_config_or_a_config_error(mapping):
     for unknown in ("error", "ignore"):
         report = examine(mapping, unknown=unknown, source_in_code=True)
         assert (report.config is None) == bool(report.problems)
+
+
+marks = st.sampled_from(
+    [*'{}[]:,"\\/*#\n\r \t0123.eE+-', "//", "/*", "*/", '"a"', "true", "NaN", "\\u", "\ufeff"]
+)
+
+
+def plain(text):
+    """What `json` reads, or None where the text is not strict; comments it does not know."""
+
+    def once(pairs):
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("a key twice")
+        return dict(pairs)
+
+    try:
+        text = text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff")
+        value = json.loads(text, object_pairs_hook=once)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:
+        return None
+    return [value]
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text() | st.binary() | st.lists(marks, max_size=20).map("".join))
+def test_any_text_is_read_or_refused_as_json_does(text):
+    found = problems(text)
+    assert all(line >= 1 <= column for line, column, *_ in found)
+    if plain(text) is not None or (not found and "/" not in str(text)):
+        assert (plain(text), []) == ([parse(text).value], found)

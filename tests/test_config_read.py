@@ -181,7 +181,7 @@ def test_what_the_system_cannot_read_is_the_systems_own_error(tmp_path):
         read_config(tmp_path / "none.json#/a")
     with pytest.raises(OSError, match=r"(?i)directory|denied"):
         read_config(tmp_path)
-    with pytest.raises(OSError, match=r"(?i)name|path"):
+    with pytest.raises(OSError):  # noqa: PT011 - each system has its own words
         read_config(str(tmp_path / ("n" * 5000)))
 
 
@@ -192,9 +192,8 @@ def test_what_is_no_config_is_a_wrong_argument(config):
 
 
 def test_other_wrong_arguments_are_named():
-    assert ['config: expected the name of a file, got "a\\u0000b"; embedded null byte'] == told(
-        "a\0b"
-    )
+    (said,) = told("a\0b")
+    assert said.startswith('config: expected the name of a file, got "a\\u0000b"; ')
     assert ['unknown: expected one of "error", "ignore", got "x"'] == told({}, unknown="x")
     assert ['unknown: expected one of "error", "ignore", got true'] == told({}, unknown=True)
 

@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from configs import problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,17 +45,6 @@ def written(draw):
         return draw(blanks) + text + draw(blanks)
 
     return value, write(value)
-
-
-def problems(text):
-    """Lists (line, column, pointer, what is said) of what is wrong with a text."""
-    try:
-        found = parse(text).problems
-    except ConfigError as error:
-        found = error.problems
-    return [
-        (it.line, it.column, it.pointer, f"expected {it.expected}, got {it.got}") for it in found
-    ]
 
 
 @settings(max_examples=300, deadline=None)
@@ -263,24 +253,6 @@ def test_a_shorter_limit_of_the_process_for_integers_holds():
         assert 1 == len(problems("1" * 4301))
     finally:
         sys.set_int_max_str_digits(before)
-
-
-marks = st.sampled_from(
-    [*'{}[]:,"\\/*#\n\r \t0123.eE+-', "//", "/*", "*/", '"a"', "true", "NaN", "\\u", "\ufeff"]
-)
-
-
-@settings(max_examples=500, deadline=None)
-@given(st.text() | st.binary() | st.lists(marks, max_size=20).map("".join))
-def test_any_text_is_read_or_refused(text):
-    found = problems(text)
-    assert all(line >= 1 <= column for line, column, *_ in found)
-    if found:
-        return
-    document = parse(text)
-    if "/" not in str(text):
-        plain = text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff")
-        assert json.loads(plain) == document.value
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,12 @@ class Problem:
         if self.line:
             where = f"{self.line}:{self.column}: {where}"
         text = f"{where}: expected {self.expected}, got {self.got}"
-        return f"{text}; {self.hint}" if self.hint else text
+        if self.hint:
+            text += f"; {self.hint}"
+        # One line, and safe for a terminal, whatever key or value it quotes.
+        return "".join(
+            char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+        )
 
 
 class ConfigError(LoaderError, ValueError):

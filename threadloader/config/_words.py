@@ -41,6 +41,8 @@ def one_edit(one: str, other: str) -> bool:
     >>> one_edit("num_worker", "num_workers"), one_edit("sede", "seed"), one_edit("a", "a")
     (True, True, False)
     """
+    if abs(len(one) - len(other)) > 1:
+        return False
     pairs = enumerate(zip(one, other, strict=False))
     at = next((at for at, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
     mine, theirs = one[at:], other[at:]
