@@ -119,10 +119,19 @@ def test_an_interval_is_the_difference_of_two_snapshots():
 
 
 def test_a_line_begins_with_the_data_wait():
-    stats = Stats(batches=10, samples=1234, elapsed_seconds=2.0, data_wait_seconds=0.002, failed=1)
+    stats = Stats(
+        batches=10,
+        samples=1234,
+        failed=1,
+        elapsed_seconds=2.0,
+        first_batch_seconds=0.012,
+        data_wait_seconds=0.002,
+        ready_sum=25,
+        prefetch_batches=3,
+    )
     assert str(stats) == (
-        "Data wait: 0.1% (excellent) | first batch 0.0 ms | 617 samples/s "
-        "| 0.0 of 0 batches ready | 1,234 samples in 2.0 s | 1 failed"
+        "Data wait: 0.1% (excellent) | first batch 12.0 ms | 617 samples/s "
+        "| 2.5 of 3 batches ready | 1,234 samples in 2.0 s | 1 failed"
     )
 
 

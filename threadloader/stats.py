@@ -121,15 +121,16 @@ class Stats:
         return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
-        text = (
-            f"Data wait: {self.data_wait_fraction:.1%} ({self.data_wait_band})"
-            f" | first batch {_duration(self.first_batch_seconds)}"
-            f" | {self.samples_per_second:,.0f} samples/s"
-            f" | {self.batches_ready:.1f} of {self.prefetch_batches} batches ready"
-            f" | {self.samples:,} samples in {_duration(self.elapsed_seconds)}"
-        )
+        parts = [
+            f"Data wait: {self.data_wait_fraction:.1%} ({self.data_wait_band})",
+            f"{self.samples_per_second:,.0f} samples/s",
+            f"{self.batches_ready:.1f} of {self.prefetch_batches} batches ready",
+            f"{self.samples:,} samples in {_duration(self.elapsed_seconds)}",
+        ]
+        if self.first_batch_seconds:  # not in an interval that began later
+            parts.insert(1, f"first batch {_duration(self.first_batch_seconds)}")
         counts = [("skipped", self.skipped), ("retried", self.retried), ("failed", self.failed)]
-        return text + "".join(f" | {count:,} {name}" for name, count in counts if count)
+        return " | ".join(parts + [f"{count:,} {name}" for name, count in counts if count])
 
 
 def _duration(seconds: float) -> str:

@@ -323,10 +323,10 @@ class Batches:
         raise StopIteration
 
     def _outcome(self) -> tuple[int, Outcome]:
-        """Count the batches of this epoch that are ready, and wait for the next outcome."""
+        """Count the batches that are ready, and wait for the next outcome."""
         stream = self._stream
         if stream is not None:
-            ready = min(stream.ready(self._taken), self._left)
+            ready = stream.ready(self._taken)
             outcome = stream.result(self._taken)
             if outcome is not ENDED:
                 return ready, outcome

@@ -1,0 +1,277 @@
+"""What the documents say is so: their code runs, their configs load, their links lead somewhere.
+
+How the documents are written, for this to work:
+
+- A ``json`` block whose first line is ``// name.json`` is that file for the other blocks of its
+  document; ``// name.json#/section`` says that the config is this section of it.
+- A ``python`` block stands by itself. A ``text`` block right behind it is what it prints.
+- In a ``console`` block ``$ cat FILE`` makes the file of what follows, and what follows the
+  other commands is what they print; files are in ``/data``.
+- `FILES` are the other files that blocks may name.
+"""
+
+import json
+import os
+import re
+import runpy
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_tools import loaded
+
+import threadloader
+from threadloader import Loader, engine
+from threadloader.cli import main
+from threadloader.config import read_config
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "threadloader"
+DOCUMENTS = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+    *sorted(ROOT.glob("examples/**/*.md")),
+]
+SCHEMA = json.loads((ROOT / "config_schema.json").read_text(encoding="utf-8"))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def write_digits(path):
+    images = np.arange(64 * 64, dtype=np.uint8).reshape(64, 8, 8)
+    np.savez(path, images=images, labels=np.arange(64, dtype=np.uint8))
+
+
+FILES = {
+    "digits.npz": write_digits,
+    "notes.txt": lambda path: path.write_text("a line\n\nanother line\n" * 20, encoding="utf-8"),
+    "more.txt": lambda path: path.write_text("one more line", encoding="utf-8"),
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a document; `output` is the ``text`` block right behind it, if any."""
+
+    document: Path
+    line: int
+    kind: str
+    text: str
+    output: str | None
+
+    def __str__(self):
+        return f"{self.document.name}:{self.line}"
+
+    @property
+    def file(self):
+        """The file, perhaps with a section, that a ``json`` block names."""
+        named = re.match(r"// (\S+\.json\S*)\n", self.text)
+        return named[1] if named else ""
+
+
+def blocks_of(document):
+    """Lists the fenced blocks of a document."""
+    text = document.read_text(encoding="utf-8")
+    fences = re.compile(
+        r"^```(\w*)\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
+    )
+    return [
+        Block(document, text.count("\n", 0, match.start(2)) + 1, *match.groups())
+        for match in fences.finditer(text)
+    ]
+
+
+BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
+
+
+def of_kind(*kinds, naming=""):
+    """Parametrizes a test by the blocks of some kinds, perhaps only those that name something."""
+    chosen = [block for block in BLOCKS if block.kind in kinds and naming in block.text]
+    return pytest.mark.parametrize("block", chosen, ids=map(str, chosen))
+
+
+@pytest.fixture
+def folder(block, tmp_path, monkeypatch):
+    """The current folder of a block: it has the files that its document may name."""
+    monkeypatch.chdir(tmp_path)
+    for name, write in FILES.items():
+        write(tmp_path / name)
+    for other in BLOCKS:
+        if other.document == block.document and other.file:
+            name = other.file.partition("#")[0]
+            (tmp_path / name).write_text(other.text, encoding="utf-8")
+    return tmp_path
+
+
+@of_kind("python")
+def test_a_python_block_runs(block, folder, capsys):
+    """Each python block runs by itself and prints the text block that stands right behind it."""
+    script = folder / f"{block.document.stem}_{block.line}.py"
+    # The empty lines give a traceback the line numbers of the document.
+    script.write_text("\n" * (block.line - 1) + block.text, encoding="utf-8")
+    runpy.run_path(str(script), run_name="__main__")
+    printed = capsys.readouterr()
+    assert "" == printed.err
+    if block.output is not None:
+        assert block.output == printed.out
+
+
+@of_kind("json", "jsonc")
+def test_a_json_block_is_a_config(block, folder):
+    """Each json block is accepted, as the section that its first line names if it names one."""
+    name = block.file
+    if not name:
+        name = "unnamed.json"
+        (folder / name).write_text(block.text, encoding="utf-8")
+    read_config(name, unknown="ignore" if "#" in name else "error", source_in_code=True)
+
+
+@of_kind("json", "jsonc", naming='"source": {')
+def test_a_config_with_a_source_enters(block, folder):
+    """A json block that names a source can be entered as it stands."""
+    with Loader(block.file, transform=len) as batches:
+        assert len(batches) > 0
+
+
+@of_kind("console")
+def test_a_console_block_is_what_the_command_prints(block, folder, capsys):
+    """Each command of a console block prints what follows it, and ends with the code shown."""
+    first, *steps = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+    assert "" == first
+    code = 0
+    for step in steps:
+        line, _, expected = step.partition("\n")
+        command, *arguments = shlex.split(line)
+        if command == "cat":
+            (folder / arguments[0]).write_text(expected, encoding="utf-8")
+            continue
+        if command == "echo":
+            assert ["$?"] == arguments
+            printed = f"{code}\n"
+        else:
+            assert "tools/checkcfg" == command
+            code = main(["check", *arguments])
+            out, err = capsys.readouterr()
+            printed = (err + out).replace(str(folder) + os.sep, "/data/")
+        assert expected == printed
+
+
+def without_code(document):
+    """The text of a document without its fenced blocks."""
+    return re.sub(r"^```.*?^```", "", document.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(document):
+    """The anchors that GitHub gives to the headings of a document."""
+    headings = re.findall(r"^#+ (.+)$", without_code(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_links_lead_somewhere(document):
+    """Every link within the repository names a file that exists and a heading that it has."""
+    dead = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(document)):
+        name, _, anchor = link.partition("#")
+        target = document.parent / name if name else document
+        if link.startswith("https://"):
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(link)
+    assert [] == dead
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_files_named_in_passing_exist(document):
+    """Every path in backticks that begins with a folder of the repository exists."""
+    folders = r"(?:threadloader|tools|tests|examples|docs|\.ci)/[\w./]*"
+    named = re.findall(rf"`(?:python3? )?({folders})[^`]*`", without_code(document))
+    made = {"examples/data/topics.txt"}
+    assert set() == {name for name in named if not (ROOT / name).exists()} - made
+
+
+def test_the_tables_of_options_are_those_of_the_schema():
+    """README.md holds the tables that tools/readme makes of config_schema.json."""
+    tool = loaded("readme")
+    assert README == tool.with_tables(README, tool.tables(SCHEMA))
+
+
+def test_every_option_is_in_the_tables():
+    """Each option of the schema, nested ones too, has one row that holds its sentence."""
+    rows = [line for line in README.splitlines() if line.startswith("| `")]
+    nested = [
+        choice["properties"]
+        for option in SCHEMA["properties"].values()
+        for choice in option.get("anyOf", ())
+        if choice.get("type") == "object"
+    ]
+    for options in [SCHEMA["properties"], *nested]:
+        for name, option in options.items():
+            ends = f" {option['description']} |"
+            assert 1 == sum(row.startswith(f"| `{name}` |") and row.endswith(ends) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("stale", 1), ("fresh", 0), ("written", 0), ("no markers", 1)]
+)
+def test_tools_readme_compares_and_writes(text, expected, tmp_path, monkeypatch, capsys):
+    """--check finds stale tables and changes nothing, without it they are written; both say so."""
+    tool = loaded("readme")
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    (tmp_path / "config_schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
+    readme = tmp_path / "README.md"
+    stale = README.replace("| `seed` | integer |", "| `seed` | text |")
+    before = {"fresh": README, "no markers": "# a title\n"}.get(text, stale)
+    readme.write_text(before, encoding="utf-8", newline="\n")
+    assert expected == tool.main([] if text == "written" else ["--check"])
+    assert capsys.readouterr().out.startswith(("README.md: ", f"{readme}: "))
+    after = README if text == "written" else before
+    assert after == readme.read_text(encoding="utf-8")
+
+
+def test_no_keyword_of_a_schema_is_passed_over_in_the_tables():
+    """An option with a keyword that the tables do not tell is refused by its name."""
+    tool = loaded("readme")
+    option = {"description": "A word.", "type": "string", "pattern": "a+"}
+    with pytest.raises(SystemExit, match="word: no table tells pattern"):
+        tool.tables({"properties": {"word": option}})
+
+
+def test_readme_names_the_two_commands():
+    """A reader of README.md finds the two commands, and what they run exists."""
+    for command in ("tools/demo", "tools/test"):
+        assert f"`python3 {command}`" in README
+        assert (ROOT / command).exists()
+
+
+def test_readme_tells_the_bands_of_data_wait():
+    """Every band that the statistics know has its row in README.md."""
+    for _, name in threadloader.stats.BANDS:
+        assert f"| {name} |" in README
+    assert f"| {threadloader.stats.band(1.0)} |" in README
+
+
+def test_readme_tells_every_error():
+    """Each exception of the tree is in README.md, with the builtin that it also is."""
+    for name in threadloader.errors.__all__:
+        kind = getattr(threadloader.errors, name)
+        if name not in ("LoaderError", "Problem"):
+            assert f"| `{name}` | `{kind.__mro__[2].__name__}` |" in README
+
+
+def test_the_design_shows_every_room():
+    """The table of rooms in docs/design.md names every file and folder of the package."""
+    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    rooms = {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py", "__main__.py"}
+    rooms |= {f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")}
+    assert rooms == set(re.findall(r"^\| \[([^\]]+)\]", design, re.MULTILINE))
+
+
+def test_the_design_names_guarantees_that_there_are():
+    """Each G-number that a document cites stands in the engine's docstring."""
+    stated = set(re.findall(r"^(G\d+)\.", engine.__doc__, re.MULTILINE))
+    texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
+    cited = {number for text in texts for number in re.findall(r"\bG\d+\b", text)}
+    assert set() == cited - stated
+    assert cited
