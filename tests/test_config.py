@@ -39,6 +39,9 @@ def test_the_type_of_a_field_is_that_of_the_schema(name):
     annotation = LoaderConfig.__dataclass_fields__[name].type
     if kinds:
         assert " | ".join(TYPES[kind] for kind in kinds) == annotation
+    elif "enum" in SCHEMA["properties"][name]:
+        values = SCHEMA["properties"][name]["enum"]
+        assert f"Literal[{', '.join(map(repr, values))}]" == annotation
     else:
         assert annotation.startswith("Mapping[str, Any]")
 

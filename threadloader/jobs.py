@@ -42,6 +42,7 @@ class Recipe:
         source: where samples come from.
         transform: (sample, key of the epoch, position) -> sample, or None.
         collate: samples -> batch.
+        pin: batch -> batch in page-locked memory, or None.
         whole: "take" when the source builds whole batches, "getitems" when it reads all of a
             batch's samples at once, "" when it is read sample by sample.
     """
@@ -49,6 +50,7 @@ class Recipe:
     source: Any
     transform: Callable[[Any, int, int], Any] | None
     collate: Callable[[list[Any]], Any]
+    pin: Callable[[Any], Any] | None = None
     whole: str = ""
 
 
@@ -137,9 +139,11 @@ class BatchJob:
         return samples
 
     def finish(self) -> Any:
-        """Collate the samples into the batch."""
-        samples, self._samples = self._samples, None
-        return samples if self._recipe.whole == "take" else self._recipe.collate(samples)
+        """Collate the samples into the batch, and pin it where that is asked for."""
+        batch, self._samples = self._samples, None
+        if self._recipe.whole != "take":
+            batch = self._recipe.collate(batch)
+        return batch if self._recipe.pin is None else self._recipe.pin(batch)
 
     def describe(self, part: int | None) -> str:
         """Say which sample a part is; None: the whole batch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 __all__ = ["Meter", "Stats", "Tally", "band"]
@@ -41,6 +41,8 @@ class Stats:
             the bottleneck; low: training is.
         ready_sum: results that were ready, added up over all calls of `next` that gave a batch.
         prefetch_batches: how many batches were prepared ahead, at most.
+        not_pinned: what was missing for ``pin_memory: "auto"``, so that batches are numpy
+            arrays; "" when they are pinned, or nobody asked for it.
     """
 
     batches: int = 0
@@ -53,6 +55,7 @@ class Stats:
     data_wait_seconds: float = 0.0
     ready_sum: int = 0
     prefetch_batches: int = 0
+    not_pinned: str = ""
 
     @property
     def data_wait_fraction(self) -> float:
@@ -101,8 +104,9 @@ class Stats:
         changed: dict[str, Any] = {
             field.name: getattr(self, field.name) - getattr(earlier, field.name)
             for field in fields(self)
+            if field.name not in ("prefetch_batches", "not_pinned")
         }
-        return Stats(**(changed | {"prefetch_batches": self.prefetch_batches}))
+        return replace(self, **changed)
 
     def as_dict(self) -> dict[str, int | float | str]:
         """Give every number, the derived ones too, as plain JSON values.
@@ -130,7 +134,10 @@ class Stats:
         if self.first_batch_seconds:  # not in an interval that began later
             parts.insert(1, f"first batch {_duration(self.first_batch_seconds)}")
         counts = [("skipped", self.skipped), ("retried", self.retried), ("failed", self.failed)]
-        return " | ".join(parts + [f"{count:,} {name}" for name, count in counts if count])
+        parts += [f"{count:,} {name}" for name, count in counts if count]
+        if self.not_pinned:
+            parts.append(f"not pinned: {self.not_pinned}")
+        return " | ".join(parts)
 
 
 def _duration(seconds: float) -> str:
@@ -157,12 +164,14 @@ class Meter:
 
     Args:
         prefetch_batches: shown beside the mean of those ready.
+        not_pinned: as `Stats` has it.
     """
 
-    __slots__ = ("ended", "prefetch_batches", "tally")
+    __slots__ = ("ended", "not_pinned", "prefetch_batches", "tally")
 
-    def __init__(self, prefetch_batches: int) -> None:
+    def __init__(self, prefetch_batches: int, not_pinned: str = "") -> None:
         self.prefetch_batches = prefetch_batches
+        self.not_pinned = not_pinned
         self.tally = Tally()
         self.ended: float | None = None
 
@@ -212,4 +221,5 @@ class Meter:
             data_wait_seconds=tally.data_wait_seconds,
             ready_sum=tally.ready_sum,
             prefetch_batches=self.prefetch_batches,
+            not_pinned=self.not_pinned,
         )

@@ -44,6 +44,8 @@ class LoaderConfig:
         drop_last: whether the tail that does not fill a batch on every shard is left out.
         shard: ``{"index": r, "count": W, "remainder": "pad"}``, or ``"auto"``.
         collate: how samples become a batch, by its ``type``.
+        pin_memory: ``True`` for torch tensors in page-locked memory, ``"auto"`` for them
+            where torch and CUDA are there.
         num_workers: threads; 0 loads in the calling thread, for debugging.
         prefetch_batches: batches ready or in work ahead of the training loop.
         num_epochs: epochs of a run; ``None`` for no end.
@@ -71,6 +73,7 @@ class LoaderConfig:
         default_factory=lambda: {"index": 0, "count": 1, "remainder": "pad"}
     )
     collate: Mapping[str, Any] = field(default_factory=lambda: {"type": "stack"})
+    pin_memory: Literal[False, True, "auto"] = False
     num_workers: int = 2
     prefetch_batches: int = 3
     num_epochs: int | None = None

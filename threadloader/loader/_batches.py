@@ -60,6 +60,7 @@ class Batches:
         length: int,
         close_source: Callable[[], None] | None,
         runtime: Runtime,
+        not_pinned: str = "",
     ) -> None:
         self._config = config
         self._recipe = recipe
@@ -80,7 +81,7 @@ class Batches:
         # All below belong to whoever has the turn. `_cursor` and the meter's tally are
         # immutable and replaced whole, so any thread may read them.
         self._cursor = Cursor()
-        self._meter = Meter(config.prefetch_batches if config.num_workers else 0)
+        self._meter = Meter(config.prefetch_batches if config.num_workers else 0, not_pinned)
         self._info: BatchInfo | None = None
         self._live: weakref.ref[Epoch] | None = None
         self._begun = -1  # the epoch that the last iterator began, if the cursor is in it

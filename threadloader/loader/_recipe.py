@@ -107,13 +107,15 @@ class Loader:
                 source = sources.as_source(self._source)
                 # The user closes what the user made; what a factory makes for us is ours.
                 close = source.close if isinstance(source, sources.PerThread) else None
+            recipe, not_pinned = self._recipe(source)
             batches = Batches(
                 self._config,
-                self._recipe(source),
+                recipe,
                 self._deal(),
                 _length(source),
                 close,
                 self._runtime,
+                not_pinned,
             )
             self._batches = batches
             batches._start()
@@ -171,15 +173,22 @@ class Loader:
             index, count, remainder = (config.shard[k] for k in ("index", "count", "remainder"))
         return Deal(config.batch_size, index, count, remainder, config.drop_last)
 
-    def _recipe(self, source: Any) -> Recipe:
+    def _recipe(self, source: Any) -> tuple[Recipe, str]:
+        """Give how batches are made, and why they are not pinned though the config asks for it."""
         config = self._config
+        pin, not_pinned = None, ""
+        if config.pin_memory:
+            # Here, and so before any thread starts: it imports torch.
+            from ..adapters.torch_pin import pinning
+
+            pin, not_pinned = pinning(config.pin_memory)
         plain = self._collate is None and config.collate["type"] == "stack"
         if plain and self._transform is None and hasattr(source, "take"):
             whole = "take"
         else:
             whole = "getitems" if hasattr(source, "__getitems__") else ""
         collate = make_collate(config.collate) if self._collate is None else self._collate
-        return Recipe(source, self._transform, collate, whole)
+        return Recipe(source, self._transform, collate, pin, whole), not_pinned
 
 
 def _length(source: Any) -> int:

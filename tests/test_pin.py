@@ -1,0 +1,227 @@
+"""Batches in page-locked memory, with a fake torch, and with the real one where it is declared."""
+
+import logging
+import sys
+import threading
+from collections import namedtuple
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from frameworks import framework
+
+from threadloader import CollateError, ConfigError, Loader
+
+WAIT = 30.0
+Pair = namedtuple("Pair", "x y")
+
+
+class Tensor:
+    """A fake tensor: an array, and whether it lies in page-locked memory."""
+
+    def __init__(self, array, pinned=False):
+        self.array = array
+        self.pinned = pinned
+
+    def pin_memory(self):
+        return Tensor(self.array.copy(), pinned=True)
+
+
+def from_numpy(array):
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"can't convert np.ndarray of type {array.dtype}")
+    assert array.flags.writeable
+    return Tensor(array)
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """Puts a fake torch with a CUDA device into the place of any real one."""
+    fake = SimpleNamespace(
+        __version__="0.fake",
+        Tensor=Tensor,
+        from_numpy=from_numpy,
+        cuda=SimpleNamespace(is_available=lambda: True),
+    )
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    return fake
+
+
+def load(source, pin=True, collate=None, **config):
+    return Loader({"shuffle": False, "pin_memory": pin, **config}, source, collate=collate)
+
+
+@pytest.mark.parametrize("pin", [True, "auto"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_array_of_a_batch_is_a_pinned_tensor(torch, pin, workers):
+    """Of an array source, which is taken whole, and of samples that are collated."""
+    x = np.arange(12).reshape(6, 2)
+    for source in (x, list(x)):
+        with load(source, pin, batch_size=4, num_workers=workers) as batches:
+            got = list(batches)
+            assert [True, True] == [batch.pinned for batch in got]
+            assert [x[:4].tolist(), x[4:].tolist()] == [batch.array.tolist() for batch in got]
+            assert "" == batches.stats().not_pinned
+
+
+def test_any_nesting_is_kept(torch):
+    """Dicts, tuples, named tuples and lists keep their kind; strings stay strings."""
+    sample = {"a": [1, ("text", np.zeros(2))], "b": Pair(1.0, np.float32(2))}
+    with load([sample] * 2, batch_size=2) as batches:
+        batch = next(iter(batches))
+    assert {"a", "b"} == set(batch)
+    assert (list, tuple, Pair) == (type(batch["a"]), type(batch["a"][1]), type(batch["b"]))
+    assert ["text", "text"] == batch["a"][1][0]
+    tensors = [batch["a"][0], batch["a"][1][1], *batch["b"]]
+    assert [True] * 4 == [tensor.pinned for tensor in tensors]
+
+
+def test_a_collate_that_makes_tensors_has_them_pinned(torch):
+    def collate(samples):
+        return {"t": Tensor(np.array(samples)), "n": len(samples)}
+
+    with load(range(4), collate=collate) as batches:
+        batch = next(iter(batches))
+    assert (True, 4) == (batch["t"].pinned, batch["n"])
+
+
+def test_an_array_that_cannot_be_written_is_copied_first(torch):
+    """torch would warn of it, and warnings are errors here."""
+
+    def collate(samples):
+        array = np.array(samples)
+        array.flags.writeable = False
+        return array
+
+    with load(range(4), collate=collate) as batches:
+        assert [0, 1, 2, 3] == next(iter(batches)).array.tolist()
+
+
+def test_what_torch_cannot_hold_is_named(torch):
+    with load([{"day": np.datetime64("2020-01-01")}] * 2) as batches:
+        with pytest.raises(CollateError, match=r"field \['day'\]: .* datetime64") as caught:
+            next(iter(batches))
+    assert "the batch of step 0, epoch 0" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_the_pinning_comes_at_its_place(torch, workers, monkeypatch):
+    """Batch 1 of 3 fails; the others are delivered, and the state stands where it should."""
+
+    def pin_memory(self):
+        if self.array[0] == 2:
+            raise RuntimeError("CUDA error: out of memory")
+        return Tensor(self.array, pinned=True)
+
+    monkeypatch.setattr(Tensor, "pin_memory", pin_memory)
+    with load(range(6), batch_size=2, num_workers=workers) as batches:
+        epoch = iter(batches)
+        assert [0, 1] == next(epoch).array.tolist()
+        with pytest.raises(RuntimeError, match="out of memory"):
+            next(epoch)
+        assert 2 == batches.state_dict()["world"]["position"]
+        assert [4, 5] == next(epoch).array.tolist()
+
+
+def test_order_does_not_depend_on_how_long_pinning_takes(torch, monkeypatch):
+    """The first batch's pinning ends after the second's has."""
+    second = threading.Event()
+
+    def pin_memory(self):
+        if self.array[0] == 0:
+            assert second.wait(WAIT)
+        else:
+            second.set()
+        return Tensor(self.array, pinned=True)
+
+    monkeypatch.setattr(Tensor, "pin_memory", pin_memory)
+    with load(range(4), batch_size=2, num_workers=2, num_epochs=1) as batches:
+        assert [[0, 1], [2, 3]] == [batch.array.tolist() for batch in batches]
+
+
+def test_pinning_that_never_returns_is_named_and_left_behind(torch, monkeypatch, caplog):
+    inside, go_on = threading.Event(), threading.Event()
+
+    def pin_memory(self):
+        inside.set()
+        assert go_on.wait(WAIT)
+
+    monkeypatch.setattr(Tensor, "pin_memory", pin_memory)
+    config = {"batch_size": 2, "num_workers": 1, "close_timeout": 0.05}
+    with caplog.at_level(logging.ERROR, logger="threadloader"):
+        with load(range(4), **config) as batches:
+            iter(batches)
+            assert inside.wait(WAIT)
+        (record,) = caplog.records
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("threadloader"):
+            thread.join(WAIT)
+    assert "the batch of step 0, epoch 0 (samples 0, 1)" in record.getMessage()
+    assert "in pin_memory" in record.getMessage()
+
+
+def missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    return "no torch"
+
+
+def without_cuda(monkeypatch):
+    cuda = SimpleNamespace(is_available=lambda: False)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="0.fake", cuda=cuda))
+    return "torch 0.fake without a CUDA device"
+
+
+def broken(monkeypatch):
+    class Finder:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            if name == "torch":
+                raise OSError("libtorch.so: cannot open shared object file")
+
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    return "a torch that cannot be imported"
+
+
+@pytest.mark.parametrize("how", [missing, without_cuda, broken])
+def test_true_refuses_before_any_thread_what_it_cannot_do(monkeypatch, how):
+    """It names the option, what is missing, and what to do."""
+    text = how(monkeypatch)
+    loader = load(range(4))
+    monkeypatch.setattr(loader, "_runtime", None)  # nothing could be started with it
+    with pytest.raises(ConfigError, match="/pin_memory: expected torch with a CUDA") as caught:
+        loader.__enter__()
+    assert text in str(caught.value)
+    assert 'write "auto"' in str(caught.value)
+
+
+@pytest.mark.parametrize("how", [missing, without_cuda, broken])
+def test_auto_goes_on_with_numpy_and_the_stats_say_so(monkeypatch, how):
+    text = how(monkeypatch)
+    with load(np.arange(4), "auto") as batches:
+        assert [0, 1, 2, 3] == next(iter(batches)).tolist()
+        assert text in batches.stats().not_pinned
+        assert f"not pinned: {text}" in str(batches.stats())
+
+
+def test_without_the_option_torch_is_not_touched(monkeypatch):
+    broken(monkeypatch)
+    with load(np.arange(4), False) as batches:
+        assert [0, 1, 2, 3] == next(iter(batches)).tolist()
+        assert "" == batches.stats().not_pinned
+
+
+def test_a_real_torch_does_what_it_can_here():
+    """With CUDA a pinned tensor; without it, what the two settings promise."""
+    torch = framework("torch")
+    if torch.cuda.is_available():
+        with load({"x": np.arange(4.0)}) as batches:
+            batch = next(iter(batches))
+        assert batch["x"].is_pinned()
+        assert [0.0, 1.0, 2.0, 3.0] == batch["x"].tolist()
+        return
+    with pytest.raises(ConfigError, match="without a CUDA device"), load(np.arange(4)):
+        pass
+    with load(np.arange(4), "auto") as batches:
+        assert isinstance(next(iter(batches)), np.ndarray)

@@ -1,0 +1,77 @@
+"""Batches as torch tensors in page-locked memory, from which a copy to a CUDA device is fast.
+
+The only file that imports torch, and only when a config asks for `pin_memory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import CollateError, ConfigError, Problem
+
+__all__ = ["pinning"]
+
+
+def pinning(option: Literal[True, "auto"]) -> tuple[Callable[[Any], Any] | None, str]:
+    """Give the function that pins a batch, or the reason why there is none.
+
+    Args:
+        option: the config's `pin_memory`: True, or "auto" to go on without torch or CUDA.
+
+    Returns:
+        The function, which gives a batch of the same structure with a tensor in page-locked
+        memory for each array, of its shape and dtype; and "". Or None and what is missing.
+
+    Raises:
+        ConfigError: with True, torch or CUDA is missing; it says which.
+    """
+    missing, install = "", ""
+    try:
+        import torch
+    except ImportError as error:
+        missing, install = f"no torch ({error})", "pip install torch"
+    except Exception as error:  # noqa: BLE001 (a broken installation raises what it likes)
+        missing, install = f"a torch that cannot be imported ({error})", "install it anew"
+    else:
+        if not torch.cuda.is_available():
+            missing = f"torch {torch.__version__} without a CUDA device"
+            install = "use a build and a machine with CUDA"
+    if not missing:
+        return lambda batch: _pinned(torch, batch, ""), ""
+    if option == "auto":
+        return None, missing
+    raise ConfigError(
+        Problem(
+            "/pin_memory",
+            "torch with a CUDA device",
+            missing,
+            f'{install}, or write "auto" to go on with numpy where it is missing',
+        )
+    )
+
+
+def _pinned(torch: Any, part: Any, field: str) -> Any:
+    """Pin a batch or a part of one; strings and whatever else is no array stay as they are."""
+    if isinstance(part, np.ndarray):
+        try:
+            # torch warns of memory that it might write to; pinning copies it all the same.
+            part = torch.from_numpy(part if part.flags.writeable else part.copy())
+        except (TypeError, ValueError) as error:
+            where = f"field {field}: " if field else ""
+            raise CollateError(
+                f"{where}expected an array that torch can hold, got dtype {part.dtype} ({error}); "
+                "convert it in the transform or the collate, or load without pin_memory"
+            ) from error
+    if isinstance(part, torch.Tensor):
+        return part.pin_memory()
+    if isinstance(part, Mapping):
+        return {name: _pinned(torch, item, f"{field}[{name!r}]") for name, item in part.items()}
+    if isinstance(part, tuple | list):
+        items = [_pinned(torch, item, f"{field}[{number}]") for number, item in enumerate(part)]
+        if isinstance(part, list):
+            return items
+        return type(part)._make(items) if hasattr(part, "_make") else tuple(items)
+    return part
