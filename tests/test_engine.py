@@ -452,7 +452,7 @@ def test_an_engine_whose_feeder_cannot_start_says_so():
             return thread
 
     class NoLaunch(Runtime):
-        def launch(self, function):
+        def launch(self, function, args):
             raise RuntimeError("no launch")
 
     for runtime, text in ((NoFeeder(), "no feeder"), (NoLaunch(), "no launch")):
@@ -460,6 +460,37 @@ def test_an_engine_whose_feeder_cannot_start_says_so():
         with pytest.raises(RuntimeError, match=text):
             engine.start()
         engine.stop()
+
+
+def test_an_error_in_the_engine_itself_reaches_the_consumer(make_engine, monkeypatch):
+    """G7: out of memory in a worker's own lines, say: nobody waits for ever, and it goes on."""
+    from threadloader.engine._slots import Slot
+
+    conclude, failures = Slot.conclude, [MemoryError("no memory")]
+
+    def failing(self, *args):
+        if failures:
+            raise failures.pop()
+        conclude(self, *args)
+
+    monkeypatch.setattr(Slot, "conclude", failing)
+    stream = make_engine(1).stream(iter([Job(0), Job(1)]), depth=1)
+    assert "no memory" == str(stream.result(0).error)
+    assert (1, [0]) == stream.result(1).value
+
+
+def test_an_error_in_the_feeder_itself_reaches_the_consumer(make_engine, monkeypatch):
+    """G7: the same for the feeder, which then ends the engine."""
+    from threadloader.engine import _threads
+
+    def failing(shared, slot, dealt, cost):
+        dealt.append(slot)
+        raise MemoryError("no memory")
+
+    monkeypatch.setattr(_threads, "_deal_one", failing)
+    engine = make_engine(2)
+    assert "no memory" == str(engine.stream(iter([Job(0)]), depth=1).result(0).error)
+    engine.stop()
 
 
 def test_a_dropped_engine_ends_its_threads(make_engine):
@@ -543,12 +574,6 @@ class TestInline:
         assert stream.result(0) is stream.result(0)
         assert [0] == ran
 
-    def test_a_job_that_asks_for_a_result_is_refused(self):
-        """It would wait for itself."""
-        inline = Inline()
-        stream = inline.stream(iter([Job(0, do=lambda n, p: inline.result(0))]), depth=1)
-        assert "asks its own loader" in str(stream.result(0).error)
-
     def test_an_interrupt_that_the_job_raises_itself_is_an_error_of_the_job(self):
         def do(number, part):
             raise KeyboardInterrupt
@@ -589,6 +614,47 @@ class TestInline:
                 Inline().stream(iter([Job(0, do=do)]), depth=1).result(0)
         finally:
             signal.signal(signal.SIGTERM, before)
+
+    def test_an_interrupted_draw_ends_the_stream(self):
+        """The job that the iterator gave is lost: the consumer must begin anew where it stands."""
+        import signal
+
+        def jobs():
+            yield Job(0)
+            signal.raise_signal(signal.SIGINT)
+            yield Job(1)
+
+        stream = Inline().stream(jobs(), depth=1)
+        assert (0, [0]) == stream.result(0).value
+        with pytest.raises(KeyboardInterrupt):
+            stream.result(1)
+        assert ENDED is stream.result(1)
+
+    @pytest.mark.parametrize("kind", ["method", "partial", "object"])
+    def test_a_handler_of_any_kind_is_known(self, kind):
+        """As asyncio's is a partial of a method."""
+        import functools
+        import signal
+
+        class Handler:
+            def __call__(self, number, frame):
+                raise KeyboardInterrupt
+
+            def method(self, number, frame):
+                raise KeyboardInterrupt
+
+        made = {
+            "method": Handler().method,
+            "partial": functools.partial(Handler().method),
+            "object": Handler(),
+        }
+        before = signal.signal(signal.SIGINT, made[kind])
+        try:
+            job = Job(0, do=lambda number, part: signal.raise_signal(signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                Inline().stream(iter([job]), depth=1).result(0)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def test_after_a_stop_nothing_is_run(self):
         inline = Inline()

@@ -19,6 +19,17 @@ from threadloader.errors import ConfigError
         ({"SLURM_PROCID": "5", "SLURM_NTASKS": "6"}, (5, 6)),
         ({"SLURM_PROCID": "1", "SLURM_NTASKS": "6", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2)),
         ({"SLURM_NTASKS": "6"}, (0, 1)),
+        ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "6"}, (0, 1)),
+        (
+            {
+                "SLURM_JOB_ID": "7",
+                "SLURM_STEP_ID": "0",
+                "SLURM_PROCID": "3",
+                "SLURM_NTASKS": "6",
+                "SLURM_STEP_NUM_TASKS": "6",
+            },
+            (3, 6),
+        ),
     ],
 )
 def test_a_launcher_is_known_by_its_variables(environ, shard):
@@ -40,6 +51,7 @@ def test_the_innermost_launcher_decides():
         ({"RANK": "-1", "WORLD_SIZE": "3"}, "RANK to be an integer >= 0, got '-1'"),
         ({"RANK": "x", "WORLD_SIZE": "3"}, "RANK to be an integer >= 0, got 'x'"),
         ({"PMI_RANK": "1_0", "PMI_SIZE": "30"}, "PMI_RANK to be an integer >= 0"),
+        ({"RANK": "0", "WORLD_SIZE": "9" * 5000}, "WORLD_SIZE to be an integer below 10"),
         ({"RANK": "0", "WORLD_SIZE": ""}, "WORLD_SIZE to be an integer >= 0"),
     ],
 )

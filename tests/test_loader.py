@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import threading
 import time
 
@@ -48,7 +49,9 @@ class Numbers:
         return index
 
 
-def load(source, transform=None, collate=None, **config):
+def load(source, transform=None, collate=None, collate_config=None, **config):
+    if collate_config is not None:
+        config["collate"] = collate_config
     return Loader({"shuffle": False, **config}, source, transform=transform, collate=collate)
 
 
@@ -289,8 +292,8 @@ class TestAhead:
             for epoch in batches.epochs(2):
                 lists(epoch)
             # The slots behind the last job come back empty once the feeder has seen its end.
-            stream = batches._stream
-            assert stream.result(batches._taken).job is None
+            place = batches._place
+            assert place.stream.result(place.taken).job is None
         assert [0, 0, 1, 1, 2, 2, 3, 3] == sorted(source.read)
 
     def test_a_loop_beyond_num_epochs_goes_on_all_the_same(self):
@@ -389,7 +392,7 @@ class TestErrors:
                 epoch = iter(batches)
                 with pytest.raises(ValueError, match="again"):
                     next(epoch)
-        assert 2 == len(error.__notes__) == len(set(error.__notes__))
+        assert ["threadloader: raised for sample 0 (row 0 of step 0, epoch 1)"] == error.__notes__
 
     @pytest.mark.parametrize("workers", WORKERS)
     def test_the_users_line_is_the_last_of_the_traceback(self, workers):
@@ -440,6 +443,54 @@ class TestErrors:
                     except StopIteration:
                         done = True
                 assert 0 == gc.collect()
+            finally:
+                gc.enable()
+
+    def test_what_goes_wrong_with_a_failure_does_not_hide_it(self):
+        """A locate that raises, a note that ends the program, a collate error without rows."""
+
+        class Bad(Numbers):
+            def locate(self, index):
+                raise SystemExit
+
+        class Ending(Exception):
+            def add_note(self, note):
+                raise SystemExit
+
+        class Odd(CollateError):
+            def __init__(self):
+                Exception.__init__(self)
+
+        for error, source in (
+            (OSError("x"), Bad(4, {1: OSError("x")})),
+            (Ending(), Numbers(4, {1: Ending()})),
+            (Odd(), Numbers(4, {1: Odd()})),
+        ):
+            for workers in WORKERS:
+                with load(source, batch_size=2, num_workers=workers) as batches:
+                    epoch = iter(batches)
+                    with pytest.raises(WorkerError, match=type(error).__name__):
+                        next(epoch)
+                    assert [2, 3] == next(epoch).tolist()
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize("collate", [{"type": "stack"}, {"type": "pad"}])
+    def test_collate_errors_leave_no_cyclic_garbage(self, workers, collate):
+        """Nor do they keep their samples."""
+        samples = [{"x": np.zeros((2, 2 + (i % 4 == 1)))} for i in range(40)]
+        with load(samples, batch_size=2, num_workers=workers, collate_config=collate) as batches:
+            epoch, failed = iter(batches), 0
+            gc.collect()
+            gc.disable()
+            try:
+                while batches.state_dict()["world"]["epoch"] == 0:
+                    try:
+                        next(epoch)
+                    except CollateError:
+                        failed += 1
+                    except StopIteration:
+                        break
+                assert (10, 0) == (failed, gc.collect())
             finally:
                 gc.enable()
 
@@ -571,13 +622,26 @@ class TestState:
             with pytest.raises(StateError, match="source"):
                 batches.load_state_dict(state)
 
+    def test_a_source_whose_length_was_another_is_refused_whatever_it_says_of_itself(self):
+        """The order is one of n samples; a fingerprint of the user's may leave n out."""
+
+        class Named(Numbers):
+            def fingerprint(self):
+                return "always the same"
+
+        with Loader({"batch_size": 2}, Named(10)) as batches:
+            state = batches.state_dict()
+        with Loader({"batch_size": 2}, Named(12)) as batches:
+            with pytest.raises(StateError, match="samples: the state has 10, this run 12"):
+                batches.load_state_dict(state)
+
     def test_loading_while_an_iterator_is_live_is_refused(self):
         with Loader({"batch_size": 2}, Numbers(6)) as batches:
             state, epoch = batches.state_dict(), iter(batches)
             first = next(epoch).tolist()
             with pytest.raises(BusyError, match="live"):
                 batches.load_state_dict(state)
-            assert [first, *lists(epoch)] != []
+            assert 2 == len(lists(epoch))
             batches.load_state_dict(state)
             assert first == next(iter(batches)).tolist()
 
@@ -699,6 +763,117 @@ class TestClosing:
             consumer.join(WAIT)
         assert [ClosedError] == got
 
+    def test_a_handler_that_closes_or_asks_during_next_corrupts_nothing(self):
+        """A signal handler runs in the consumer's thread, in the middle of its next."""
+        import signal
+
+        def once(call):
+            raised = []
+
+            class Signalling(Numbers):
+                def __getitem__(self, index):
+                    if index == 2 and not raised:
+                        raised.append(0)
+                        os.kill(os.getpid(), signal.SIGUSR1)
+                    return index
+
+            errors = []
+
+            def handler(number, frame):
+                try:
+                    call(held)
+                except BusyError as error:
+                    errors.append(error)
+
+            before = signal.signal(signal.SIGUSR1, handler)
+            held, got = [], []
+            try:
+                with load(Signalling(8), batch_size=2, num_workers=1) as batches:
+                    held += [batches, iter(batches)]
+                    got.extend(batch.tolist() for batch in held[1])
+            except ClosedError:
+                got.append("closed")
+            finally:
+                signal.signal(signal.SIGUSR1, before)
+            return got, len(errors)
+
+        whole = [[0, 1], [2, 3], [4, 5], [6, 7]]
+        for _ in range(20):
+            got, _ = once(lambda held: held[0].close())
+            assert got in [[*whole[:n], "closed"] for n in range(5)] + [whole]
+            # Asked in the middle of a next it is refused; between two of them it is a batch.
+            got, refused = once(lambda held: next(held[1]))
+            assert len(got) == 4 if refused else 3
+
+    def test_two_threads_that_enter_one_loader_do_not_both_get_in(self):
+        for _ in range(50):
+            loader, both, got = load(Numbers(4)), threading.Barrier(2), []
+
+            def enter(loader=loader, both=both, got=got):
+                both.wait(WAIT)
+                try:
+                    loader.__enter__()
+                    got.append("entered")
+                except BusyError:
+                    got.append("busy")
+
+            threads = [threading.Thread(target=enter) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(WAIT)
+            loader.__exit__(None, None, None)
+            assert ["busy", "entered"] == sorted(got)
+
+    def test_a_factorys_objects_are_not_closed_under_their_readers(self):
+        """A close in one worker leaves the objects to the one who leaves the with."""
+        held, inside, go_on, closed = [], threading.Event(), threading.Event(), []
+
+        class Reading(Numbers):
+            def __getitem__(self, index):
+                if index == 0:
+                    inside.set()
+                    assert go_on.wait(WAIT)
+                    assert [] == closed
+                else:
+                    assert inside.wait(WAIT)
+                    held[0].close()
+                    go_on.set()
+                return index
+
+            def close(self):
+                closed.append(self)
+
+        with load(per_thread(lambda: Reading(2)), batch_size=1, num_workers=2) as batches:
+            held.append(batches)
+            with pytest.raises(ClosedError):
+                lists(batches)
+            assert [] == closed
+        assert closed
+
+    def test_a_state_taken_after_the_with_opens_nothing(self):
+        made = []
+
+        def factory():
+            made.append(0)
+            return Numbers(4)
+
+        with load(per_thread(factory), num_workers=0) as batches:
+            lists(batches)
+        count = len(made)
+        batches.state_dict()
+        assert count == len(made)
+
+    def test_without_a_moment_to_close_an_idle_worker_is_not_called_stuck(self, caplog):
+        for _ in range(20):
+            with load(Numbers(4), close_timeout=0) as batches:
+                lists(batches)
+        assert [] == caplog.records
+
+    def test_a_batch_far_larger_than_the_source_costs_what_the_source_costs(self):
+        with load(Numbers(4), batch_size=2**31 - 1) as batches:
+            assert [[0, 1, 2, 3]] == lists(batches)
+
     def test_a_source_given_in_code_is_not_closed(self):
         class Closing(Numbers):
             closed = 0
@@ -744,7 +919,7 @@ class TestClosing:
         """The source that was opened is closed again when the threads cannot be started."""
 
         class NoThreads(Runtime):
-            def launch(self, function):
+            def launch(self, function, args):
                 raise RuntimeError("can't start new thread")
 
         closed = []
@@ -874,6 +1049,15 @@ class TestSources:
         assert expected[2:] == run(workers, state)[0][: len(expected) - 2]
         assert 20 == len({draw for batch in expected for draw in batch})
 
+    @pytest.mark.parametrize("length", [-1, 2**70, "x", 1.5])
+    def test_a_length_that_is_none_is_told(self, length):
+        class Long(Numbers):
+            def __len__(self):
+                return length
+
+        with pytest.raises(SourceError, match=r"a source whose len\(\) is an integer"):
+            load(Long(1)).__enter__()
+
     @pytest.mark.parametrize("wrong", [5, {1: 2}, (i for i in "ab"), np.zeros(())])
     def test_what_cannot_be_a_source_is_refused_on_entering(self, wrong):
         with pytest.raises(ConfigError, match="source"), load(wrong):
@@ -957,7 +1141,7 @@ class TestStats:
             next(epoch)
             for _ in range(8):
                 assert source.reads.acquire(timeout=WAIT)
-            while batches._stream.ready(1) < 3:
+            while batches._place.stream.ready(1) < 3:
                 pass
             before = batches.stats().ready_sum
             next(epoch)

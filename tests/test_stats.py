@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadloader.stats import Meter, Stats, band
+from threadloader.stats import Stats, Tally, band
 
 
-def feed(meter, events):
+def feed(tally, events):
     """Plays (called, now) pairs as deliveries of 4 samples with 2 batches ready."""
     for called, now in events:
-        meter.tally = meter.delivered(called, now, samples=4, ready=2)
+        tally = tally.delivered(called, now, samples=4, ready=2)
+    return tally
 
 
 def test_waiting_is_the_time_inside_next_after_the_first_batch():
     """First next 0 to 3; then 1 s of training and 1 s of waiting, three times; asked at 10."""
-    meter = Meter(prefetch_batches=3)
-    feed(meter, [(100.0, 103.0), (104.0, 105.0), (106.0, 107.0), (108.0, 109.0)])
-    stats = meter.stats(now=110.0)
+    tally = feed(Tally(), [(100.0, 103.0), (104.0, 105.0), (106.0, 107.0), (108.0, 109.0)])
+    stats = tally.stats(110.0, prefetch_batches=3)
     assert 3.0 == stats.first_batch_seconds
     assert 3.0 == stats.data_wait_seconds
     assert 10.0 == stats.elapsed_seconds
@@ -32,19 +32,13 @@ def test_waiting_is_the_time_inside_next_after_the_first_batch():
 
 
 def test_the_end_of_an_epoch_and_a_failed_batch_count_as_waiting():
-    meter = Meter(3)
-    feed(meter, [(0.0, 1.0)])
-    meter.tally = meter.waited(2.0, 4.0)
-    meter.tally = meter.waited(5.0, 6.0, failed=1)
-    stats = meter.stats(now=6.0)
+    tally = feed(Tally(), [(0.0, 1.0)]).waited(2.0, 4.0).waited(5.0, 6.0, failed=1)
+    stats = tally.stats(6.0, 3)
     assert (3.0, 1, 1) == (stats.data_wait_seconds, stats.failed, stats.batches)
 
 
 def test_an_error_before_the_first_batch_belongs_to_its_time():
-    meter = Meter(3)
-    meter.tally = meter.waited(1.0, 2.0, failed=1)
-    feed(meter, [(3.0, 7.0)])
-    stats = meter.stats(now=7.0)
+    stats = feed(Tally().waited(1.0, 2.0, failed=1), [(3.0, 7.0)]).stats(7.0, 3)
     assert (6.0, 0.0, 0.0) == (
         stats.first_batch_seconds,
         stats.data_wait_seconds,
@@ -54,10 +48,8 @@ def test_an_error_before_the_first_batch_belongs_to_its_time():
 
 def test_nothing_is_divided_by_nothing():
     """No next yet, and a clock that does not move."""
-    assert 0.0 == Meter(3).stats(now=5.0).data_wait_fraction
-    meter = Meter(3)
-    feed(meter, [(1.0, 1.0), (1.0, 1.0)])
-    stats = meter.stats(now=1.0)
+    assert 0.0 == Tally().stats(5.0, 3).data_wait_fraction
+    stats = feed(Tally(), [(1.0, 1.0), (1.0, 1.0)]).stats(1.0, 3)
     assert (0.0, 0.0, 0.0) == (
         stats.data_wait_fraction,
         stats.samples_per_second,
@@ -65,20 +57,18 @@ def test_nothing_is_divided_by_nothing():
     )
 
 
-def test_after_the_end_time_stands_still():
-    meter = Meter(3)
-    feed(meter, [(0.0, 1.0)])
-    meter.ended = 2.0
-    assert meter.stats(now=2.0) == meter.stats(now=99.0)
+def test_before_the_first_batch_no_wait_is_praised():
+    assert "Data wait: no batch yet" == str(Tally().stats(5.0, 3))
+    assert "Data wait: no batch yet | 1 failed" == str(Tally().waited(1.0, 2.0, 1).stats(5.0, 3))
 
 
 @given(steps=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), max_size=8))
 def test_a_fraction_is_never_outside_of_0_to_1(steps):
-    meter, now = Meter(3), 0.0
+    tally, now = Tally(), 0.0
     for work, wait in steps:
-        feed(meter, [(now + work, now + work + wait)])
+        tally = feed(tally, [(now + work, now + work + wait)])
         now += work + wait
-    assert 0.0 <= meter.stats(now).data_wait_fraction <= 1.0
+    assert 0.0 <= tally.stats(now, 3).data_wait_fraction <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -99,11 +89,9 @@ def test_a_band_includes_its_lower_bound(fraction, name):
 
 
 def test_an_interval_is_the_difference_of_two_snapshots():
-    meter = Meter(3)
-    feed(meter, [(0.0, 1.0), (2.0, 3.0)])
-    earlier = meter.stats(now=4.0)
-    feed(meter, [(5.0, 5.5)])
-    interval = meter.stats(now=6.0).since(earlier)
+    tally = feed(Tally(), [(0.0, 1.0), (2.0, 3.0)])
+    earlier = tally.stats(4.0, 3)
+    interval = feed(tally, [(5.0, 5.5)]).stats(6.0, 3).since(earlier)
     assert (
         Stats(
             batches=1,

@@ -77,15 +77,15 @@ class Runtime:
         """
         return threading.Thread(target=target, args=args, name=name, daemon=True)
 
-    def launch(self, function: Callable[[], None]) -> None:
-        """Run a function in a short-lived bare thread.
+    launch = staticmethod(_thread.start_new_thread)
+    """Run a function in a short-lived bare thread: ``launch(function, args)``.
 
-        `threading.Thread.start` waits on a `Condition`; an interrupt inside would leave
-        its lock held and the new thread stuck on it. Where signals can land, starting a
-        thread is therefore left to a bare one, which this starts in a single C call.
-        The function must be ours, and short: a bare thread is in no list of threads.
-        """
-        _thread.start_new_thread(function, ())
+    `threading.Thread.start` waits on a `Condition`; an interrupt inside would leave its lock
+    held and the new thread stuck on it. Where signals can land, starting a thread is
+    therefore left to a bare one. This is the C function itself: no interrupt comes between
+    the call and its effect. What it runs must be ours, and short: a bare thread is in no
+    list of threads.
+    """
 
     def wait(self, lock: Lock, timeout: float | None = None) -> bool:
         """Wait until a held lock is free, and leave it free.

@@ -157,10 +157,8 @@ class BatchJob:
             return f"the batch of {where} (samples {named}{more})"
         index = int(info.indices[part])
         text = f"sample {index} (row {part} of {where})"
-        locate = getattr(self._recipe.source, "locate", None)
-        if locate is not None:
-            try:
-                text += f", {locate(index)}"
-            except Exception as error:  # noqa: BLE001 (it must not hide what it describes)
-                text += f" (its place could not be told: {type(error).__name__})"
-        return text
+        try:
+            locate = getattr(self._recipe.source, "locate", None)
+            return text if locate is None else f"{text}, {locate(index)}"
+        except Exception as error:  # noqa: BLE001 (it must not hide what it describes)
+            return f"{text} (its place could not be told: {type(error).__name__})"

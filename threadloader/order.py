@@ -233,11 +233,12 @@ class Deal:
         """
         size, step = self.batch_size, self.global_batch
         first, last, _, begin = self._tail(order.n, start)
-        row = np.arange(size, dtype=np.int64)
-        valid = _frozen(np.ones(size, np.bool_))
         together = max(1, BLOCK // size)
         mine = self.shard_index * size
         for block in range(start, begin, together * step):
+            if block == start:  # not before: a batch may be far larger than the epoch
+                row = np.arange(size, dtype=np.int64)
+                valid = _frozen(np.ones(size, np.bool_))
             starts = np.arange(block, min(block + together * step, begin), step, dtype=np.int64)
             positions = _frozen((starts + mine)[:, np.newaxis] + row)
             indices = _frozen(order.at(positions))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
-__all__ = ["Meter", "Stats", "Tally", "band"]
+__all__ = ["Stats", "Tally", "band"]
 
 BANDS = ((0.01, "excellent"), (0.05, "good"), (0.20, "fair"))
 """Upper bounds of the data-wait fraction, from the project's first description."""
@@ -35,8 +35,8 @@ class Stats:
         retried: reads that were tried again.
         failed: batches whose place an exception took.
         elapsed_seconds: wall time since the first `next` was called. It ends with the `with`.
-        first_batch_seconds: how long the first `next` took: starting, reading, collating.
-            High: the first batch's work is spread over too few workers.
+        first_batch_seconds: from the first `next` until there was a batch: starting, reading,
+            collating. High: the first batch's work is spread over too few workers.
         data_wait_seconds: time blocked inside `next` after the first batch. High: loading is
             the bottleneck; low: training is.
         ready_sum: results that were ready, added up over all calls of `next` that gave a batch.
@@ -125,6 +125,8 @@ class Stats:
         return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
+        if not self.batches:
+            return "Data wait: no batch yet" + (f" | {self.failed:,} failed" if self.failed else "")
         parts = [
             f"Data wait: {self.data_wait_fraction:.1%} ({self.data_wait_band})",
             f"{self.samples_per_second:,.0f} samples/s",
@@ -145,7 +147,7 @@ def _duration(seconds: float) -> str:
 
 
 class Tally(NamedTuple):
-    """What a `Meter` has counted; replaced whole, so that any thread reads one moment of it."""
+    """What is counted in a run. Its methods give the next one; it is replaced whole."""
 
     started: float | None = None
     first_batch_seconds: float = 0.0
@@ -154,26 +156,6 @@ class Tally(NamedTuple):
     samples: int = 0
     failed: int = 0
     ready_sum: int = 0
-
-
-class Meter:
-    """Counts for `Stats`.
-
-    Its methods give the next tally; the consumer stores it in `tally`, together with
-    everything else that a delivery changes.
-
-    Args:
-        prefetch_batches: shown beside the mean of those ready.
-        not_pinned: as `Stats` has it.
-    """
-
-    __slots__ = ("ended", "not_pinned", "prefetch_batches", "tally")
-
-    def __init__(self, prefetch_batches: int, not_pinned: str = "") -> None:
-        self.prefetch_batches = prefetch_batches
-        self.not_pinned = not_pinned
-        self.tally = Tally()
-        self.ended: float | None = None
 
     def delivered(self, called: float, now: float, samples: int, ready: int) -> Tally:
         """Count a batch.
@@ -184,42 +166,37 @@ class Meter:
             samples: its samples, without padding.
             ready: batches that were ready at the call.
         """
-        tally = self.tally
-        first = tally.batches == 0
+        started = called if self.started is None else self.started
+        # What comes before the first batch, errors too, belongs to its time.
+        first = self.batches == 0
         return Tally(
-            called if tally.started is None else tally.started,
-            # Errors before the first batch belong to its time.
-            now - (called if tally.started is None else tally.started)
-            if first
-            else tally.first_batch_seconds,
-            tally.data_wait_seconds + (0.0 if first else now - called),
-            tally.batches + 1,
-            tally.samples + samples,
-            tally.failed,
-            tally.ready_sum + ready,
+            started,
+            now - started if first else self.first_batch_seconds,
+            self.data_wait_seconds + (0.0 if first else now - called),
+            self.batches + 1,
+            self.samples + samples,
+            self.failed,
+            self.ready_sum + ready,
         )
 
     def waited(self, called: float, now: float, failed: int = 0) -> Tally:
         """Count a `next` that gave no batch: the end of an epoch, or an error."""
-        tally = self.tally
-        return tally._replace(
-            started=called if tally.started is None else tally.started,
-            data_wait_seconds=tally.data_wait_seconds + (now - called if tally.batches else 0.0),
-            failed=tally.failed + failed,
+        return self._replace(
+            started=called if self.started is None else self.started,
+            data_wait_seconds=self.data_wait_seconds + (now - called if self.batches else 0.0),
+            failed=self.failed + failed,
         )
 
-    def stats(self, now: float) -> Stats:
-        """Give the snapshot of this moment, or of the end if that is over."""
-        tally = self.tally
-        end = now if self.ended is None else self.ended
+    def stats(self, now: float, prefetch_batches: int, not_pinned: str = "") -> Stats:
+        """Give the snapshot of a moment."""
         return Stats(
-            batches=tally.batches,
-            samples=tally.samples,
-            failed=tally.failed,
-            elapsed_seconds=0.0 if tally.started is None else max(0.0, end - tally.started),
-            first_batch_seconds=tally.first_batch_seconds,
-            data_wait_seconds=tally.data_wait_seconds,
-            ready_sum=tally.ready_sum,
-            prefetch_batches=self.prefetch_batches,
-            not_pinned=self.not_pinned,
+            batches=self.batches,
+            samples=self.samples,
+            failed=self.failed,
+            elapsed_seconds=0.0 if self.started is None else max(0.0, now - self.started),
+            first_batch_seconds=self.first_batch_seconds,
+            data_wait_seconds=self.data_wait_seconds,
+            ready_sum=self.ready_sum,
+            prefetch_batches=prefetch_batches,
+            not_pinned=not_pinned,
         )

@@ -43,9 +43,11 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
             return processes
         environ = os.environ
     for launcher, ranks, counts in LAUNCHERS:
+        if launcher == "SLURM" and _in_batch_script(environ):
+            continue
         rank = next((name for name in ranks if name in environ), None)
         count = next((name for name in counts if name in environ), None)
-        # A count alone is what a SLURM batch script sees: nobody has been given a rank yet.
+        # A count without a rank is what a SLURM job's shell sees.
         if rank is None and (count is None or launcher == "SLURM"):
             continue
         if rank is None or count is None:
@@ -60,11 +62,23 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
     return 0, 1
 
 
+def _in_batch_script(environ: Mapping[str, str]) -> bool:
+    """Whether this is a SLURM job's own shell, and not one of the tasks that srun starts.
+
+    The script of a job has rank 0 and the job's number of tasks in its environment, but it
+    is one process, and no step: taken for shard 0 it would silently load a part of the data.
+    """
+    step = ("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS")
+    return "SLURM_JOB_ID" in environ and not any(name in environ for name in step)
+
+
 def _number(environ: Mapping[str, str], name: str) -> int:
     text = environ[name].strip()
     # Only plain digits: int() would also take "1_0" and "+1".
     if not (text.isascii() and text.isdigit()):
         raise _problem(f"{name} to be an integer >= 0", repr(environ[name]))
+    if len(text) > 18:
+        raise _problem(f"{name} to be an integer below 10**18", f"one of {len(text)} digits")
     return int(text)
 
 

@@ -87,8 +87,14 @@ class Faults:
 
     def raise_lowest(self) -> None:
         """Raise the fault of the lowest row, if there was any."""
-        if self._lowest is not None:
-            raise self._lowest
+        if self._lowest is None:
+            return
+        # The traceback leads to this frame, so neither it nor the object may keep the error.
+        lowest, self._lowest = self._lowest, None
+        try:
+            raise lowest
+        finally:
+            del lowest
 
 
 def fault(path: Path, message: str, *rows: int) -> CollateError:

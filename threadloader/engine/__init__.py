@@ -33,8 +33,17 @@ without threads.
 """
 
 from ._engine import Engine
-from ._inline import Inline
+from ._inline import Inline, InlineStream, from_signal
 from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
 
-__all__ = ["ENDED", "Engine", "Inline", "Job", "Outcome", "Stream"]
+__all__ = [
+    "ENDED",
+    "Engine",
+    "Inline",
+    "InlineStream",
+    "Job",
+    "Outcome",
+    "Stream",
+    "from_signal",
+]

@@ -40,7 +40,7 @@ class Engine:
         self._launched = False
         self._pid = os.getpid()
         # Ends the threads of an engine that was dropped without a stop.
-        self._finalizer = weakref.finalize(self, abandon, self._shared)
+        self._finalizer = weakref.finalize(self, _abandon, self._shared)
         self._finalizer.atexit = False
 
     def start(self) -> None:
@@ -51,12 +51,12 @@ class Engine:
         """
         shared = self._shared
         feeder = self._feeder = self._runtime.thread(feed, (shared,), "threadloader-feeder")
-        _running.add(self)
+        _running[id(shared)] = weakref.ref(self)
         # Before, so that a stop after an interrupt right behind the launch waits for it.
         self._launched = True
         try:
-            self._runtime.launch(lambda: launch(feeder, shared))
-        except RuntimeError:
+            self._runtime.launch(launch, (feeder, shared))
+        except Exception:
             self._launched = False
             raise
         outcome = shared.started.wait()
@@ -78,7 +78,13 @@ class Engine:
         """False once stopped, and in a forked child, which has none of the threads."""
         return not self._shared.stopping and self._pid == os.getpid()
 
-    def stop(self) -> None:
+    def tell(self) -> None:
+        """Tell the threads to end, and wait for nothing."""
+        if self._pid == os.getpid():
+            self._shared.stopping = True
+            self._shared.inbox.put(STOP)
+
+    def stop(self) -> bool:
         """End the threads. Harmless a second time, in any thread, and in a forked child.
 
         1. Tell the workers to begin nothing more.
@@ -86,17 +92,18 @@ class Engine:
            workers with a bound, logs those that are stuck, and reports.
         3. Wait for its report, with a bound; but not in one of these threads.
         4. Join the feeder, which has nothing left to do.
+
+        Returns:
+            Whether they have ended, or have been given up; False in one of these threads.
         """
-        if self._pid != os.getpid():
-            return
-        shared = self._shared
-        shared.stopping = True
-        shared.inbox.put(STOP)
+        shared, feeder = self._shared, self._feeder
+        self.tell()
         self._finalizer.detach()
-        _running.discard(self)
-        feeder = self._feeder
-        if feeder is None or not self._launched or inside(shared):
-            return
+        _running.pop(id(shared), None)
+        if inside(shared):
+            return False
+        if feeder is None or not self._launched or self._pid != os.getpid():
+            return True
         if shared.end.wait(shared.close_timeout + GRACE_SECONDS) is None:
             log.error(
                 "the feeder has not ended within %g s; it is at\n%s",
@@ -105,41 +112,31 @@ class Engine:
             )
         elif feeder.ident is not None:
             feeder.join(GRACE_SECONDS)
+        return True
 
 
-class _Running:
-    """Engines that are running, for the exit hook.
-
-    By id and not in a WeakSet: the callback by which a dead one leaves that is Python code,
-    and would swallow a Ctrl-C that lands in it.
-    """
-
-    def __init__(self) -> None:
-        self._engines: dict[int, weakref.ref[Engine]] = {}
-        # Guards _engines; a raw lock, since the consumer takes it.
-        self._guard = _runtime.RUNTIME.lock()
-
-    def add(self, engine: Engine) -> None:
-        with self._guard:
-            for dead in [number for number, there in self._engines.items() if there() is None]:
-                del self._engines[dead]
-            self._engines[id(engine)] = weakref.ref(engine)
-
-    def discard(self, engine: Engine) -> None:
-        with self._guard:
-            self._engines.pop(id(engine), None)
-
-    def stop(self) -> None:
-        """Stop what was left open, before the interpreter goes down under running threads."""
-        with self._guard:
-            engines = [there() for there in self._engines.values()]
-        for engine in engines:
-            if engine is not None:
-                engine.stop()
+_running: dict[int, weakref.ref[Engine]] = {}
+"""Engines that are running, for the exit hook. Without a lock: each use is one operation of
+a dict, which a signal handler or a finalizer that closes a loader may cut in two. And not
+a WeakSet, whose callbacks are Python code and would swallow a Ctrl-C that lands in them."""
 
 
-_running = _Running()
-atexit.register(_running.stop)
+def _abandon(shared: Shared) -> None:
+    """The finalizer of an engine that was dropped."""
+    _running.pop(id(shared), None)
+    abandon(shared)
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Stop what was left open, before the interpreter goes down under running threads."""
+    engines = [engine for there in _running.copy().values() if (engine := there()) is not None]
+    # All are told before any is waited for, so that one bound is enough for them together.
+    for engine in engines:
+        engine.tell()
+    for engine in engines:
+        engine.stop()
+
+
 if hasattr(os, "register_at_fork"):
-    # In a forked child no engine runs, and the guard may have been held at the fork.
-    os.register_at_fork(after_in_child=_running.__init__)  # type: ignore[misc]
+    os.register_at_fork(after_in_child=_running.clear)  # there is none of their threads

@@ -2,42 +2,58 @@
 
 from __future__ import annotations
 
+import functools
 import opcode
 import signal
 import threading
 from collections.abc import Iterator
+from typing import Any
 
-from ..errors import BusyError
 from ._slots import ENDED, Job, Outcome, caught
 
-__all__ = ["Inline"]
+__all__ = ["Inline", "InlineStream", "from_signal"]
 
 
 class Inline:
-    """The faces of `Engine` and of its `Stream` in one, for ``num_workers: 0``.
+    """The face of `Engine` for ``num_workers: 0``.
 
-    Same order, same errors, same outcomes; nothing is worked ahead.
+    Attributes:
+        usable: False once stopped.
+        running: whether a job is being run; written by the consumer alone.
     """
 
     def __init__(self) -> None:
         self.usable = True
-        self._jobs: Iterator[Job] = iter(())
-        self._drawn = 0
-        self._outcome: Outcome | None = None
-        self._job: Job | None = None
-        self._running = False
+        self.running = False
 
     def start(self) -> None:
         """Start nothing."""
 
-    def stop(self) -> None:
-        """Run no more jobs."""
+    def stop(self) -> bool:
+        """Run no more jobs; say whether none is running."""
         self.usable = False
+        return not self.running
 
-    def stream(self, jobs: Iterator[Job], depth: int) -> Inline:
-        """Begin with other jobs. Nothing is worked ahead, whatever the depth."""
-        self._jobs, self._drawn, self._job, self._outcome = jobs, 0, None, None
-        return self
+    def stream(self, jobs: Iterator[Job], depth: int) -> InlineStream:
+        """Give the results of some jobs. Nothing is worked ahead, whatever the depth."""
+        return InlineStream(self, jobs)
+
+
+class InlineStream:
+    """The face of `Stream`: same order, same errors, same outcomes; nothing is worked ahead.
+
+    Attributes:
+        cancelled: whether its jobs were forgotten.
+    """
+
+    def __init__(self, engine: Inline, jobs: Iterator[Job]) -> None:
+        self.cancelled = False
+        self._engine = engine
+        self._jobs = jobs
+        self._drawn = 0
+        self._drawing = False
+        self._job: Job | None = None
+        self._outcome: Outcome | None = None
 
     def prefetch(self, number: int = 0) -> None:
         """Work nothing ahead."""
@@ -48,38 +64,48 @@ class Inline:
 
     def cancel(self) -> None:
         """Forget the jobs."""
-        self.stream(iter(()), 0)
+        self.cancelled = True
+        self._jobs, self._job, self._outcome = iter(()), None, None
 
     def result(self, number: int) -> Outcome:
         """Run the job of this number; asked again, give the same outcome.
+
+        Returns:
+            Its outcome; `ENDED` when there is no such job, or when an interrupt came while
+            the iterator of jobs was at work: what it gave then is lost, and a new stream
+            must begin where the consumer stands.
 
         Raises:
             KeyboardInterrupt: when Ctrl-C comes while the job runs, as it is, and whatever
                 else a signal handler raises then. The job is run anew when it is asked for
                 again.
-            BusyError: the job itself asks for a result.
         """
-        if self._running:
-            raise BusyError("a source, transform or collate asks its own loader for a batch")
-        try:
-            self._running = True
-            return self._result(number)
-        finally:
-            self._running = False
-
-    def _result(self, number: int) -> Outcome:
+        if self._drawing:
+            self.cancel()
+            return ENDED
         while self._drawn <= number:
+            self._drawing = True
             job, error = caught(next, self._jobs, None)
             try:
-                if error is not None and _from_signal(error):
+                if error is not None and from_signal(error):
                     raise error
                 outcome = None if error is None else Outcome(error=error)
             finally:
                 del error  # as in _run
-            # Stored together: no interrupt comes between and draws a job twice.
-            self._job, self._outcome, self._drawn = job, outcome, self._drawn + 1
+            self._job, self._outcome, self._drawn, self._drawing = (
+                job,
+                outcome,
+                self._drawn + 1,
+                False,
+            )
         if self._outcome is None:
-            self._outcome = _run(self._job) if self._job is not None and self.usable else ENDED
+            if self._job is None or not self._engine.usable:
+                return ENDED
+            try:
+                self._engine.running = True
+                self._outcome = _run(self._job)
+            finally:
+                self._engine.running = False
         return self._outcome
 
 
@@ -98,25 +124,27 @@ def _run(job: Job) -> Outcome:
         if error is None:
             part = None
             value, error = caught(job.finish)
-        if error is not None and _from_signal(error):
+        if error is not None and from_signal(error):
             raise error
         return Outcome(job, value, error, part)
     finally:
         del error
 
 
-def _from_signal(error: BaseException) -> bool:
-    """Whether a signal handler raised this, and not the code it interrupted.
+def from_signal(error: BaseException) -> bool:
+    """Tell whether a signal handler raised this, and not the code that it interrupted.
 
     A handler runs in the main thread between two bytecodes of whatever runs there, so a
     Ctrl-C during a read looks like an exception of the source. It is told apart by its
     traceback: a handler written in Python stands in it; Python's own handler, written in C,
-    leaves no frame, and its KeyboardInterrupt ends where no ``raise`` stands.
+    leaves no frame, and its KeyboardInterrupt ends where no ``raise`` stands. What this
+    cannot see: a handler written in C by somebody else, and a KeyboardInterrupt that user
+    code throws into a generator, which passes for a real one.
     """
     if threading.current_thread() is not threading.main_thread():
         return False
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    codes = [code for handler in handlers if (code := getattr(handler, "__code__", None))]
+    codes = {code for handler in handlers if (code := _code(handler)) is not None}
     last = step = error.__traceback__
     while step is not None:
         if step.tb_frame.f_code in codes:
@@ -127,3 +155,11 @@ def _from_signal(error: BaseException) -> bool:
     if signal.default_int_handler not in handlers:
         return False
     return last.tb_frame.f_code.co_code[last.tb_lasti] != opcode.opmap["RAISE_VARARGS"]
+
+
+def _code(handler: Any) -> Any:
+    """Give the code of a handler in Python: a function, a method, a partial, or an object."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    call = getattr(type(handler), "__call__", None)  # noqa: B004 (its code is what is wanted)
+    return getattr(handler, "__code__", None) or getattr(call, "__code__", None)

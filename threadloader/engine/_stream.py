@@ -43,6 +43,11 @@ class Stream:
         self._sent = 0
         self._filled_to = 0
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was ended."""
+        return self._supply.cancelled
+
     def prefetch(self, number: int = 0) -> None:
         """Let the threads work `depth` jobs ahead, from job `number` on.
 
@@ -64,8 +69,11 @@ class Stream:
             number: the job's place in the iterator, from 0; not lower than the last time.
 
         Returns:
-            Its outcome; `ENDED` when there is no such job or the engine has stopped.
+            Its outcome; `ENDED` when there is no such job, or the stream or the engine has
+            been ended.
         """
+        if self._supply.cancelled:
+            return ENDED
         line = self._line
         while line and line[0].number < number:
             line.popleft()

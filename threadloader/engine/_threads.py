@@ -20,6 +20,9 @@ CLAIM_SECONDS = 150e-6
 """Work that one claim should hold. A claim takes 1 us alone and 4 to 5 where threads fight
 for the GIL; larger claims leave workers idle at the end of a batch."""
 
+IDLE_SECONDS = 0.1
+"""How long an idle worker may take to leave."""
+
 STOP: Any = object()
 """Put on the inbox to end the feeder, and on the queue, once for each, to end the workers."""
 
@@ -69,10 +72,13 @@ def feed(shared: Shared) -> None:
     dealt: deque[Slot] = deque()
     _, error = caught(_start_workers, shared, workers)
     shared.started.fill(Outcome(error=error))
+    word = ENDED
     if error is None:
-        caught(_deal, shared, dealt)
+        _, error = caught(_deal, shared, dealt)
+        # Nothing that is expected: out of memory, say. Whoever waits is told.
+        word = ENDED if error is None else Outcome(error=error)
     del error
-    _end(shared, workers, dealt)
+    _end(shared, workers, dealt, word)
 
 
 def _start_workers(shared: Shared, workers: list[tuple[Worker, Thread]]) -> None:
@@ -88,28 +94,29 @@ def _work(shared: Shared, worker: Worker) -> None:
     """A worker: take slots and work at them until the sentinel comes.
 
     This frame stays alive as long as any traceback of user code that leads to it. So each
-    round ends by deleting all that belongs to its slot, which would make a cycle (G10).
+    round ends by letting go of all that belongs to its slot, which would make a cycle (G10).
     """
     _here.shared = shared
-    clock = shared.runtime.monotonic
     while (slot := shared.tickets.get()) is not STOP:
-        job = worker.job = slot.job
-        if job is None:  # the feeder has ended it already
-            del slot
-            continue
-        began = clock()
-        claims = slot.claims(worker, job.parts)
-        _, error = caught(job.run, claims)
-        claims.close()  # suspended, it would lead from the traceback to the slot
-        last = slot.leave(worker, error, clock() - began)
-        worker.part = value = error = None
-        if last:
-            complete = slot.complete(worker)
-            if complete:
-                value, error = caught(job.finish)
-            slot.conclude(job, complete, value, error)
-        worker.job = None
-        del slot, job, claims, error, value
+        try:
+            job = worker.job = slot.job
+            if job is not None:  # else the feeder has ended it already
+                claims = slot.claims(worker, job.parts)
+                began = shared.runtime.monotonic()
+                _, error = caught(job.run, claims)
+                claims.close()  # suspended, it would lead from the traceback to the slot
+                last = slot.leave(worker, error, shared.runtime.monotonic() - began)
+                worker.part = value = error = None
+                if last:
+                    complete = slot.complete(worker)
+                    if complete:
+                        value, error = caught(job.finish)
+                    slot.conclude(job, complete, value, error)
+        except BaseException as broken:  # noqa: BLE001 (a thread that dies lets others wait)
+            # In the lines above, none of which is the user's: out of memory, say.
+            slot.fill(Outcome(error=broken))
+        worker.job = worker.part = None
+        slot = job = claims = error = value = None
 
 
 def _deal(shared: Shared, dealt: deque[Slot]) -> None:
@@ -148,8 +155,10 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> No
         shared.tickets.put(slot)
 
 
-def _end(shared: Shared, workers: list[tuple[Worker, Thread]], dealt: deque[Slot]) -> None:
-    """Wake whoever waits, end and join the workers, report."""
+def _end(
+    shared: Shared, workers: list[tuple[Worker, Thread]], dealt: deque[Slot], word: Outcome
+) -> None:
+    """Wake whoever waits with a word, end and join the workers, report."""
     shared.stopping = True
     while True:
         try:
@@ -159,12 +168,14 @@ def _end(shared: Shared, workers: list[tuple[Worker, Thread]], dealt: deque[Slot
         if slot is not STOP:
             dealt.append(slot)
     for slot in dealt:
-        slot.fill(ENDED)
+        slot.fill(word)
     for _ in workers:
         shared.tickets.put(STOP)
     deadline = shared.runtime.monotonic() + shared.close_timeout
     for worker, thread in workers:
-        thread.join(max(0.0, deadline - shared.runtime.monotonic()))
+        left = deadline - shared.runtime.monotonic()
+        # An idle one needs a moment to leave, whatever the bound.
+        thread.join(max(left, 0.0 if worker.job is not None else IDLE_SECONDS))
         if thread.is_alive():
             log.error(
                 "%s has not ended within %g s and stays behind; it is at %s\n%s",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from ..engine import Outcome
+from ..engine import Outcome, from_signal
 from ..errors import CollateError, WorkerError
 from ..jobs import BatchJob
 
-__all__ = ["explained"]
+__all__ = ["explained", "noted"]
 
-WRAPPED = (StopIteration, GeneratorExit, SystemExit, KeyboardInterrupt)
+NOTE = "threadloader: "
+"""How our notes begin."""
+
+WRAPPED = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, KeyboardInterrupt)
 """Raised by user code, these would be taken for an end of the loop or of the program."""
 
 
@@ -24,23 +27,33 @@ def explained(outcome: Outcome, error: BaseException) -> BaseException:
         end, or does not take the note: a `WorkerError` with it as its cause.
     """
     job: BatchJob | None = outcome.job
-    what = "the order of the samples" if job is None else job.describe(outcome.part)
-    if isinstance(error, CollateError) and job is not None:
-        rows = range(len(job.info.indices))
-        if all(row in rows for row in error.rows):
-            error.samples = tuple(int(job.info.indices[row]) for row in error.rows)
-    if not isinstance(error, WRAPPED) and _noted(error, f"threadloader: raised for {what}"):
-        return error
+    what = "the order of the samples"
+    try:
+        # All that may run code of the user's: how a source says where a sample stands, how
+        # an exception takes a note.
+        if job is not None:
+            what = job.describe(outcome.part)
+            if isinstance(error, CollateError):
+                error.samples = tuple(int(job.info.indices[row]) for row in error.rows)
+        if not isinstance(error, WRAPPED) and noted(error, f"raised for {what}"):
+            return error
+    except BaseException as problem:
+        if from_signal(problem):
+            raise
+        what += f", and then {type(problem).__name__}, when it was to be told where"
     wrapper = WorkerError(f"{type(error).__name__} was raised for {what}; see its cause")
     wrapper.__cause__ = error
     return wrapper
 
 
-def _noted(error: BaseException, note: str) -> bool:
-    """Add a note, once; say whether the exception has taken it."""
-    try:
-        if note not in getattr(error, "__notes__", ()):
-            error.add_note(note)
-        return note in error.__notes__
-    except Exception:  # noqa: BLE001 (it may refuse in any way)
-        return False
+def noted(error: BaseException, text: str) -> bool:
+    """Add a note of ours, in the place of an earlier one; say whether the exception took it.
+
+    One object may be raised again and again: its notes must not grow without end.
+    """
+    note = NOTE + text
+    notes = getattr(error, "__notes__", None)
+    if isinstance(notes, list):
+        notes[:] = [old for old in notes if not (isinstance(old, str) and old.startswith(NOTE))]
+    error.add_note(note)
+    return note in error.__notes__

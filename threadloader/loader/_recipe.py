@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from types import TracebackType
@@ -12,10 +14,12 @@ from .. import _runtime, sources, transforms
 from ..adapters.launcher import shard_of_process
 from ..collate import make_collate
 from ..config import LoaderConfig, read_config
+from ..engine import from_signal
 from ..errors import BusyError, ClosedError, ConfigError, Problem, SourceError
 from ..jobs import Recipe
-from ..order import Deal
+from ..order import VERSION, Deal
 from ._batches import Batches
+from ._failure import noted
 
 __all__ = ["Loader"]
 
@@ -75,6 +79,9 @@ class Loader:
         except TypeError as error:
             raise _wrong("transform", "a callable of one sample", transform, str(error)) from None
         self._batches: Batches | None = None
+        # Says who has entered. Checked and set under the guard, a raw lock.
+        self._entered: object | None = None
+        self._guard = self._runtime.lock()
 
     @property
     def config(self) -> LoaderConfig:
@@ -94,11 +101,9 @@ class Loader:
             BusyError: it is open already.
             RuntimeError: the system starts no more threads.
         """
-        if self._batches is not None:
-            raise BusyError("this Loader is open already; make another one for a second user")
-        # Kept from the first moment: whatever happens from here on, __exit__'s steps undo it.
-        close = None
+        close, me = None, object()
         try:
+            self._enter(me)
             source: sources.Source
             if self._source is None:
                 source = opened = sources.open_source(self._config.source or {}, self._base)
@@ -108,11 +113,14 @@ class Loader:
                 # The user closes what the user made; what a factory makes for us is ours.
                 close = source.close if isinstance(source, sources.PerThread) else None
             recipe, not_pinned = self._recipe(source)
+            length = _length(source)
+            identity = self._identity(source, length)
             batches = Batches(
                 self._config,
                 recipe,
                 self._deal(),
-                _length(source),
+                length,
+                identity,
                 close,
                 self._runtime,
                 not_pinned,
@@ -121,11 +129,12 @@ class Loader:
             batches._start()
             return batches
         except BaseException:
-            if self._batches is not None:
-                self._batches.close()
-                self._batches = None
-            elif close is not None:
-                close()
+            if self._entered is me:
+                if self._batches is not None:
+                    self._batches.close()
+                elif close is not None:
+                    close()
+                self._batches = self._entered = None
             raise
 
     def __exit__(
@@ -140,18 +149,17 @@ class Loader:
             return
         try:
             batches.close()
-        except Exception as problem:
-            self._batches = None
-            if error is None:
+        except BaseException as problem:
+            if not isinstance(problem, Exception):
+                # A Ctrl-C that came before the threads were told to end must not leave them.
+                batches.close()
+            self._batches = self._entered = None
+            if error is None or from_signal(problem):
                 raise
-            error.add_note(f"threadloader: and closing the source failed: {problem!r}")
-        except BaseException:
-            # A Ctrl-C that came before the threads were told to end must not leave them.
-            batches.close()
-            self._batches = None
-            raise
+            with contextlib.suppress(Exception):
+                noted(error, f"and closing the source failed: {problem!r}")
         # Last: until here a repeated __exit__ finishes what an interrupt cut short.
-        self._batches = None
+        self._batches = self._entered = None
 
     def __iter__(self) -> Iterator[Any]:
         """Refuse: a recipe has no batches.
@@ -163,6 +171,12 @@ class Loader:
             "a Loader is a recipe and is not iterated itself; write: "
             "with Loader(...) as batches: for batch in batches: ..."
         )
+
+    def _enter(self, me: object) -> None:
+        with self._guard:
+            if self._entered is not None:
+                raise BusyError("this Loader is open already; make another for a second user")
+            self._entered = me
 
     def _deal(self) -> Deal:
         config = self._config
@@ -190,12 +204,24 @@ class Loader:
         collate = make_collate(config.collate) if self._collate is None else self._collate
         return Recipe(source, self._transform, collate, pin, whole), not_pinned
 
+    def _identity(self, source: Any, length: int) -> dict[str, Any]:
+        """Say what the run is: what must be the same for a state to fit."""
+        return {
+            "source": sources.fingerprint(source),
+            "samples": length,
+            "seed": self._config.seed,
+            "shuffle": self._config.shuffle,
+            "order": VERSION,
+        }
+
 
 def _length(source: Any) -> int:
-    length = len(source)
-    if length > 2**62:
-        raise SourceError(f"expected a source of at most 2**62 samples, got {length}")
-    return length
+    try:
+        return len(source)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise SourceError(
+            f"expected a source whose len() is an integer from 0 to {sys.maxsize}, got: {error}"
+        ) from error
 
 
 def _wrong(argument: str, expected: str, got: Any, hint: str = "") -> ConfigError:
