@@ -11,6 +11,7 @@ characters per second, and the data wait of each epoch.
 """
 
 import argparse
+import math
 import os
 import sys
 import tempfile
@@ -18,9 +19,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+try:
+    import numpy as np
 
-from threadloader import Loader, LoaderConfig
+    from threadloader import Loader, LoaderConfig, LoaderError
+except ImportError as error:
+    root = Path(__file__).resolve().parent.parent
+    sys.exit(f"characters.py: {error}; install it: {sys.executable} -m pip install {root}")
+except KeyboardInterrupt:
+    sys.exit(130)
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
 CHARACTERS = 128  # ASCII; anything else is read as "?"
@@ -126,9 +133,15 @@ def train(config: LoaderConfig, epochs: int) -> None:
             print(
                 f"epoch {epoch.number + 1:2}  loss {bits / characters:.3f} bits per character"
                 f"  {characters / part.elapsed_seconds:9,.0f} characters/s"
-                f"  data wait {part.data_wait_fraction:.1%} ({part.data_wait_band})",
+                f"  data wait {wait(part)}",
                 flush=True,
             )
+
+
+def wait(stats: Any) -> str:
+    """Gives the data wait of some statistics in words: ``0.4% (excellent)``."""
+    # Rounded down, as the bands are: 0.96% is still excellent, and 1.0% is not.
+    return f"{math.floor(stats.data_wait_fraction * 1000) / 10:.1f}% ({stats.data_wait_band})"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -143,24 +156,26 @@ def main(argv: list[str] | None = None) -> int:
 
     config = Loader(CONFIG).config
     source: dict[str, Any] = dict(config.source)
-    if options.folder:
-        source["path"] = str((options.folder / Path(source["path"]).name).resolve())
-    if options.workers is not None:
-        config = replace(config, num_workers=options.workers)
     text = CONFIG.parent / source["path"]
+    if options.folder:
+        text = options.folder.resolve() / text.name
+    source["path"] = str(text)  # a LoaderConfig has no folder that a path could start at
+    workers = config.num_workers if options.workers is None else options.workers
+    config = replace(config, source=source, num_workers=workers)
     try:
         write_text(text)
     except OSError as error:
-        print(f"characters: cannot write the text: {error}; name a --folder of your own")
-        return 1
+        raise OSError(f"cannot write the text: {error}; name a --folder of your own") from error
     print(f"{text.stat().st_size:,} bytes of English in {text.name}")
-    train(replace(config, source=source), options.epochs)
+    train(config, options.epochs)
     return 0
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except (LoaderError, OSError) as error:
+        sys.exit(f"characters.py: {error}")
     except KeyboardInterrupt:
         print("\ninterrupted: the loader is closed", file=sys.stderr)
         sys.exit(130)

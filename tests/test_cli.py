@@ -116,7 +116,7 @@ def test_a_source_whose_options_are_wrong_is_not_opened(check, monkeypatch):
 
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError(), KeyError("x")])
 def test_whatever_a_source_raises_is_a_problem(check, monkeypatch, error):
-    def broken(spec, base):
+    def broken(spec, base, root):
         raise error
 
     monkeypatch.setattr(cli, "open_source", broken)

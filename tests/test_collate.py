@@ -482,9 +482,66 @@ def test_a_pad_value_too_long_to_be_written_is_refused():
     assert "cannot hold the pad value an int of 16610 bits" in error.message
 
 
+# A pad value for each field
+
+
+def test_each_field_has_its_pad_value_and_others_have_0():
+    samples = [{"x": np.arange(n), "y": np.ones(n), "z": np.ones(n, "u1")} for n in (1, 2)]
+    batch = Pad(value={"x": -100, "y": 0.5})(samples)
+    assert [[0, -100], [0, 1]] == batch["x"].tolist()
+    assert [[1, 0.5], [1, 1]] == batch["y"].tolist()
+    assert [[1, 0], [1, 1]] == batch["z"].tolist()
+    assert [samples[0][name].dtype for name in "xyz"] == [batch[name].dtype for name in "xyz"]
+
+
+@pytest.mark.parametrize("name", [1, "1"])
+def test_a_pad_value_by_position_may_be_written_as_json_has_to(name):
+    samples = [(np.zeros(n), np.zeros(n)) for n in (0, 1)]
+    x, y, *_ = Pad(value={name: -100})(samples)
+    assert ([[0], [0]], [[-100], [0]]) == (x.tolist(), y.tolist())
+    assert Pad(value={1: -100}) == make_collate({"type": "pad", "value": {"1": -100}})
+
+
+@given(ragged, st.integers(-128, 127))
+def test_a_pad_value_by_name_is_that_value_for_all(arrays, value):
+    """For int8 data, of any lengths, in one field."""
+    samples = [{"x": np.zeros(len(array), np.int8)} for array in arrays]
+    expected, got = Pad(value=value)(samples), Pad(value={"x": value})(samples)
+    assert content(expected["x"]) == content(got["x"])
+
+
+@pytest.mark.parametrize(
+    ("pad", "sample", "said"),
+    [
+        (Pad(value={"z": 1}), {"x": np.ones(1)}, "no field 'z' is padded; name fields that are"),
+        (Pad(value={"n": 1}), {"x": np.ones(1), "n": 1}, "where no field 'n' is padded"),
+        (Pad(value={"2": 1}), (np.ones(1), np.ones(1)), "where no field '2' is padded"),
+        (Pad(value={"0": 1}), np.ones(1), "and shape (1,), where no field '0' is padded"),
+        (Pad(value={"x": 0.5}), {"x": np.ones(1, "i4")}, "field 'x': row 0 has dtype int32, which"),
+    ],
+)
+def test_a_pad_value_for_what_is_not_padded_is_refused(pad, sample, said):
+    error = refused(pad, [sample])
+    assert said in error.message
+    assert (0,) == error.rows
+
+
+def test_the_pad_values_are_those_of_the_time_when_pad_was_made():
+    values = {"x": 1}
+    pad = Pad(value=values)
+    values["x"] = 2
+    assert [[0, 1], [0, 0]] == pad([{"x": np.zeros(n)} for n in (1, 2)])["x"].tolist()
+
+
 @pytest.mark.parametrize(
     ("options", "pointer"),
     [
+        ({"value": {}}, "/collate/value"),
+        ({"value": {-1: 0}}, "/collate/value"),
+        ({"value": {1: 0, "1": 0}}, "/collate/value"),
+        ({"value": {"x": None}}, "/collate/value/x"),
+        ({"value": {"x": True}}, "/collate/value/x"),
+        ({"value": {"x": 0}, "fields": ["y"]}, "/collate/value/x"),
         ({"fields": []}, "/collate/fields"),
         ({"fields": ["x", "x"]}, "/collate/fields"),
         ({"fields": "x"}, "/collate/fields"),

@@ -25,6 +25,7 @@ def test_the_defaults_are_those_of_the_schema():
 
 
 TYPES = {
+    "string": "str",
     "boolean": "bool",
     "integer": "int",
     "number": "float",

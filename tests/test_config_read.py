@@ -1,6 +1,7 @@
 """`read_config`: files, sections, unknown keys, and where a problem stands."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_everything_that_is_wrong_is_said_at_once_in_the_order_of_the_document(f
           "num_worker": 2, "batch_size": 0, "batch_size": 1,
           "seed": NaN,
           "collate": {"type": "pad", "truncate": true, "value": "x", "pad": 1},
-          "source": {"type": "npy"},
+          "source": {"type": "npx"},
           "shuffle": [1,],
         }}"""
     )
@@ -67,9 +68,9 @@ def test_everything_that_is_wrong_is_said_at_once_in_the_order_of_the_document(f
         '4:45: /mine/batch_size: expected each key once, got "batch_size" again; the first stands at 4:28',  # noqa: E501 - the same
         "5:19: /mine/seed: expected a finite number, got NaN",
         '6:50: /mine/collate/truncate: expected false, or a "length" to cut to, got true',
-        '6:65: /mine/collate/value: expected a number, got "x"',
+        '6:65: /mine/collate/value: expected a number or a non-empty object, got "x"',
         '6:70: /mine/collate/pad: expected a known key, got "pad"; the nearest known key is "type"',
-        '7:30: /mine/source/type: expected one of "npz", "text", got "npy"; did you mean "npz"?',
+        '7:30: /mine/source/type: expected one of "npz", "npy", "csv", "jsonl", "text", "tokens", "files", "tar", "sqlite", got "npx"; did you mean "npz"?',  # noqa: E501 - the same
         "8:22: /mine/shuffle: expected true or false, got an array of 1",
         '8:24: /mine/shuffle: expected another item after the comma, got "]"; take the comma away',
         '8:26: /mine: expected another item after the comma, got "}"; take the comma away',
@@ -185,6 +186,45 @@ def test_what_the_system_cannot_read_is_the_systems_own_error(tmp_path):
         read_config(str(tmp_path / ("n" * 5000)))
 
 
+needs_fifos = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
+
+
+@needs_fifos
+def test_a_fifo_is_refused_before_it_is_opened(run_child, tmp_path):
+    """Opening it would wait for a writer; the test has none, and a child that can be ended."""
+    os.mkfifo(tmp_path / "c.json")
+    child = run_child(
+        "import sys; from threadloader.cli import main; sys.exit(main(['check', sys.argv[1]]))",
+        str(tmp_path / "c.json"),
+        timeout=30,
+    )
+    expected = f"cannot read {tmp_path / 'c.json'}: expected a regular file, got a FIFO\n"
+    assert (2, "", f"threadloader: {expected}") == (child.returncode, child.stdout, child.stderr)
+
+
+@needs_fifos
+def test_a_device_is_refused():
+    with pytest.raises(OSError, match="expected a regular file, got a character device") as caught:
+        read_config("/dev/zero")
+    assert "/dev/zero" == caught.value.filename
+
+
+@needs_fifos
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
+def test_what_a_shell_hands_over_is_read(name):
+    """A process substitution, ``check <(make-config)``, is a FIFO under a number."""
+    reading, writing = os.pipe()
+    name = name.format(reading)
+    try:
+        os.write(writing, b'{"seed": 7}')
+        os.close(writing)
+        if not os.path.exists(name):
+            pytest.skip("the system has no such names")
+        assert 7 == read_config(name, source_in_code=True)[0].seed
+    finally:
+        os.close(reading)
+
+
 @pytest.mark.parametrize("config", [5, None, b"c.json", ["c.json"], "", LoaderConfig])
 def test_what_is_no_config_is_a_wrong_argument(config):
     (said,) = told(config)
@@ -234,7 +274,9 @@ def test_a_problem_of_a_part_is_located_in_the_document(file):
     name = file('{"a": {"source": {"type": "text", "path": ["x",\n "y"]}}}')
     report = examine(f"{name}#/a")
     assert (report.base, report.file) == (Path(name).parent, name)
-    assert {"type": "text", "path": ["x", "y"], "skip_blank": False} == report.source
+    assert {"type": "text", "path": ["x", "y"], "skip_blank": False, "index": "memory"} == {
+        **report.source
+    }
     located = report.locate(Problem("/source/path/1", "a file", "none", "make it"))
     assert Problem("/a/source/path/1", "a file", "none", "make it", 2, 2) == located
     assert Problem("/a", "x", "y", "", 1, 7) == report.locate(Problem("", "x", "y"))

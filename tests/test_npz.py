@@ -78,6 +78,16 @@ def test_a_relative_path_starts_at_the_base(good):
     assert 6 == len(open_source(spec, good.parent))
 
 
+def test_the_file_may_not_lie_outside_of_the_root(good, tmp_path):
+    assert 6 == len(npz.open_npz({"path": good.name}, good.parent, good.parent))
+    with pytest.raises(SourceError, match='inside the folder "root"'):
+        npz.open_npz({"path": good.name}, good.parent, tmp_path)
+
+
+def test_the_name_is_no_pattern(good):
+    assert "a file, found none" in str(refused(good.with_name("g*.npz")))
+
+
 @pytest.mark.parametrize("dtype", ["?", "<i2", ">f8", "S3", "<U2", "M8[D]", "V3", "c16", "f2"])
 @pytest.mark.parametrize("order", "CF")
 def test_any_dtype_and_order_arrives_as_saved(tmp_path, dtype, order):
@@ -237,6 +247,9 @@ def test_a_doubled_member_is_refused(tmp_path):
         {"descr": "<f4"},
         {"descr": "<i9"},
         {"descr": "nothing"},
+        {"descr": "|S0", "shape": (10**12,)},
+        {"descr": "|V0", "shape": (10**30,)},
+        {"shape": (0, 10**30)},
         {"descr": "(3,)<i8", "shape": (1,)},
         {"descr": 7},
         {"descr": [("a", "<i8"), ("a", "<i8")]},

@@ -14,9 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import _files, fingerprint, open_source, text
+from threadloader.sources import _files, _lines, fingerprint, open_source
 from threadloader.sources._files import FileReader
-from threadloader.sources.text import TextSource
+from threadloader.sources._lines import LineFiles
+from threadloader.sources.text import TextSource, open_text
 
 PREAD = [
     pytest.param(True, marks=pytest.mark.skipif(not hasattr(os, "pread"), reason="no pread here")),
@@ -47,6 +48,10 @@ def reference(files, skip_blank=False):
                 yield path, number, line
 
 
+def opened(paths, **options):
+    return TextSource(LineFiles(paths, **options))
+
+
 def write(folder, *datas):
     files = {folder / f"{i}.txt": data for i, data in enumerate(datas)}
     for path, data in files.items():
@@ -58,7 +63,7 @@ def write(folder, *datas):
 def both_ways(request, monkeypatch):
     """Read as systems with pread do, and as those without."""
     reader = functools.partial(FileReader, shared=request.param)
-    monkeypatch.setattr(text, "FileReader", reader)
+    monkeypatch.setattr(_lines, "FileReader", reader)
     return request.param
 
 
@@ -67,11 +72,11 @@ def readers(monkeypatch):
     """All readers that are made."""
     made = []
 
-    def make(path):
-        made.append(FileReader(path))
+    def make(path, **options):
+        made.append(FileReader(path, **options))
         return made[-1]
 
-    monkeypatch.setattr(text, "FileReader", make)
+    monkeypatch.setattr(_lines, "FileReader", make)
     return made
 
 
@@ -81,7 +86,7 @@ def readers(monkeypatch):
 @example([b"", b"\n", b"a"], False, 1)
 def test_the_lines_are_those_of_a_plain_reference(tmp_path_factory, datas, skip_blank, chunk):
     files = write(tmp_path_factory.getbasetemp(), *datas)
-    source = TextSource(files, skip_blank=skip_blank, _chunk=chunk)
+    source = opened(files, skip_blank=skip_blank, _chunk=chunk)
     expected = list(reference(files, skip_blank))
     assert len(expected) == len(source)
     for index, (path, number, line) in enumerate(expected):
@@ -112,7 +117,7 @@ def test_the_lines_are_those_of_a_plain_reference(tmp_path_factory, datas, skip_
     ],
 )
 def test_the_rules_for_line_ends_and_byte_order_marks(tmp_path, both_ways, data, lines):
-    source = TextSource(write(tmp_path, data))
+    source = opened(write(tmp_path, data))
     assert lines == [source[i] for i in range(len(source))]
     source.close()
 
@@ -135,9 +140,25 @@ def test_blank_lines_stay_unless_they_are_skipped(tmp_path):
 
 def test_paths_are_one_or_several_and_start_at_the_base(tmp_path):
     write(tmp_path, b"a", b"b\n", b"c")
-    for path, lines in (("1.txt", ["b"]), (["2.txt", "0.txt", "2.txt"], ["c", "a", "c"])):
+    for path, lines in (
+        ("1.txt", ["b"]),
+        (["2.txt", "0.txt"], ["c", "a"]),
+        ("*.txt", ["a", "b", "c"]),
+        (["2.txt", "[01].txt"], ["c", "a", "b"]),
+    ):
         source = open_source({"type": "text", "path": path}, tmp_path)
         assert lines == [source[i] for i in range(len(source))]
+        source.close()
+
+
+def test_no_file_may_lie_outside_of_the_root(tmp_path):
+    write(tmp_path, b"a")
+    (tmp_path / "in").mkdir()
+    for path in ("0.txt", "*.txt"):
+        with pytest.raises(SourceError, match='inside the folder "root"'):
+            open_text({"path": path}, tmp_path, tmp_path / "in")
+        source = open_text({"path": path}, tmp_path, tmp_path)
+        assert "a" == source[0]
         source.close()
 
 
@@ -148,7 +169,7 @@ def test_no_path_at_all_is_a_config_error():
 
 def test_a_line_that_is_not_utf8_names_file_line_and_byte(tmp_path):
     (path,) = write(tmp_path, b"\xef\xbb\xbfok\n\nbad \xff here\n")
-    source = TextSource([path])
+    source = opened([path])
     with pytest.raises(SourceError) as caught:
         source[2]
     error = caught.value
@@ -163,7 +184,7 @@ def test_a_line_that_is_not_utf8_names_file_line_and_byte(tmp_path):
 
 @pytest.mark.parametrize("index", [-1, 3, 2**70, np.int64(3)])
 def test_an_index_out_of_range_never_wraps(tmp_path, index):
-    source = TextSource(write(tmp_path, b"a\nb\nc\n"))
+    source = opened(write(tmp_path, b"a\nb\nc\n"))
     for call in (source.__getitem__, source.locate):
         with pytest.raises(IndexError, match=rf"expected an index of 0 .. 2, got {index}"):
             call(index)
@@ -175,7 +196,7 @@ def test_the_fingerprint_has_lines_sizes_and_what_is_left_out(tmp_path):
     files = write(tmp_path, b"a\n\nb", b"c")
     said = []
     for skip in (False, True):
-        source = TextSource(files, skip_blank=skip)
+        source = opened(files, skip_blank=skip)
         said.append(fingerprint(source))
         source.close()
     assert ["text, 4 lines, 4+1 bytes", "text, 3 lines, 4+1 bytes, blank lines left out"] == said
@@ -187,7 +208,7 @@ def test_the_fingerprint_has_lines_sizes_and_what_is_left_out(tmp_path):
 def test_eight_threads_at_once_read_what_one_reads(tmp_path, both_ways):
     data = "".join(f"{i} {'é' * (i % 50)}\r\n" for i in range(2000)).encode()
     files = write(tmp_path, data, data[::-1].replace(b"\xa9\xc3", b"xx"))
-    source = TextSource(files)
+    source = opened(files)
     expected = [source[i] for i in range(len(source))]
     assert [line for _, _, line in reference(files)] == expected
     barrier = threading.Barrier(8)
@@ -204,7 +225,7 @@ def test_eight_threads_at_once_read_what_one_reads(tmp_path, both_ways):
 
 def test_reads_that_come_in_pieces_are_put_together(tmp_path, both_ways, monkeypatch):
     monkeypatch.setattr(_files, "_MOST", 2)
-    source = TextSource(write(tmp_path, b"a long line\nand another\n"))
+    source = opened(write(tmp_path, b"a long line\nand another\n"))
     assert ["a long line", "and another"] == [source[0], source[1]]
     source.close()
 
@@ -212,7 +233,7 @@ def test_reads_that_come_in_pieces_are_put_together(tmp_path, both_ways, monkeyp
 @pytest.mark.parametrize("after", [b"", b"a\n", b"a\nb\nc\nd\n"], ids=["empty", "cut", "grown"])
 def test_a_file_of_another_size_than_at_opening_is_refused(tmp_path, both_ways, after):
     (path,) = write(tmp_path, b"a\nb\nc\n")
-    source = TextSource([path])
+    source = opened([path])
     path.write_bytes(after)
     with pytest.raises(SourceError) as caught:
         source[0]
@@ -224,9 +245,9 @@ def test_a_file_of_another_size_than_at_opening_is_refused(tmp_path, both_ways, 
 
 
 def test_another_file_under_the_name_is_not_read_by_a_later_thread(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "FileReader", functools.partial(FileReader, shared=False))
+    monkeypatch.setattr(_lines, "FileReader", functools.partial(FileReader, shared=False))
     (path,) = write(tmp_path, b"a\nb\n")
-    source = TextSource([path])
+    source = opened([path])
     (tmp_path / "new").write_bytes(b"x\ny\n")
     try:
         (tmp_path / "new").replace(path)
@@ -241,7 +262,7 @@ def test_another_file_under_the_name_is_not_read_by_a_later_thread(tmp_path, mon
 @pytest.mark.skipif(not hasattr(os, "pread"), reason="no pread here")
 def test_an_error_of_the_device_names_file_and_byte(tmp_path, monkeypatch):
     (path,) = write(tmp_path, b"a\nb\n")
-    source = TextSource([path])
+    source = opened([path])
 
     def fail(*args):
         raise OSError(errno.EIO, "Input/output error")
@@ -249,14 +270,14 @@ def test_an_error_of_the_device_names_file_and_byte(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "pread", fail)
     with pytest.raises(SourceError) as caught:
         source[1]
-    assert f"{path}: byte 2: expected 1 bytes, got: Input/output error" == str(caught.value)
+    assert f"{path}: byte 1: expected 3 bytes, got: Input/output error" == str(caught.value)
     source.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "pread"), reason="no pread here")
 def test_a_read_that_close_overtakes_says_that_the_source_is_closed(tmp_path, monkeypatch):
     """A thread asks for the handle's number; the source is closed; the read finds it gone."""
-    source = TextSource(write(tmp_path, b"a\nb\n"))
+    source = opened(write(tmp_path, b"a\nb\n"))
 
     def overtaken(*args):
         source.close()
@@ -268,7 +289,7 @@ def test_a_read_that_close_overtakes_says_that_the_source_is_closed(tmp_path, mo
 
 
 def test_reading_after_close_is_an_error_and_closing_twice_is_none(tmp_path, both_ways):
-    source = TextSource(write(tmp_path, b"a\n"))
+    source = opened(write(tmp_path, b"a\n"))
     with ThreadPoolExecutor(1) as pool:
         assert "a" == pool.submit(lambda: source[0]).result()
         source.close()
@@ -286,7 +307,7 @@ def test_every_handle_of_every_thread_is_closed(tmp_path, both_ways, monkeypatch
     monkeypatch.setattr(
         _files, "open_regular", lambda path: handles.append(real(path)) or handles[-1]
     )
-    source = TextSource(write(tmp_path, b"a\n", b"b\n"))
+    source = opened(write(tmp_path, b"a\n", b"b\n"))
     barrier = threading.Barrier(3)
 
     def read():
@@ -300,7 +321,7 @@ def test_every_handle_of_every_thread_is_closed(tmp_path, both_ways, monkeypatch
 
 
 def test_all_are_closed_even_if_closing_one_raises(tmp_path, readers):
-    source = TextSource(write(tmp_path, b"a", b"b"))
+    source = opened(write(tmp_path, b"a", b"b"))
     first, second = readers
     close = second.close
 
@@ -317,7 +338,7 @@ def test_all_are_closed_even_if_closing_one_raises(tmp_path, readers):
 def test_if_one_file_cannot_be_opened_the_others_are_closed(tmp_path, readers):
     files = [*write(tmp_path, b"a", b"b"), tmp_path / "none.txt"]
     with pytest.raises(SourceError, match="expected a file, found none"):
-        TextSource(files)
+        opened(files)
     assert [True, True] == [reader._first.closed for reader in readers]
 
 
@@ -332,7 +353,7 @@ def test_only_regular_files_are_read(tmp_path, path):
 def test_the_index_needs_no_memory_for_the_text(tmp_path):
     (path,) = write(tmp_path, (b"x" * 99_999 + b"\n") * 200)
     tracemalloc.start()
-    source = TextSource([path], skip_blank=True, _chunk=1 << 16)
+    source = opened([path], skip_blank=True, _chunk=1 << 16)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert 200 == len(source)

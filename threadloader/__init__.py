@@ -7,10 +7,11 @@
             step(batch)
 
 The rooms: `config` reads what is to be loaded, `order` says which samples come when,
-`sources` reads them, `transforms` changes them, `collate` makes batches of them, `jobs` does
-all that for one batch, `engine` runs it in threads over the `_runtime`, `stats` counts,
-`state` lets a run go on, `loader` puts them together. `adapters` connects other programs,
-`cli` holds the commands, `errors` everything that is raised.
+`sources` reads them, `transforms` changes them (`masking` is one that comes along),
+`collate` makes batches of them, `jobs` does all that for one batch, `engine` runs it in
+threads over the `_runtime`, `stats` counts, `state` lets a run go on, `loader` puts them
+together. `adapters` connects other programs, `cli` and `bench` hold the commands, `errors`
+everything that is raised.
 """
 
 from .config import LoaderConfig
@@ -27,6 +28,7 @@ from .errors import (
 )
 from .jobs import BatchInfo
 from .loader import Batches, Epoch, Epochs, Loader
+from .masking import MaskTokens
 from .sources import Source, per_thread
 from .stats import Stats
 
@@ -42,6 +44,7 @@ __all__ = [
     "Loader",
     "LoaderConfig",
     "LoaderError",
+    "MaskTokens",
     "Problem",
     "Source",
     "SourceError",

@@ -1,4 +1,4 @@
-"""The commands: ``threadloader check``."""
+"""The commands: ``threadloader check`` and ``threadloader bench``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
+from . import bench
 from .config import LoaderConfig, Report, examine
-from .errors import CollateError, ConfigError, Problem, SourceError
+from .errors import CollateError, ConfigError, LoaderError, Problem, SourceError
 from .loader import Loader
-from .sources import open_source
+from .loader import open_configured as open_source
 
 __all__ = ["main"]
 
@@ -52,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     err: list[str] = []
     try:
         arguments = _parser().parse_args(argv)
-        code = _check(arguments, out, err)
+        code = int(arguments.command(arguments, out, err))
     except SystemExit as leaving:  # argparse has printed its help, or what is wrong
         code = int(leaving.code or 0)
     except KeyboardInterrupt:
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         description=_CHECK,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    check.set_defaults(command=_check)
     check.add_argument("config", metavar="FILE", help="the config; FILE#/training for a section")
     check.add_argument(
         "--unknown",
@@ -94,30 +97,86 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="print the whole config as JSON, with its defaults filled in, and all else to stderr",
     )
+    measure = commands.add_parser("bench", help="measure a config with several numbers of workers")
+    measure.set_defaults(command=_bench)
+    bench.add_arguments(measure)
     return parser
 
 
 def _check(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
     """Runs ``check``; what it prints is put into ``out`` and ``err``."""
+    said = err if arguments.effective else out
+    report, code, lines = _examined(arguments, said, err)
+    if report is None or report.config is None or code:
+        return code
+    said += [_line(f"{arguments.config}: OK"), *map(_line, lines)]
+    if arguments.effective:
+        out.append(json.dumps(report.config.as_dict(), indent=2))
+    return _GOOD
+
+
+def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
+    """Runs ``bench``; what it prints is put into ``out`` and ``err``, its progress at once."""
+    try:
+        plan = bench.plan_of(arguments)
+    except ConfigError as error:
+        err += [_line(f"threadloader bench: {problem}") for problem in error.problems]
+        return _USAGE
+    if arguments.svg and not _can_write(Path(arguments.svg)):  # said before it takes its time
+        err.append(_line(f"threadloader bench: cannot write {arguments.svg}"))
+        return _USAGE
+    arguments.source_in_code, arguments.batch = bool(arguments.source), False
+    said = err if arguments.json else out
+    report, code, _ = _examined(arguments, said, err)
+    if report is None or code:
+        return code
+    shown = bench.progress(sys.stderr, plan.runs, json=arguments.json)
+    try:
+        found = bench.run(
+            arguments.config,
+            plan,
+            unknown=arguments.unknown,
+            source=arguments.source or "",
+            transform=arguments.transform or "",
+            shown=shown,
+        )
+    except (LoaderError, OSError) as error:
+        err.append(_line(f"threadloader bench: {error}"))
+        return _USAGE if getattr(error, "usage", False) else _PROBLEM
+    out += [json.dumps(found.as_dict(), indent=2)] if arguments.json else str(found).split("\n")
+    if arguments.svg:
+        try:
+            Path(arguments.svg).write_text(bench.picture(found), encoding="utf-8")
+        except OSError as error:
+            err.append(_line(f"threadloader bench: cannot write {arguments.svg}: {error.strerror}"))
+            return _USAGE
+    return _GOOD
+
+
+def _can_write(path: Path) -> bool:
+    return os.access(path.parent, os.W_OK) and not path.is_dir()
+
+
+def _examined(
+    arguments: argparse.Namespace, said: list[str], err: list[str]
+) -> tuple[Report | None, int, list[str]]:
+    """Reads a config and tries it out; what is wrong is put into ``said`` or ``err``.
+
+    Returns:
+        The report, unless there is none; the exit code up to now; what to say about a batch.
+    """
     name = arguments.config
     try:
         report = examine(name, unknown=arguments.unknown, source_in_code=arguments.source_in_code)
     except OSError as error:
         err.append(_line(f"threadloader: cannot read {name}: {error.strerror or error}"))
-        return _USAGE
+        return None, _USAGE, []
     except ConfigError as error:  # the name, not what stands in the file
         err.append(_line(f"threadloader: {error}"))
-        return _USAGE
-    said = err if arguments.effective else out
+        return None, _USAGE, []
     problems, lines = _try_out(report, arguments)
-    for problem in problems:
-        said.append(_line(f"{report.file}:{'' if problem.line else ' '}{problem}"))
-    if problems or report.config is None:
-        return _PROBLEM
-    said += [_line(f"{name}: OK"), *map(_line, lines)]
-    if arguments.effective:
-        out.append(json.dumps(report.config.as_dict(), indent=2))
-    return _GOOD
+    said += [_line(f"{report.file}:{'' if it.line else ' '}{it}") for it in problems]
+    return report, _PROBLEM if problems or report.config is None else _GOOD, lines
 
 
 def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Problem], list[str]]:
@@ -136,7 +195,7 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
     try:
         if report.source and not arguments.source_in_code:
             try:
-                source = open_source(report.source, report.base)
+                source = open_source(report.source, report.base, report.root)
                 close = getattr(source, "close", None)
             except Exception as error:  # noqa: BLE001 - whatever a file does to its reader
                 problems += _from_source(report, error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +45,10 @@ class Pad:
             None for every array (of one dimension or more) at the top of the sample.
         length: the padded length; None for that of the longest row in the batch.
         multiple_of: the longest is rounded up to a multiple of this.
-        value: what is padded with. Every padded field's dtype must hold it exactly.
+        value: what is padded with: a number, or a mapping from field to number, which pads
+            fields that it does not name with 0. Every padded field's dtype must hold its
+            number exactly. Names are those of ``fields``; a position may also be written as
+            a string, as JSON has to (``{"1": -100}``).
         truncate: cut rows that are longer than ``length``, which is an error otherwise.
 
     Raises:
@@ -63,7 +66,7 @@ class Pad:
     fields: Sequence[str | int] | None = None
     length: int | None = None
     multiple_of: int = 1
-    value: float = 0
+    value: float | Mapping[str | int, float] = 0
     truncate: bool = False
 
     def __post_init__(self) -> None:
@@ -72,6 +75,9 @@ class Pad:
             raise ConfigError(problems)
         if self.fields is not None:
             object.__setattr__(self, "fields", tuple(self.fields))
+        if isinstance(self.value, Mapping):
+            named = {str(name): number for name, number in self.value.items()}
+            object.__setattr__(self, "value", named)
 
     def _problems(self) -> Iterator[Problem]:
         fields, length, multiple_of = self.fields, self.length, self.multiple_of
@@ -88,10 +94,25 @@ class Pad:
             yield Problem(
                 "/collate/length", f"a multiple of multiple_of, {multiple_of}", repr(length)
             )
-        if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
-            yield Problem("/collate/value", "a number", repr(self.value))
+        yield from self._value_problems()
         if not isinstance(self.truncate, bool):
             yield Problem("/collate/truncate", "true or false", repr(self.truncate))
+
+    def _value_problems(self) -> Iterator[Problem]:
+        if not isinstance(self.value, Mapping):
+            if not _is_number(self.value):
+                yield Problem("/collate/value", "a number, or an object", repr(self.value))
+            return
+        names = [str(name) for name in self.value if _is_field(name)]
+        if not names or len(set(names)) < len(self.value):
+            expected = "at least one name or position, each once"
+            yield Problem("/collate/value", expected, repr(self.value))
+        for name, number in self.value.items():
+            if not _is_number(number):
+                yield Problem(f"/collate/value/{name}", "a number", repr(number))
+        if isinstance(self.fields, (list, tuple)):
+            for name in sorted(set(names) - set(map(str, self.fields))):
+                yield Problem(f"/collate/value/{name}", 'one of "fields"', repr(name))
 
     def __call__(self, samples: Sequence[Any]) -> Any:
         """Make the batch.
@@ -116,10 +137,12 @@ class Pad:
         faults = Faults()
         batch: Any
         if isinstance(first, np.ndarray) and self.fields is None:
+            self._know_names((), first)
             batch = self._pad(samples, (), faults)
         elif family in ("dict", "tuple", "list"):
             fields: dict[Any, Any] = dict(columns_of(samples, (), faults))
             chosen = self._chosen(first, fields)
+            self._know_names(chosen, first)
             masks = {}
             for name, column in fields.items():
                 if name in chosen:
@@ -151,6 +174,15 @@ class Pad:
             raise fault((), message + 'return one from the transform, or take {"type": "stack"}', 0)
         return chosen
 
+    def _know_names(self, chosen: Collection[Any], first: Any) -> None:
+        """Refuse a pad value for a field that is not padded."""
+        if isinstance(self.value, Mapping):
+            known = set(map(str, chosen))
+            for name in self.value:
+                if str(name) not in known:
+                    message = f"row 0 has {say(first)}, where no field {name!r} is padded; "
+                    raise fault((), message + 'name fields that are in "value"', 0)
+
     def _pad(
         self, rows: Sequence[Any], path: Path, faults: Faults
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
@@ -181,7 +213,7 @@ class Pad:
 
     def _fill(self, dtype: np.dtype[Any], path: Path) -> Any:
         """Give the pad value in a dtype that holds exactly that value."""
-        value = self.value
+        value = self.value.get(str(*path), 0) if isinstance(self.value, Mapping) else self.value
         with suppress(OverflowError, ValueError):  # as for 10**400, or NaN in an integer
             if dtype.kind in "iu":
                 bounds = np.iinfo(dtype)
@@ -200,6 +232,10 @@ class Pad:
 
 def _is_field(name: Any) -> bool:
     return isinstance(name, str) or (type(name) is int and name >= 0)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_positive(value: Any) -> bool:

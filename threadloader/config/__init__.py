@@ -38,6 +38,8 @@ class LoaderConfig:
 
     Attributes:
         source: the dataset by its ``type``; ``None`` when it is given in code.
+        root: a folder that no path of the source may leave; ``None`` for no bound.
+        transform: what the workers do to a sample, by its ``type``; ``None`` for nothing.
         batch_size: samples in one batch, on each shard.
         shuffle: whether each epoch has an order of its own.
         seed: decides, with the epoch, the order and the random choices; 0 to 2**64 - 1.
@@ -65,6 +67,8 @@ class LoaderConfig:
     """
 
     source: Mapping[str, Any] | None = None
+    root: str | None = None
+    transform: Mapping[str, Any] | None = None
     batch_size: int = 32
     shuffle: bool = True
     seed: int = 0
@@ -110,6 +114,7 @@ class Report:
     Attributes:
         config: the config; ``None`` when there are problems.
         source: the source's options, when they are right, whatever else is wrong.
+        root: the folder that no path may leave, when it is right.
         base: the folder that relative paths are relative to.
         problems: all that is wrong, in the order of the document.
         file: the config file as it was named; ``""`` when the config is not a file.
@@ -117,6 +122,7 @@ class Report:
 
     config: LoaderConfig | None
     source: dict[str, Any] | None
+    root: str | None
     base: Path
     problems: tuple[Problem, ...]
     file: str = ""
@@ -207,12 +213,12 @@ def examine(
     try:
         document = parse(data, file)
     except ConfigError as error:
-        return Report(None, None, base, error.problems, file)
+        return Report(None, None, None, base, error.problems, file)
     section, value = follow(document.value, names)
     problems = list(document.problems)
     if len(section) < len(names):
         problems.append(_missing(document, section, value, names))
-        return Report(None, None, base, tuple(sorted(problems, key=_line_and_column)), file)
+        return Report(None, None, None, base, tuple(sorted(problems, key=_line_and_column)), file)
     if isinstance(value, dict):
         value = _check.ours(value, ignore=ignore)
     depth = len(section)
@@ -228,13 +234,15 @@ def _report(
     options: Any, problems: list[Problem], wrong: set[Place], base: Path, *where: Any
 ) -> Report:
     """The report; ``wrong`` are the paths of the options that have problems."""
-    source = config = None
-    if isinstance(options, dict) and not any(path[:1] == ("source",) for path in wrong):
+    source = root = config = None
+    about_source = [path for path in wrong if path[:1] in (("source",), ("root",))]
+    if isinstance(options, dict) and not about_source:
         source = _check.schema().properties["source"].fill(options.get("source"))
+        root = options.get("root")
     if not problems:
         filled = _check.schema().fill(options)
         config = LoaderConfig(**{name: filled[name] for name in filled if name != "$schema"})
-    return Report(config, source, base, tuple(problems), *where)
+    return Report(config, source, root, base, tuple(problems), *where)
 
 
 def _line_and_column(problem: Problem) -> tuple[int, int]:

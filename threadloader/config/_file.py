@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +20,15 @@ __all__ = ["DEEPEST", "LARGEST_TEXT", "Document", "Spot", "follow", "keys", "rea
 
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes, or characters of a string
 DEEPEST = 64  # arrays and objects in one another
+
+# How a shell hands over what another program writes: `check <(make-config)`.
+_HANDED_OVER = re.compile(r"/dev/stdin|(?:/dev|/proc/self)/fd/\d+")
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
 
 # Where a value begins; for an object also key -> (where the key begins, its value's
 # spot), for an array the spots of its items.
@@ -104,10 +115,14 @@ def read(file: str) -> bytes:
     """The bytes of a file, as far as is needed to see that it is too large.
 
     Raises:
-        OSError: the system cannot read it.
+        OSError: the system cannot read it, or it is no regular file: opening a FIFO
+            waits for a writer who may never come, and a device never ends.
         ConfigError: no file can have this name.
     """
     try:
+        kind = _KINDS.get(stat.S_IFMT(Path(file).stat().st_mode))  # a folder says so itself
+        if kind and not _HANDED_OVER.fullmatch(file):
+            raise OSError(errno.EINVAL, f"expected a regular file, got {kind}", file)
         with Path(file).open("rb") as stream:
             return stream.read(LARGEST_TEXT + 1)
     except ValueError as error:  # a name that no file can have

@@ -34,9 +34,12 @@ __all__ = ["parse"]
 _LONGEST_INTEGER = 4300  # digits: what Python itself converts by default
 _MOST_PROBLEMS = 100  # reading stops there
 
-# All of them possessive: what they have read they never read again.
-_BLANK = re.compile(r"(?:[ \t\n\r]++|//[^\n\r]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
-_STRING = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+# What they have read they never read again: a character class is possessive, and the pieces
+# of blanks and strings follow one another in `_end_of_all`. Not in a group that is repeated:
+# CPython before 3.11.5 loses its place in a possessive one (gh-106052), and a greedy one
+# keeps some hundred bytes for each repetition.
+_BLANK = re.compile(r"[ \t\n\r]++|//[^\n\r]*+|/\*(?s:.*?)\*/")
+_PIECE = re.compile(r'[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _WORD = re.compile(r"[-+.\w]++")
 _NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*+))((?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?)")
 _ESCAPE = re.compile(
@@ -141,7 +144,7 @@ class _Reader:
 
     def skip(self) -> str:
         """Passes over blanks and comments; gives the character after them."""
-        self.at = _end(_BLANK, self.text, self.at)
+        self.at = _end_of_all(_BLANK, self.text, self.at)
         return self.text[self.at : self.at + 1]
 
     def value(self) -> tuple[Any, Spot]:
@@ -184,7 +187,7 @@ class _Reader:
 
     def string(self) -> str:
         start = self.at + 1
-        self.at = _end(_STRING, self.text, start)
+        self.at = _end_of_all(_PIECE, self.text, start)
         body, end = self.text[start : self.at], self.text[self.at : self.at + 1]
         if end == "\\":
             got = show(self.text[self.at : self.at + 6])
@@ -265,6 +268,13 @@ def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
     """Where the match at ``at`` ends; ``at`` when nothing matches there."""
     match = pattern.match(text, at)
     return match.end() if match else at
+
+
+def _end_of_all(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Where the last of the matches ends that follow one another from ``at`` on."""
+    while match := pattern.match(text, at):
+        at = match.end()
+    return at
 
 
 def _unescaped(escape: re.Match[str]) -> str:

@@ -7,6 +7,6 @@ iterators, `_schedule` its jobs in order, `_failure` how a failed batch is raise
 
 from ._batches import Batches
 from ._epochs import Epoch, Epochs
-from ._recipe import Loader
+from ._recipe import Loader, open_configured
 
-__all__ = ["Batches", "Epoch", "Epochs", "Loader"]
+__all__ = ["Batches", "Epoch", "Epochs", "Loader", "open_configured"]

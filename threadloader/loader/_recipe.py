@@ -7,6 +7,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
@@ -17,11 +18,41 @@ from ..config import LoaderConfig, read_config
 from ..engine import from_signal
 from ..errors import BusyError, ClosedError, ConfigError, Problem, SourceError
 from ..jobs import Recipe
+from ..masking import mlm
 from ..order import VERSION, Deal
 from ._batches import Batches
 from ._failure import noted
 
-__all__ = ["Loader"]
+__all__ = ["Loader", "open_configured"]
+
+_TRANSFORMS: dict[str, Callable[..., Callable[..., Any]]] = {"mlm": mlm}
+
+
+def open_configured(
+    spec: Mapping[str, Any], base: str | PathLike[str] = ".", root: str | None = None
+) -> sources.OpenSource:
+    """Open the source of a config, as entering a `Loader` does.
+
+    Args:
+        spec: the config's ``source``.
+        base: the folder to which relative paths in it are relative.
+        root: the config's ``root``.
+
+    Returns:
+        The open source; close it in the end.
+
+    Raises:
+        SourceError: what it names is missing or damaged.
+        ConfigError: its options contradict each other.
+    """
+    return sources.open_source(spec, Path(base), root, {"image": _image})
+
+
+def _image(**options: Any) -> Callable[[bytes], Any]:
+    """Give the decoder of images; it needs Pillow, so it is imported when it is asked for."""
+    from ..adapters.pillow import image_decoder
+
+    return image_decoder(**options)
 
 
 class Loader:
@@ -74,6 +105,9 @@ class Loader:
             raise _wrong("collate", "a callable of a list of samples", collate)
         self._source = source
         self._collate = collate
+        if transform is None and self._config.transform is not None:
+            options = dict(self._config.transform)
+            transform = _TRANSFORMS[options.pop("type")](**options)
         try:
             self._transform = transforms.bind(transform)
         except TypeError as error:
@@ -106,7 +140,8 @@ class Loader:
             self._enter(me)
             source: sources.Source
             if self._source is None:
-                source = opened = sources.open_source(self._config.source or {}, self._base)
+                spec, root = self._config.source or {}, self._config.root
+                source = opened = open_configured(spec, self._base, root)
                 close = opened.close
             else:
                 source = sources.as_source(self._source)

@@ -5,18 +5,19 @@ that is given in code goes through `as_source`; one that a config describes, suc
 ``{"type": "npz", "path": "digits.npz"}``, is opened by `open_source`.
 
 How to add a kind: write ``sources/<kind>.py`` with a class that has the methods of
-`Source` and a function ``open_<kind>(spec, base)``; put an opener into ``_OPENERS``
-below that imports it only when it is asked for; describe its options in
-``config_schema.json``. It is read by several threads at once (`_files.FileReader`
+`Source` and a function ``open_<kind>(spec, base, root)``; name the file in ``_KINDS``
+below; describe its options in ``config_schema.json`` and for users in
+``docs/sources/<kind>.md``. It is read by several threads at once (`_files.FileReader`
 reads files by position for that); data that is damaged, missing or changed is a
 `SourceError` that names file and place; ``fingerprint`` includes the sizes of the
-files; what it opens, ``close`` closes.
+files; paths go through `_files.expand`; what it opens, ``close`` closes.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -72,32 +73,40 @@ class OpenSource(Source, Protocol):
         ...
 
 
-def _open_npz(spec: Mapping[str, Any], base: Path) -> OpenSource:
-    from .npz import open_npz
-
-    return open_npz(spec, base)
+Opener = Callable[..., OpenSource]
+"""Opens a source: ``(spec, base, root)``, or ``(spec, base, root, decoders)``."""
 
 
-def _open_text(spec: Mapping[str, Any], base: Path) -> OpenSource:
-    from .text import open_text
-
-    return open_text(spec, base)
-
-
-# The registry: what a config calls a kind, and what opens it.
-_OPENERS: dict[str, Callable[[Mapping[str, Any], Path], OpenSource]] = {
-    "npz": _open_npz,
-    "text": _open_text,
+# The registry: what a config calls a kind, the file that holds it, and whether it is given
+# the decoders. A file is imported when its kind is asked for.
+_KINDS: dict[str, tuple[str, bool]] = {
+    "npz": ("npz", False),
+    "npy": ("npy", False),
+    "csv": ("csv_file", False),
+    "jsonl": ("jsonl", False),
+    "text": ("text", False),
+    "tokens": ("tokens", False),
+    "files": ("files", True),
+    "tar": ("tar", True),
+    "sqlite": ("sqlite", False),
 }
 
 
-def open_source(spec: Mapping[str, Any], base: str | Path = ".") -> OpenSource:
+def open_source(
+    spec: Mapping[str, Any],
+    base: str | Path = ".",
+    root: str | Path | None = None,
+    decoders: Mapping[str, Callable[..., Any]] | None = None,
+) -> OpenSource:
     """Open the source that a config describes.
 
     Args:
         spec: the ``source`` section of a config, with its ``"type"``; what is not
             given has the default of the schema.
         base: the folder to which relative paths in it are relative.
+        root: a folder that no path may leave, links followed; relative to ``base``.
+        decoders: what makes a sample of a file's bytes where that needs another
+            package: name to a function that gives the decoder.
 
     Returns:
         The open source, to be closed in the end.
@@ -107,11 +116,14 @@ def open_source(spec: Mapping[str, Any], base: str | Path = ".") -> OpenSource:
         ConfigError: there is no such type, or its options contradict each other.
     """
     kind = spec.get("type")
-    opener = _OPENERS.get(kind) if isinstance(kind, str) else None
-    if opener is None:
-        known = ", ".join(f'"{name}"' for name in _OPENERS)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        known = ", ".join(f'"{name}"' for name in _KINDS)
         raise ConfigError(Problem("/source/type", f"one of {known}", repr(kind)))
-    return opener(spec, Path(base))
+    file, decodes = _KINDS[kind]
+    opener: Opener = getattr(import_module(f".{file}", __name__), f"open_{kind}")
+    base = Path(base)
+    inside = None if root is None else base / root
+    return opener(spec, base, inside, decoders) if decodes else opener(spec, base, inside)
 
 
 def as_source(data: Any) -> Source:

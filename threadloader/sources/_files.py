@@ -1,4 +1,8 @@
-"""Files that several threads read at once, each read saying where."""
+"""Files that several threads read at once, each read saying where.
+
+What a kind of source needs for its files is here: `expand` and `inside` find them, and
+are explained in `_paths`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,27 @@ from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from threadloader.errors import ClosedError, SourceError
 
-__all__ = ["FileReader", "open_regular"]
+from ._paths import expand, inside
+
+__all__ = ["KEPT_OPEN", "FileReader", "expand", "inside", "open_regular"]
+
+KEPT_OPEN = 128
+"""Files that one source keeps open. Chosen: half of the 256 that macOS allows a process."""
 
 _MOST = 1 << 30
 """Bytes asked for in one call: some systems refuse 2 GiB or more."""
+
+_TOGETHER = 8 << 20
+"""Bytes that `FileReader.gather` reads at once: memory beside what it gives. Chosen."""
+
+_GAP = 4096
+"""Bytes between two places that `FileReader.gather` reads along, rather than read twice.
+Chosen: a page, which the system reads in any case."""
 
 
 def open_regular(path: Path) -> FileIO:
@@ -56,6 +75,8 @@ class FileReader:
     Args:
         path: the file; a regular one.
         shared: use ``os.pread``. Default: where there is one.
+        keep: hold the file open. Otherwise each read opens it, and closes it again: for a
+            source of more files than a process may have open, see `KEPT_OPEN`.
 
     Attributes:
         path: the file.
@@ -65,18 +86,41 @@ class FileReader:
         SourceError: it cannot be opened.
     """
 
-    def __init__(self, path: Path, *, shared: bool = hasattr(os, "pread")) -> None:
+    def __init__(
+        self, path: Path, *, shared: bool = hasattr(os, "pread"), keep: bool = True
+    ) -> None:
         self.path = path
         self._shared = shared
+        self._keep = keep
         self._first = open_regular(path)
         self._identity = _identity(self._first)
         self.size = os.fstat(self._first.fileno()).st_size
         self._local = threading.local()
-        self._local.handle = self._first
         # Guards _handles and _closed. A raw lock, held for a few lines of our own.
         self._lock = threading.Lock()
         self._handles = [self._first]
         self._closed = False
+        if keep:
+            self._local.handle = self._first
+        else:
+            self._first.close()
+
+    def modified(self) -> int:
+        """Give the time of the file's last change, in nanoseconds, as the system has it now.
+
+        Raises:
+            ClosedError: the reader is closed.
+            SourceError: it is not kept open, and gone.
+        """
+        try:
+            handle = self._first if self._keep else self._handle()
+            try:
+                return os.fstat(handle.fileno()).st_mtime_ns
+            finally:
+                if not self._keep:
+                    handle.close()
+        except ValueError as error:  # what fileno() says of a closed file
+            raise self._closed_error() from error
 
     def read(self, offset: int, length: int) -> bytes:
         """Give the bytes of a range of the file.
@@ -93,10 +137,14 @@ class FileReader:
             ClosedError: the reader is closed.
         """
         try:
-            handle = self._first if self._shared else self._handle()
-            data = self._read_from(handle, offset, length)
-            # After the bytes are read, so that they are those of an unchanged file.
-            size = os.fstat(handle.fileno()).st_size
+            handle = self._first if self._shared and self._keep else self._handle()
+            try:
+                data = self._read_from(handle, offset, length)
+                # After the bytes are read, so that they are those of an unchanged file.
+                size = os.fstat(handle.fileno()).st_size
+            finally:
+                if not self._keep:
+                    handle.close()
         except ValueError as error:  # what fileno() says of a closed file
             raise self._closed_error() from error
         except SourceError:
@@ -114,6 +162,44 @@ class FileReader:
             )
         return data
 
+    def gather(self, offsets: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.uint8]:
+        """Give many ranges of equal length; those that lie close together are one read.
+
+        Args:
+            offsets: ``(n,)``, where each begins, in any order; they may overlap.
+            length: how many bytes each has.
+
+        Returns:
+            ``(n, length)``, newly made, in the order of the offsets.
+
+        Raises:
+            SourceError: the file has no longer the size it had, or cannot be read.
+            ClosedError: the reader is closed.
+        """
+        given = np.empty((len(offsets), length), np.uint8)
+        if not given.size:
+            return given
+        order = np.argsort(offsets, kind="stable")
+        begins = offsets[order]
+        cuts = np.flatnonzero(np.diff(begins) > length + _GAP) + 1
+        for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(begins)], strict=True):
+            at = first
+            while at < last:
+                begin = int(begins[at])
+                # As many as fit into what is read at once; one at least.
+                fit = int(np.searchsorted(begins[at:last], begin + _TOGETHER - length, "right"))
+                upto = at + max(fit, 1)
+                data = self.read(begin, int(begins[upto - 1]) - begin + length)
+                if upto == at + 1:
+                    given[order[at]] = np.frombuffer(data, np.uint8)
+                else:
+                    # Seen as one value, a range is copied in one piece, which is faster.
+                    one = np.dtype((np.void, length))
+                    ranges = np.ndarray((len(data) - length + 1,), one, data, strides=(1,))
+                    given.view(one)[order[at:upto], 0] = ranges[begins[at:upto] - begin]
+                at = upto
+        return given
+
     def _read_from(self, handle: FileIO, offset: int, length: int) -> bytes:
         data = b""
         while len(data) < length:  # a read may give less than it was asked for
@@ -130,7 +216,7 @@ class FileReader:
         return data
 
     def _handle(self) -> FileIO:
-        """Give the calling thread's own handle, opened at its first read."""
+        """Give the calling thread's own handle, opened at its first read or at each."""
         handle: FileIO | None = getattr(self._local, "handle", None)
         if handle is not None:
             return handle
@@ -146,9 +232,10 @@ class FileReader:
             with self._lock:
                 if self._closed:
                     raise self._closed_error()
-                self._handles.append(handle)
+                if self._keep:
+                    self._handles.append(handle)
+                    self._local.handle = handle
             undo.pop_all()
-        self._local.handle = handle
         return handle
 
     def _closed_error(self) -> ClosedError:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem
 
-__all__ = ["ArraySource", "row_number", "stores_values"]
+__all__ = ["ArraySource", "row_number", "row_numbers", "stores_values"]
 
 _CHECKED_ROWS = 64
 """Rows that a fingerprint reads: enough to tell two data sets apart, and quick at any size."""
@@ -148,7 +148,7 @@ class ArraySource:
             IndexError: one of them is negative or too large.
             TypeError: they are not integers in one row.
         """
-        rows = _row_numbers(indices, self._length)
+        rows = row_numbers(indices, self._length)
         return self._build(
             [
                 # Indices are known to be in range; "clip" spares numpy a buffer.
@@ -248,7 +248,13 @@ def _common_length(labels: Sequence[str], arrays: Sequence[_Array]) -> int:
     return len(arrays[0])
 
 
-def _row_numbers(indices: npt.ArrayLike, length: int) -> npt.NDArray[np.int64]:
+def row_numbers(indices: npt.ArrayLike, length: int) -> npt.NDArray[np.int64]:
+    """Give indices as int64 ``(batch,)``, if each is one of ``0 .. length - 1``.
+
+    Raises:
+        IndexError: one is negative or too large; none ever counts from the end.
+        TypeError: they are not integers in one row.
+    """
     rows = np.asarray(indices)
     if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
         raise TypeError(

@@ -8,9 +8,7 @@ field, never fewer or other samples.
 
 from __future__ import annotations
 
-import ast
 import difflib
-import math
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,16 +21,14 @@ import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem, SourceError
 
-from ._files import open_regular
-from .arrays import ArraySource, row_number, stores_values
+from ._files import inside, open_regular
+from ._npy_header import read_header
+from .arrays import ArraySource, row_number
 
 __all__ = ["NpzSource", "open_npz"]
 
 _READ = 1 << 20
 """Bytes read at once. Chosen: few calls, and little memory beside the array."""
-
-_LONGEST_HEADER = 10_000
-"""Characters of a header that are parsed: numpy's own bound, for what is not trusted."""
 
 _DEFLATE_GAIN = 1032
 """No deflated byte becomes more than this many (the zlib manual, "Maximum Compression")."""
@@ -40,21 +36,23 @@ _DEFLATE_GAIN = 1032
 _DAMAGED = "copy the file again, or make it again with numpy.savez"
 
 
-def open_npz(spec: Mapping[str, Any], base: Path) -> NpzSource:
+def open_npz(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> NpzSource:
     """Open ``{"type": "npz", "path": ..., "fields": null, a list or an object}``.
 
     Args:
         spec: the section of the config.
         base: the folder to which a relative path is relative.
+        root: the folder that the file may not lie outside of; None for no bound.
 
     Returns:
         The source; no file is open any more.
 
     Raises:
-        SourceError: the file is missing or damaged, or does not have these fields.
+        SourceError: the file is missing or damaged, does not have these fields, or lies
+            outside of root.
         ConfigError: the choice of fields is empty, or names one twice.
     """
-    return NpzSource(base / spec["path"], spec.get("fields"))
+    return NpzSource(inside(base / spec["path"], root), spec.get("fields"))
 
 
 class NpzSource(ArraySource):
@@ -198,12 +196,17 @@ class _Archive:
     def _array(self, member: zipfile.ZipInfo, name: str) -> npt.NDArray[Any]:
         self._check_sizes(member, name)
         with self._mistrust(name), self._zip.open(member) as stream:
-            dtype, shape, fortran_order, begin = self._header(stream, name)
-            size = math.prod(shape) * dtype.itemsize
-            if begin + size != member.file_size:
+            header = read_header(
+                stream,
+                lambda message: self._fault(message, name),
+                _DAMAGED,
+                '; leave it out by choosing "fields"',
+            )
+            dtype, shape, size = header.dtype, header.shape, header.size
+            if header.length + size != member.file_size:
                 raise self._fault(
                     f"expected {size} bytes for shape {shape} of {dtype}, "
-                    f"got {member.file_size - begin}; {_DAMAGED}",
+                    f"got {member.file_size - header.length}; {_DAMAGED}",
                     name,
                 )
             values = np.empty(size, np.uint8)
@@ -217,7 +220,7 @@ class _Archive:
             stream.read(1)  # reaches the end, where zipfile compares the checksum
             if not dtype.itemsize:
                 return np.empty(shape, dtype)
-            if fortran_order:  # rows in one piece are read many times, this is done once
+            if header.columns_first:  # rows in one piece are read many times, this is done once
                 return np.ascontiguousarray(values.view(dtype).reshape(shape[::-1]).T)
             return values.view(dtype).reshape(shape)
 
@@ -239,53 +242,6 @@ class _Archive:
                 f"got a member that says it has {member.file_size}; {_DAMAGED}",
                 name,
             )
-
-    def _header(
-        self, stream: IO[bytes], name: str
-    ) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
-        """Read an array's header: dtype, shape, whether columns come first, bytes read."""
-        magic = stream.read(8)
-        # Two bytes of version; from 2.0 on the length of the header has four bytes.
-        width = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}.get(magic[6:])
-        if magic[:6] != b"\x93NUMPY" or width is None:
-            raise self._fault(
-                f"expected an array in numpy's format 1.0 to 3.0, got the bytes {magic!r}; "
-                f"{_DAMAGED}",
-                name,
-            )
-        length = int.from_bytes(stream.read(width), "little")
-        text = stream.read(min(length, _LONGEST_HEADER))
-        if len(text) < length:
-            raise self._fault(
-                f"expected a header of {length} bytes (at most {_LONGEST_HEADER}), "
-                f"got {len(text)}; {_DAMAGED}",
-                name,
-            )
-        try:
-            header = ast.literal_eval(text.decode("utf-8" if magic[6] == 3 else "latin-1"))
-        except MemoryError as error:  # how the parser refuses what is nested too deep
-            raise self._fault(f"expected a dtype and a shape in it; {_DAMAGED}", name) from error
-        match header:
-            case {"descr": descr, "fortran_order": bool(order), "shape": tuple(shape)}:
-                pass
-            case _:
-                raise self._fault(f"expected a dtype and a shape, got {header}; {_DAMAGED}", name)
-        dtype = np.lib.format.descr_to_dtype(descr)
-        if not stores_values(dtype):
-            raise self._fault(
-                "expected numbers, or strings of a fixed width, got Python objects, which are "
-                "never unpickled; convert it with astype and save it again",
-                name,
-            )
-        if dtype.subdtype is not None or not all(type(n) is int and n >= 0 for n in shape):
-            raise self._fault(f"expected a dtype and a shape, got {header}; {_DAMAGED}", name)
-        if not shape:
-            raise self._fault(
-                "expected one sample a row, got a single value of shape (); "
-                'leave it out by choosing "fields"',
-                name,
-            )
-        return dtype, shape, order, 8 + width + length
 
 
 def _near(name: str, arrays: Iterable[str]) -> str:

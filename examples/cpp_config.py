@@ -1,0 +1,101 @@
+"""Trains from the config of a C++ trainer, as it stands, and prints what that program prints.
+
+    python examples/cpp_config.py [--epochs N] [--config FILE]
+
+The options of the loader stand in the trainer's own file, in its section "training",
+beside a learning rate that the loader does not know, and with // comments:
+``unknown="ignore"`` passes over what belongs to others (a misspelt option of the
+loader's own is an error all the same). The text is cut into windows of characters; the
+model guesses the next one.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from english import english
+from guesser import Guesser
+
+from threadloader import ConfigError, Loader
+
+CONFIG = Path(__file__).resolve().with_name("cpp_trainer.json")
+WINDOW = 64  # characters of a sample
+CHARACTERS = 128  # ASCII; anything else is read as "?"
+
+
+class Windows:
+    """A text as windows of characters, each with the characters that follow.
+
+    Args:
+        codes: the text, ``(characters,)`` uint8.
+    """
+
+    def __init__(self, codes: np.ndarray) -> None:
+        self.codes = codes
+
+    def __len__(self) -> int:
+        return (len(self.codes) - 1) // WINDOW
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        window = self.codes[index * WINDOW : (index + 1) * WINDOW + 1].astype(np.int64)
+        return window[:-1], window[1:]
+
+
+def without_comments(text: str) -> str:
+    """Gives JSON without its // comments; what stands in strings stays."""
+    return re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*', lambda match: match[1] or "", text)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Trains, printing a line every epoch."""
+    parser = argparse.ArgumentParser(description="Trains from the config of a C++ trainer.")
+    parser.add_argument("--epochs", type=int, help="epochs (num_epochs of the config)")
+    parser.add_argument("--config", type=Path, default=CONFIG, help="the file (cpp_trainer.json)")
+    options = parser.parse_args(argv)
+    if options.epochs is not None and options.epochs < 1:
+        parser.error("expected --epochs >= 1")
+
+    source = Windows(np.frombuffer(english().encode("ascii", "replace"), np.uint8))
+    try:
+        loader = Loader(f"{options.config}#/training", source, unknown="ignore")
+    except (ConfigError, OSError) as error:
+        print(error)
+        return 1
+    whole: dict[str, Any] = json.loads(without_comments(options.config.read_text("utf-8")))
+    model = Guesser(
+        CHARACTERS,
+        range(1 - whole["model"]["context"], 1),
+        np.random.default_rng(loader.config.seed),
+        rate=whole["training"]["learning_rate"],
+        features=whole["model"]["features"],
+        hidden=whole["model"]["hidden"],
+    )
+    with loader as batches:
+        before = batches.stats()
+        for epoch in batches.epochs(options.epochs):
+            loss, tokens = 0.0, 0
+            for x, y in epoch:
+                summed, count = model.step(x, y)
+                loss, tokens = loss + summed, tokens + count
+            now = batches.stats()
+            part, before = now.since(before), now
+            print(
+                f"epoch {epoch.number + 1} | loss {loss / tokens:.4f}"
+                f" | {tokens / part.elapsed_seconds:,.0f} tokens/s"
+                f" | batch size {loader.config.batch_size} | time {part.elapsed_seconds:.2f} s"
+                f" | data wait {part.data_wait_fraction:.1%} ({part.data_wait_band})",
+                flush=True,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\ninterrupted: the loader is closed", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,1041 @@
+"""``threadloader bench``: what it measures and says, the choice, and that it leaves nothing.
+
+No test looks at how long anything took: times are given by clocks and runs of our own, and
+what real runs give is looked at for its form alone.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from frameworks import framework
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from threadloader import ConfigError, bench, cli
+from threadloader.adapters import torch_loader
+from threadloader.bench import BenchError, Plan, Report, Row, picture, run
+from threadloader.bench._choice import choose, compared, findings
+from threadloader.bench._measure import take_time
+from threadloader.bench._process import in_process
+from threadloader.bench._progress import Bar, progress
+from threadloader.bench._report import row_of, system
+from threadloader.bench._steps import amount, make_step
+from threadloader.collate import make_collate
+
+ROOT = Path(__file__).parent.parent
+DOCUMENT = (ROOT / "docs" / "bench.md").read_text(encoding="utf-8")
+NPZ = {"type": "npz", "path": "x.npz"}
+QUICK = ("--batches", "4", "--repeat", "1")
+
+MODULE = '''
+import os, sys, time
+import numpy as np
+
+class Numbers:
+    """Sample i is i; reading one prints, which must not get into the answer."""
+    def __len__(self): return 10
+    def __getitem__(self, index):
+        print("read", index)
+        return np.array([index, os.getpid()])
+
+def noise(sample, rng): return sample + rng.random()
+def broken(): raise ValueError("no\\ndata")
+def leaves(): os._exit(3)
+def killed(): os.kill(os.getpid(), 9)
+def exits(): sys.exit("enough")
+def nothing(): return []
+
+def held():
+    """Says that it is here, and holds the pipe open as long as this process lives."""
+    global pipe
+    pipe = open("pipe", "w")
+    pipe.write("here\\n")
+    pipe.flush()
+    time.sleep(600)
+'''
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with data, a module and a config."""
+    np.savez(tmp_path / "x.npz", x=np.arange(24.0).reshape(12, 2), y=np.arange(12))
+    (tmp_path / "mine.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    write({"source": NPZ, "batch_size": 5})
+    return tmp_path
+
+
+def write(config, name="c.json"):
+    Path(name).write_text(json.dumps(config), encoding="utf-8")
+    return name
+
+
+@pytest.fixture
+def command(folder, capsys):
+    """Gives a function that runs ``threadloader bench``: exit code, stdout, stderr."""
+
+    def call(*arguments):
+        code = cli.main(["bench", *map(str, arguments)])
+        got = capsys.readouterr()
+        return code, got.out, got.err
+
+    return call
+
+
+def numbers(rate=1000.0, *, wait=0.0, ready=1.0, **others):
+    """What a run of one second gives."""
+    return {
+        "samples": rate,
+        "steps_of_epoch": 3,
+        "batches": 10,
+        "first_batch_seconds": 0.5,
+        "seconds": 1.0,
+        "wait_seconds": wait,
+        "step_seconds": 0.1,
+        "cpu_seconds": 0.9,
+        "epoch_gap_seconds": [],
+        "batches_ready": ready,
+        "peak_bytes": 1 << 20,
+        "storage_bytes": 0,
+        **others,
+    }
+
+
+def rows(rates, waits=None, **others):
+    """Rows of these rates, by number of workers."""
+    return [
+        Row(
+            loader="threadloader",
+            num_workers=workers,
+            samples_per_second=rate,
+            samples_per_second_runs=(rate,),
+            data_wait_fraction=None if waits is None else waits[workers],
+            **{name: values[workers] for name, values in others.items()},
+        )
+        for workers, rate in sorted(rates.items())
+    ]
+
+
+def report(rates, waits=None, compare="", config="c.json", **plan):
+    """A report of these rates."""
+    ours = rows(rates, waits)
+    theirs = [replace(row, loader="torch") for row in ours if compare]
+    return Report(
+        config=config,
+        plan=Plan(workers=tuple(rates), step_ms=0 if waits is None else 8, compare=compare, **plan),
+        system=system("2.0" if compare else None),
+        data={"batch_size": 5, "prefetch_batches": 3, "steps": 3},
+        rows=(*ours, *theirs),
+        choice=choose(ours),
+        findings=("One thing.", "Another thing, " + "at some length " * 20),
+    )
+
+
+# The choice: a function of numbers.
+
+rates = st.dictionaries(
+    st.integers(0, 64), st.floats(0.001, 1e9, allow_nan=False), min_size=1, max_size=8
+)
+
+
+@given(rates)
+def test_the_fewest_workers_within_5_percent_of_the_best_are_chosen(rates):
+    near = [workers for workers, rate in rates.items() if rate >= 0.95 * max(rates.values())]
+    assert min(near) == choose(rows(rates)).num_workers
+
+
+@given(rates, st.randoms())
+def test_with_a_step_the_fewest_that_hardly_wait_are_chosen(rates, random):
+    """Among those within 5% of the best rate; where none of them is fed, they all count."""
+    waits = {workers: random.choice([0.0, 0.009, 0.01, 0.5]) for workers in rates}
+    near = {workers for workers, rate in rates.items() if rate >= 0.95 * max(rates.values())}
+    fed = {workers for workers in near if waits[workers] < 0.01}
+    assert min(fed or near) == choose(rows(rates, waits)).num_workers
+
+
+@given(rates, st.floats(0.1, 10))
+def test_the_choice_does_not_depend_on_the_unit(rates, factor):
+    """Twice as fast a machine chooses alike. (Rates at the very bound may be rounded across.)"""
+    best = max(rates.values())
+    rates = {n: rate for n, rate in rates.items() if abs(rate / best - 0.95) > 1e-6}
+    faster = {workers: rate * factor for workers, rate in rates.items()}
+    assert choose(rows(rates)).num_workers == choose(rows(faster)).num_workers
+
+
+@pytest.mark.parametrize(
+    ("rates", "waits", "expected"),
+    [
+        ({2: 10}, None, "Nothing else was measured."),
+        (
+            {0: 10, 2: 20.4, 4: 21},
+            None,
+            "The fewest within 5% of the best rate: 20 samples/s; the best, 21, took 4 workers.",
+        ),
+        (
+            {0: 5, 1: 2000},
+            {0: 0.5, 1: 0.001},
+            (
+                "The fewest with a data wait below 1%: 0.1%, and 2,000 samples/s, the best rate of"
+                " all."
+            ),
+        ),
+        (
+            {0: 9, 1: 9.1},
+            {0: 0.5, 1: 0.4},
+            (
+                "No setting within 5% of the best rate has a data wait below 1%. This is the fewest"
+                " workers among them: 50.0%, and 9 samples/s; the best, 9, took 1 worker."
+            ),
+        ),
+    ],
+)
+def test_the_choice_says_why(rates, waits, expected):
+    assert expected == choose(rows(rates, waits)).why
+
+
+# What the numbers say.
+
+
+def said(rows, step_seconds=0.0, cores=2, gil=True):
+    return " ".join(findings(rows, step_seconds=step_seconds, cores=cores, gil=gil))
+
+
+@pytest.mark.parametrize(
+    ("rates", "busy", "cores", "expected"),
+    [
+        ({0: 100, 2: 190, 8: 800}, {0: 0.1, 2: 0.1, 8: 0.2}, 2, "the rest was waiting"),
+        ({0: 100, 2: 190, 8: 800}, {0: 0.1, 2: 0.1, 8: 0.2}, 2, "still rising at 8"),
+        ({0: 100, 2: 190, 4: 191}, {0: 1.0, 2: 1.9, 4: 1.9}, 2, "the limit of this machine"),
+        ({0: 100, 2: 190}, {0: 1.0, 2: 1.9}, 8, "1.9 of 8 cores are busy then, one for each"),
+        ({0: 100, 2: 140}, {0: 1.0, 2: 1.4}, 2, "1.4 of 2 cores are busy then: the rest of the"),
+        ({0: 100, 4: 90}, {0: 1.0, 4: 1.0}, 2, "code that holds the GIL"),
+        ({0: 100, 4: 90}, {0: 1.0, 4: 1.9}, 2, "the threads contend for memory or for the GIL"),
+        ({0: 100, 4: 90}, {0: 0.1, 4: 0.1}, 2, "one thread in at a time, or the storage gives no"),
+        ({0: 1e6, 4: 3e5}, {0: 1.0, 4: 1.0}, 2, "handing it from thread to thread costs as much"),
+        ({2: 100, 4: 99}, {2: 1.9, 4: 1.9}, 2, "are busy with 2 workers already"),
+        ({0: 100, 4: 99}, {0: 0.99, 4: 0.99}, 1, "1.0 of 1 core is busy with no workers already"),
+        ({0: 100, 1: 99}, {0: 0.99, 1: 0.99}, 2, "One worker does what the loop itself would do"),
+        ({0: 100, 4: 90}, {0: 1.0, 4: 1.0}, 2, "This holds for loading alone."),
+    ],
+)
+def test_without_a_step_the_bottleneck_is_told_by_rates_and_cores(rates, busy, cores, expected):
+    seconds = {workers: 10 / rate for workers, rate in rates.items()}
+    assert expected in said(rows(rates, cpu_cores=busy, batch_seconds=seconds), cores=cores)
+
+
+@pytest.mark.parametrize("gil", [True, False])
+def test_the_gil_is_named_only_where_there_is_one(gil):
+    """Whatever else the numbers are."""
+    for busy in (0.1, 1.0, 1.5, 1.9):
+        for rate in (50, 150, 300):
+            told = rows(
+                {0: 100, 4: rate},
+                cpu_cores={0: min(busy, 1), 4: busy},
+                batch_seconds={0: 0.1, 4: 0.1},
+            )
+            assert gil or "GIL" not in said(told, gil=gil)
+
+
+@pytest.mark.parametrize(
+    ("waits", "ready", "steps", "expected"),
+    [
+        ({0: 0.001, 4: 0.0}, {0: None, 4: 3}, {0: 0.01, 4: 0.01}, "loading is not the bottleneck"),
+        ({0: 0.5, 4: 0.2}, {0: None, 4: 0}, {0: 0.01, 4: 0.01}, "still above 1%: try more of them"),
+        ({0: 0.2, 4: 0.5}, {0: None, 4: 0}, {0: 0.01, 4: 0.01}, "batches come more slowly than"),
+        ({0: 0.5, 4: 0.2}, {0: None, 4: 2}, {0: 0.01, 4: 0.01}, "although 2.0 batches lay ready"),
+        (
+            {0: 0.5, 4: 0.0},
+            {0: None, 4: 2},
+            {0: 0.011, 4: 0.02},
+            "gets slower beside the workers: 11 ms alone, 20 ms with 4 workers",
+        ),
+        ({0: 0.5, 4: 0.0}, {0: None, 4: 2}, {0: 0.012, 4: 0.013}, ""),
+    ],
+)
+def test_with_a_step_the_bottleneck_is_told_by_waits_and_steps(waits, ready, steps, expected):
+    told = said(
+        rows({0: 100, 4: 100}, waits, batches_ready=ready, step_seconds=steps), step_seconds=0.01
+    )
+    assert expected in told
+    assert bool(expected) == bool(told)
+
+
+def test_runs_that_differ_and_reads_from_storage_are_told():
+    noisy = replace(
+        rows({2: 100})[0], samples_per_second_runs=(90, 100, 110), storage_bytes=3 << 20
+    )
+    told = said([noisy])
+    assert "Up to 3 MiB of a run came from storage" in told
+    assert "With 2 workers the runs differ by ±10%" in told
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"), [(50, "2.00 times as many."), (98, "no difference that these runs")]
+)
+def test_two_loaders_are_compared_at_their_best(there, expected):
+    told = compared(rows({0: 10, 4: 100}), rows({0: 1, 1: there}))
+    assert "threadloader with 4 workers loads 100 samples/s" in told
+    assert f"DataLoader with 1 process {there}: {expected}" in told
+
+
+# How a run is timed.
+
+
+class Clock:
+    """A clock that others move on."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+    def after(self, seconds, value=None):
+        self.now += seconds
+        return value
+
+
+def epoch_of(clock, waits):
+    for wait in waits:
+        clock.after(wait)
+        yield [0] * 4
+
+
+def timed(waits, **bounds):
+    """The times of epochs whose batches keep one waiting so long, with a step of 10 s."""
+    clock = Clock()
+    return take_time(
+        lambda: epoch_of(clock, waits),
+        step=lambda: clock.after(10),
+        clock=clock,
+        count=len,
+        **{"seconds": None, "batches": None, **bounds},
+    )
+
+
+def test_each_batch_behind_the_first_counts_with_its_step_and_its_wait():
+    got = timed([1, 2, 3, 4], batches=4)
+    assert (1, 39, 9, 30) == (got.first_batch, got.measured, got.wait, got.step)
+    assert (3, 12, []) == (got.batches, got.rows, got.epoch_gaps)
+
+
+def test_the_first_batch_of_a_later_epoch_is_told_apart():
+    """Three epochs, the last of them cut; the very first batch is in neither number."""
+    got = timed([1, 2], batches=5)
+    assert ([1, 1], 2 + 1 + 2 + 1, 4) == (got.epoch_gaps, got.wait, got.batches)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({"seconds": 0.001}, 1),
+        ({"seconds": 12}, 1),
+        ({"seconds": 12.001}, 2),
+        ({"seconds": 1e9, "batches": 2}, 1),
+        ({"seconds": 12.001, "batches": 9}, 2),
+    ],
+)
+def test_a_run_ends_at_its_first_bound_and_has_a_batch_behind_the_first(bounds, expected):
+    assert expected == timed([1, 2, 2, 2, 2], **bounds).batches
+
+
+def test_an_epoch_without_a_batch_has_no_times():
+    assert None is timed([], batches=2)
+
+
+@given(st.lists(st.floats(0, 5), min_size=1, max_size=5), st.integers(2, 20))
+def test_waits_and_steps_make_up_the_measured_time(waits, batches):
+    got = timed(waits, batches=batches)
+    assert pytest.approx(got.measured) == got.wait + got.step
+    assert (batches - 1, 4 * (batches - 1)) == (got.batches, got.rows)
+
+
+# The step.
+
+
+@pytest.mark.parametrize("kind", ["gil", "numpy"])
+def test_a_step_that_computes_is_made_of_as_much_as_takes_so_long(kind):
+    """Two rounds take 1/64 s by a clock that says so; a second is 128 of them."""
+    clock = Clock()
+    assert 2 * 64 == amount(kind, 1000, lambda: clock.after(1 / 64, clock.now))
+    step = make_step(kind, 3)
+    assert step is not None
+    step()
+
+
+def test_a_step_that_sleeps_is_its_seconds_and_no_step_is_none():
+    assert (0.008, 0.0, 0.0) == (amount("sleep", 8), amount("sleep", 0), amount("gil", 0))
+    assert None is make_step("gil", 0)
+    assert callable(make_step("sleep", 0.008))
+
+
+# The plan.
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"workers": ()},
+        {"workers": (-1,)},
+        {"workers": (1025,)},
+        {"workers": (True,)},
+        {"seconds": 0},
+        {"seconds": float("nan")},
+        {"batches": 1},
+        {"batches": 2.0},
+        {"repeat": 0},
+        {"step": "jump"},
+        {"step_ms": -1},
+        {"step_ms": float("inf")},
+        {"compare": "jax"},
+    ],
+    ids=str,
+)
+def test_what_is_out_of_bounds_is_refused_by_its_option(wrong):
+    with pytest.raises(ConfigError) as refused:
+        Plan(**wrong)
+    (problem,) = refused.value.problems
+    assert f"--{next(iter(wrong)).replace('_', '-')}" == problem.pointer
+
+
+def test_batches_alone_are_no_bound_in_time():
+    assert (2.0, None, 5.0) == (
+        Plan().seconds,
+        Plan(batches=9).seconds,
+        Plan(batches=9, seconds=5.0).seconds,
+    )
+
+
+# All runs of a measurement.
+
+
+class Runner:
+    """Makes runs of given rates, and keeps what it was asked for."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.specs = []
+
+    def __call__(self, spec):
+        self.specs.append(spec)
+        answer = self.answers.pop(0) if self.answers else numbers(version="2.0")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def torch_there(monkeypatch):
+    monkeypatch.setattr(torch_loader, "found", lambda: True)
+
+
+def test_settings_are_taken_in_turns_to_and_fro(torch_there):
+    runner = Runner()
+    plan = Plan(workers=(0, 2), repeat=3, compare="torch")
+    run({"num_epochs": 4}, plan, source="mine:Numbers", runner=runner)
+    forth = [("threadloader", 0), ("torch", 0), ("threadloader", 2), ("torch", 2)]
+    made = [(spec["loader"], spec["config"]["num_workers"]) for spec in runner.specs]
+    assert forth + forth[::-1] + forth == made
+    assert plan.runs == len(made)
+    assert {None} == {spec["config"]["num_epochs"] for spec in runner.specs}
+
+
+def test_a_row_has_the_medians_of_its_runs_and_the_highest_memory():
+    runs = [
+        numbers(rate, wait=wait, peak_bytes=peak, epoch_gap_seconds=gaps, batches_ready=None)
+        for rate, wait, peak, gaps in [
+            (10, 0.3, 7, [1.0]),
+            (30, 0.1, None, []),
+            (20, 0.2, 9, [3.0]),
+        ]
+    ]
+    row = row_of("threadloader", 2, runs, has_step=True)
+    assert (20, (10, 30, 20), 0.5) == (
+        row.samples_per_second,
+        row.samples_per_second_runs,
+        row.spread,
+    )
+    assert (0.2, "poor", 2.0, 9, None, 30) == (
+        row.data_wait_fraction,
+        row.data_wait_band,
+        row.epoch_gap_seconds,
+        row.peak_bytes,
+        row.batches_ready,
+        row.batches,
+    )
+
+
+def test_without_a_step_there_is_no_data_wait():
+    row = row_of("threadloader", 2, [numbers(wait=0.9)], has_step=False)
+    assert (None, None, None) == (row.data_wait_fraction, row.data_wait_band, row.step_seconds)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (BenchError("ValueError: bad"), "num_workers 0: ValueError: bad"),
+        ({"samples": 0}, "num_workers 0: expected a batch, got none: the source is empty"),
+        (BenchError("--source: no", usage=True), "--source: no"),
+    ],
+)
+def test_a_run_that_fails_says_which_it_was(answer, expected):
+    with pytest.raises(BenchError) as failed:
+        run({}, Plan(workers=(0,)), source="mine:Numbers", runner=Runner(answer))
+    assert str(failed.value).startswith(expected)
+
+
+# What is shown.
+
+
+def test_the_json_has_the_documented_names_and_no_others():
+    """Every name of the object and its parts is in backticks in docs/bench.md."""
+    value = report({0: 10.0, 2: 20.0}, {0: 0.5, 2: 0.001}).as_dict()
+    assert value == json.loads(json.dumps(value, allow_nan=False))
+    names = {*value, *value["plan"], *value["system"], *value["data"], *value["choice"]}
+    for row in value["results"]:
+        names |= set(row)
+    assert set() == {name for name in names if f"`{name}`" not in DOCUMENT}
+    assert 1 == value["format"]
+
+
+def test_every_option_is_documented(capsys):
+    cli.main(["bench", "--help"])
+    options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
+    assert set() == {option for option in options if f"| `{option}" not in DOCUMENT}
+
+
+@pytest.mark.parametrize("waits", [None, {0: 0.5, 16: 0.001}])
+def test_the_table_has_a_line_for_each_setting(waits):
+    text = str(report({0: 1234.5, 16: 2e6}, waits, compare="torch"))
+    lines = text.split("\n")
+    assert 2 == sum(line.lstrip().startswith("16 ") for line in lines)
+    assert 2 == sum(" 1,23" in line for line in lines)
+    assert (waits is None) == ("No training step" in text)
+    assert (waits is not None) == ("50.0%  poor" in text)
+    assert "\nChoice: num_workers 16. " in text
+    assert "\n- One thing.\n- Another thing, " in text
+    assert max(map(len, lines)) <= 120
+
+
+def test_numbers_that_the_system_does_not_tell_are_a_dash():
+    lines = str(report({2: 10.0})).split("\n")
+    (line,) = [line for line in lines if line.lstrip().startswith("2 ")]
+    assert 4 == line.split().count("-")
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@settings(deadline=None, max_examples=50)
+@given(rates, st.randoms(), st.booleans(), st.sampled_from(["", "torch"]), st.text(max_size=60))
+def test_the_picture_is_sound_whatever_the_numbers(rates, random, step, compare, config):
+    """It is XML, every place in it lies within its size, and each setting has its points."""
+    waits = {workers: random.choice([0.0, 0.01, 1.0]) for workers in rates} if step else None
+    config = "".join(char for char in config if char.isprintable())
+    root = ET.fromstring(picture(report(rates, waits, compare, config)))
+    width, height = map(float, root.attrib["viewBox"].split()[2:])
+    for element in root.iter():
+        for name, most in (("x", width), ("cx", width), ("x1", width), ("y", height)):
+            assert 0 <= float(element.attrib.get(name, 0)) <= most
+        for name in ("cy", "y1", "y2"):
+            assert 0 <= float(element.attrib.get(name, 0)) <= height
+    points = [it for it in root.iter(f"{SVG}circle") if it.find(f"{SVG}title") is not None]
+    assert len(rates) * (2 if compare else 1) * (2 if step else 1) == len(points)
+
+
+def test_the_picture_tells_axes_legend_choice_and_both_backgrounds():
+    text = picture(report({0: 10.0, 8: 20.0}, {0: 0.3, 8: 0.0}, "torch", config="a/<b>&.json#/c"))
+    words = {element.text for element in ET.fromstring(text).iter(f"{SVG}text")}
+    assert {
+        "<b>&.json#/c: a step of 8 ms (a sleep)",
+        "Samples per second",
+        "Data wait, part of the time (%)",
+        "num_workers",
+        "threadloader (threads)",
+        "PyTorch DataLoader (processes)",
+        "chosen",
+        "poor",
+    } <= words
+    assert "@media (prefers-color-scheme:dark)" in text
+
+
+def test_without_a_step_the_picture_says_why_it_has_no_data_wait():
+    assert "there is no data wait to draw" in picture(report({0: 10.0}))
+
+
+class Screen:
+    """A stream that keeps what is written; perhaps a terminal, perhaps one that has gone."""
+
+    def __init__(self, *, terminal, gone=False):
+        self.text, self.terminal, self.gone = "", terminal, gone
+
+    def isatty(self):
+        return self.terminal
+
+    def write(self, text):
+        if self.gone:
+            raise BrokenPipeError
+        self.text += text
+
+    def flush(self): ...
+
+
+@pytest.mark.parametrize(
+    ("terminal", "as_json", "expected"),
+    [
+        (False, False, "run 1 of 9: num_workers 10 ...\nrun 2 of 9: num_workers 2 ...\n"),
+        (False, True, ""),
+        (
+            True,
+            True,
+            "\rrun 1 of 9: num_workers 10 ...\rrun 2 of 9: num_workers 2 ... \r" + 29 * " " + "\r",
+        ),
+    ],
+)
+def test_progress_is_lines_or_one_line_that_is_wiped_out(monkeypatch, terminal, as_json, expected):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    screen = Screen(terminal=terminal)
+    shown = progress(screen, 9, json=as_json)
+    shown.begin(1, "num_workers 10")
+    shown.begin(2, "num_workers 2")
+    shown.close()
+    shown.close()
+    assert expected == screen.text
+
+
+def test_progress_nobody_can_see_is_no_error():
+    for shown in (
+        progress(None, 9, json=False),
+        progress(Screen(terminal=False, gone=True), 9, json=False),
+    ):
+        shown.begin(1, "num_workers 1")
+        shown.close()
+
+
+def test_tqdm_draws_the_bar_where_it_is_installed(monkeypatch):
+    drawn = []
+
+    class Tqdm:
+        n = 0
+
+        def __init__(self, **options):
+            drawn.append(options["total"])
+
+        def set_description_str(self, text, refresh):
+            drawn.append(text)
+
+        def update(self, runs):
+            self.n += runs
+            drawn.append(self.n)
+
+        def refresh(self): ...
+
+        def close(self):
+            drawn.append("closed")
+
+    fake = type(sys)("tqdm")
+    fake.tqdm = Tqdm
+    monkeypatch.setitem(sys.modules, "tqdm", fake)
+    shown = progress(Screen(terminal=True), 2, json=False)
+    assert isinstance(shown, Bar)
+    shown.begin(1, "a")
+    shown.begin(2, "b")
+    shown.close()
+    assert [2, "a", 0, "b", 1, "closed"] == drawn
+
+
+# The command, with real runs.
+
+
+def test_the_command_prints_a_table_and_draws_a_picture(command):
+    code, out, err = command(
+        "c.json", *QUICK, "--workers", "0,2", "--step-ms", 0.1, "--svg", "p.svg"
+    )
+    assert 0 == code, err
+    assert err == "run 1 of 2: num_workers 0 ...\nrun 2 of 2: num_workers 2 ...\n"
+    assert out.startswith("c.json: batch_size 5, prefetch_batches 3, 3 batches an epoch. ")
+    assert 1 == out.count("\nChoice: num_workers ")
+    assert f"{SVG}svg" == ET.parse("p.svg").getroot().tag
+
+
+def test_json_is_all_that_stdout_has(command):
+    """A source given in code prints into it all the same, and is imported from here."""
+    code, out, err = command(
+        write({"t": {"batch_size": 3, "mine": 1, "num_workers": 7}}) + "#/t",
+        *("--unknown", "ignore", "--source", "mine:Numbers", "--transform", "mine:noise"),
+        *(*QUICK, "--workers", "2,0,2", "--json"),
+    )
+    assert (0, "") == (code, err)
+    value = json.loads(out)
+    assert ("c.json#/t", [0, 2], 4) == (
+        value["config"],
+        value["plan"]["workers"],
+        value["data"]["steps"],
+    )
+    for row in value["results"]:
+        assert 3 == row["batches"]
+        assert row["samples_per_second"] > 0
+        assert row["first_batch_seconds"] > 0
+    assert [True, False] == [row["batches_ready"] is None for row in value["results"]]
+    told = sys.platform in ("linux", "darwin")
+    assert [told, told] == [row["peak_bytes"] is not None for row in value["results"]]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"source": NPZ, "batch_sise": 4},
+        {"source": {**NPZ, "path": "none.npz"}, "num_workers": -1},
+        {"source": NPZ, "shard": {"index": 2, "count": 1}},
+        {},
+    ],
+    ids=str,
+)
+def test_a_bad_config_has_the_messages_of_check(command, capsys, config):
+    write(config)
+    expected = (cli.main(["check", "c.json"]), *capsys.readouterr())
+    assert 1 == expected[0]
+    assert expected == command("c.json")
+    assert (expected[0], "", expected[1]) == command("c.json", "--json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none.json"], "threadloader: cannot read none.json: "),
+        (["c.json", "--workers", "1,x"], "usage: threadloader bench "),
+        (["c.json", "--workers", "1,2000"], "threadloader bench: --workers: expected integers "),
+        (["c.json", "--step-ms", "nan"], "threadloader bench: --step-ms: expected a number from"),
+        (["c.json", "--compare", "jax"], "usage: threadloader bench "),
+        (["c.json", "--svg", "none/a.svg"], "threadloader bench: cannot write none/a.svg"),
+        (["c.json", "--svg", "."], "threadloader bench: cannot write ."),
+        (["c.json", "--source", "mine:none"], "threadloader bench: --source: expected MODULE:FUNC"),
+        (["c.json", "--source", "none"], "threadloader bench: --source: expected MODULE:FUNCTION"),
+        (["c.json", "--source", "mine:os.name"], "threadloader bench: --source: expected a functi"),
+    ],
+    ids=str,
+)
+def test_bad_usage_is_code_2_and_a_line(command, arguments, said):
+    code, out, err = command(*arguments)
+    err = "".join(line for line in err.splitlines(True) if not line.startswith("run "))
+    assert (2, "", said) == (code, out, err[: len(said)])
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("broken", r"ValueError: no\ndata"),
+        ("exits", "SystemExit: enough"),
+        ("leaves", "the process ended with code 3: it said nothing"),
+        ("nothing", "expected a batch, got none: the source is empty, "),
+        pytest.param(
+            "killed",
+            "the process was killed; ",
+            marks=pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal"),
+        ),
+    ],
+)
+def test_whatever_happens_in_a_run_is_code_1_and_a_line(command, source, said):
+    code, out, err = command("c.json", "--source", f"mine:{source}", "--workers", "0", *QUICK)
+    first, last = err.splitlines()
+    assert (1, "", "run 1 of 1: num_workers 0 ...") == (code, out, first)
+    assert last.startswith(f"threadloader bench: num_workers 0: {said}")
+
+
+def test_a_picture_that_cannot_be_written_in_the_end_is_code_2(command, monkeypatch):
+    """What was measured is printed all the same."""
+    monkeypatch.setattr(cli, "_can_write", lambda path: True)
+    monkeypatch.setattr(bench, "run", lambda *a, **k: report({0: 10.0}))
+    code, out, err = command("c.json", "--svg", "none/a.svg")
+    assert (2, True) == (code, "Choice: num_workers 0." in out)
+    assert err.startswith("threadloader bench: cannot write none/a.svg: ")
+
+
+def test_without_torch_its_name_and_the_command_are_told(command, monkeypatch):
+    monkeypatch.setattr(torch_loader, "found", lambda: False)
+    expected = "threadloader bench: --compare torch: expected torch, found none; write: pip install"
+    code, out, err = command("c.json", "--compare", "torch")
+    assert (2, "", expected) == (code, out, err[: len(expected)])
+
+
+def test_an_old_python_gets_one_line(monkeypatch, capsys):
+    from test_tools import loaded
+
+    monkeypatch.setattr(sys, "version_info", (3, 10, 13, "final", 0))
+    with pytest.raises(SystemExit) as ended:
+        loaded("bench")
+    said = "tools/bench: expected CPython 3.11 or newer, got "
+    assert (2, said) == (ended.value.code, capsys.readouterr().err[: len(said)])
+
+
+# No process is left.
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes in folders")
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        ("SIGINT", (130, "threadloader: interrupted")),
+        ("SIGKILL", (-9, "run 1 of 5: num_workers 0 ...")),
+    ],
+)
+def test_no_process_outlives_the_command(folder, number, expected):
+    """The process of the run, stuck in its source, ends with the one that asked for it."""
+    os.mkfifo("pipe")
+    command = [sys.executable, ROOT / "tools" / "bench", "c.json", "--source", "mine:held"]
+    with subprocess.Popen(
+        [*command, "--repeat", "1"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        with open("pipe") as pipe:
+            assert "here\n" == pipe.readline()
+            running.send_signal(getattr(signal, number))
+            assert "" == pipe.read()  # its other end is closed when that process has ended
+        assert running.stderr is not None
+        lines = running.stderr.read().splitlines()
+    assert expected == (running.returncode, lines[-1])
+    assert not any("Traceback" in line for line in lines)
+
+
+def test_a_run_that_is_interrupted_here_is_ended(folder, monkeypatch):
+    """Whatever is raised while a run is waited for, its process has ended when it is passed on."""
+    started = []
+
+    class Popen(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            started.append(self)
+            self.stdout.close()
+            self.stdout = Interrupted()
+
+    class Interrupted:
+        def readline(self):
+            raise KeyboardInterrupt
+
+        def close(self): ...
+
+    monkeypatch.setattr(subprocess, "Popen", Popen)
+    with pytest.raises(KeyboardInterrupt):
+        in_process({})
+    (process,) = started
+    assert process.poll() is not None
+
+
+# PyTorch's side.
+
+
+class FakeData:
+    """As much of torch.utils.data as is used, in one process."""
+
+    class RandomSampler:
+        def __init__(self, source, generator):
+            self.order = [*range(len(source))][:: -1 if generator.seed else 1]
+
+        def __iter__(self):
+            return iter(self.order)
+
+    class SequentialSampler(RandomSampler):
+        def __init__(self, source):
+            self.order = range(len(source))
+
+    class BatchSampler:
+        def __init__(self, sampler, size, drop_last):
+            self.sampler, self.size, self.drop_last = sampler, size, drop_last
+
+        def __iter__(self):
+            order = list(self.sampler)
+            for start in range(0, len(order), self.size):
+                if not self.drop_last or start + self.size <= len(order):
+                    yield order[start : start + self.size]
+
+    class DataLoader:
+        def __init__(self, dataset, sampler, batch_size, collate_fn=None, drop_last=False, **kw):
+            self.dataset, self.collate, self.options = dataset, collate_fn, kw
+            self.batches = sampler
+            if batch_size is not None:
+                self.batches = FakeData.BatchSampler(sampler, batch_size, drop_last)
+
+        def __len__(self):
+            return len(list(self.batches))
+
+        def __iter__(self):
+            for indices in self.batches:
+                if self.collate is None:
+                    yield self.dataset[indices]
+                elif hasattr(self.dataset, "__getitems__"):
+                    yield self.collate(self.dataset.__getitems__(indices))
+                else:
+                    yield self.collate([self.dataset[index] for index in indices])
+
+
+class FakeTorch:
+    """As much of torch as is used; a tensor is what tells that it is one."""
+
+    __version__ = "9.9"
+
+    class Generator:
+        def manual_seed(self, seed):
+            self.seed = seed
+
+    class cuda:  # noqa: N801 - its name there
+        @staticmethod
+        def is_available():
+            return True
+
+    @staticmethod
+    def from_numpy(array):
+        if array.dtype.kind not in "biuf":
+            raise TypeError(array.dtype)
+        return ("tensor", array.tolist())
+
+    class utils:  # noqa: N801
+        data = FakeData
+
+
+@pytest.fixture
+def fake_torch(monkeypatch):
+    monkeypatch.setattr(torch_loader, "find", lambda: FakeTorch)
+
+
+def batches_of(source, config=None, **options):
+    """The batches that PyTorch's side makes of a source, and how its DataLoader was made."""
+    options = {"batch_size": 2, "shuffle": False, "seed": 1, "drop_last": False, **options}
+    collate = make_collate(config or {"type": "stack"})
+    whole = config is None
+    with torch_loader.TorchLoader(lambda: source, collate=collate, whole=whole, **options) as it:
+        return list(it.begin()), it._loader.options, len(it)
+
+
+def test_samples_are_collated_as_here_and_become_tensors(fake_torch):
+    """Arrays that torch has no dtype for, and what is no array, stay as they are."""
+    sample = {"x": np.ones(2), "pair": (np.int64(3), "s"), "u": np.array("unicode")}
+    (batch,), *_ = batches_of([sample, sample])
+    assert ("tensor", [[1.0, 1.0], [1.0, 1.0]]) == batch["x"]
+    assert (("tensor", [3, 3]), ["s", "s"]) == batch["pair"]
+    assert isinstance(batch["u"], np.ndarray)
+    assert 2 == torch_loader.rows({"x": batch["pair"][1]})
+
+
+class Whole:
+    """A source that builds whole batches, and tells what it was asked for."""
+
+    def __init__(self, n):
+        self.n, self.closed = n, 0
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        return np.array(index)
+
+    def __getitems__(self, indices):
+        return [np.array(100 + index) for index in indices]
+
+    def take(self, indices):
+        assert np.int64 == indices.dtype
+        return 1000 + indices
+
+    def close(self):
+        self.closed += 1
+
+
+def tensors(*parts):
+    return [("tensor", part) for part in parts]
+
+
+def test_a_source_is_read_in_its_best_way(fake_torch):
+    """Whole batches by ``take``; else samples at once by ``__getitems__``; else one by one."""
+    source = Whole(3)
+    assert tensors([1000, 1001], [1002]) == batches_of(source)[0]
+    stacked = make_collate({"type": "stack"})
+    options = {"batch_size": 2, "shuffle": False, "seed": 1, "drop_last": False}
+    with torch_loader.TorchLoader(lambda: source, collate=stacked, **options) as loader:
+        assert tensors([100, 101], [102]) == list(loader.begin())
+    double = lambda sample, index: sample * 2 + index  # noqa: E731
+    assert tensors([200, 203], [206]) == batches_of(source, transform=double)[0]
+    assert tensors([0, 3], [6]) == batches_of([*map(np.array, range(3))], transform=double)[0]
+    assert 3 == source.closed
+
+
+def test_order_and_tail_follow_the_config(fake_torch):
+    source = [np.array(i) for i in range(5)]
+    assert tensors([4, 3], [2, 1]) == batches_of(source, shuffle=True, drop_last=True)[0]
+    assert 3 == batches_of(source)[2]
+    assert ([], 0) == batches_of([], shuffle=True)[::2]
+
+
+def test_processes_live_as_long_as_the_loader_and_pin_where_asked(fake_torch):
+    """Without workers there is nothing to keep alive."""
+    expected = {"num_workers": 2, "persistent_workers": True, "pin_memory": True}
+    assert expected == batches_of([1, 2], num_workers=2, pin_memory=True)[1]
+    expected = {"num_workers": 0, "persistent_workers": False, "pin_memory": False}
+    assert expected == batches_of([1, 2])[1]
+
+
+def test_a_source_of_connections_is_opened_anew_in_a_fork(fake_torch, monkeypatch):
+    opened = []
+    source = torch_loader._Opened(lambda: opened.append(1) or opened)
+    source.get()
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    source.get()
+    assert [1] == opened
+    source.reopen = True
+    source.get()
+    assert [1, 1] == source.get()
+
+
+@pytest.mark.parametrize("shards", [[(0, 1)], [(0, 2), (1, 2)]], ids=["alone", "two-shards"])
+@pytest.mark.parametrize("source", [[np.array(i) for i in range(10)], Whole(10)], ids=type)
+def test_the_dataloader_of_torch_gives_each_sample_once(source, shards):
+    """In tensors, over all shards together; the second epoch has another order."""
+    torch = framework("torch")
+    orders = [[], []]
+    for shard in shards:
+        loader = torch_loader.TorchLoader(
+            lambda: source,
+            batch_size=3,
+            shuffle=True,
+            seed=5,
+            drop_last=False,
+            shard=shard,
+            collate=make_collate({"type": "stack"}),
+            whole=True,
+        )
+        with loader:
+            for order in orders:
+                batches = list(loader.begin())
+                assert len(loader) == len(batches)
+                order += torch.cat(batches).tolist()
+                assert sum(map(torch_loader.rows, batches)) == 10 // len(shards)
+    assert [*range(10)] == sorted(value % 1000 for value in orders[0])
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+
+
+def test_both_loaders_are_measured_side_by_side(command):
+    """With real processes of PyTorch; its rows have what it can tell."""
+    framework("torch")
+    code, out, err = command(
+        "c.json", *QUICK, "--workers", "0,2", "--compare", "torch", "--json", "--step-ms", "0.1"
+    )
+    assert (0, "") == (code, err)
+    value = json.loads(out)
+    assert [("threadloader", 0), ("threadloader", 2), ("torch", 0), ("torch", 2)] == [
+        (row["loader"], row["num_workers"]) for row in value["results"]
+    ]
+    assert value["system"]["torch"]
+    last = value["results"][-1]
+    assert (3, None, None) == (last["batches"], last["batches_ready"], last["cpu_cores"])
+    assert any("PyTorch's DataLoader" in told for told in value["findings"])

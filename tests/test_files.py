@@ -1,0 +1,640 @@
+"""The files source: which files, in what order, with which labels; and damage, as an error."""
+
+import io
+import logging
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from frameworks import framework
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadloader.errors import ClosedError, ConfigError, SourceError
+from threadloader.sources import _decode, files
+from threadloader.sources.files import open_files
+
+LINKS = pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+
+
+def opened(folder, root=None, decoders=None, **options):
+    return open_files({"type": "files", "folder": "data", **options}, folder, root, decoders)
+
+
+def write(folder, contents):
+    """Write files below data/, by their relative paths."""
+    for name, data in contents.items():
+        path = folder / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return folder
+
+
+def samples(source):
+    with closing(source):
+        return [source[i] for i in range(len(source))]
+
+
+def paths(source):
+    return [sample["path"] for sample in samples(source)]
+
+
+def npy(array, **options):
+    file = io.BytesIO()
+    np.save(file, array, **options)
+    return file.getvalue()
+
+
+def refused(folder, kind=SourceError, **options):
+    with pytest.raises(kind) as caught:
+        samples(opened(folder, **options))
+    return str(caught.value)
+
+
+# Which files, in what order
+
+
+def test_a_sample_is_the_data_and_the_relative_path(tmp_path):
+    write(tmp_path, {"b/x.bin": b"\0\1", "a.bin": b""})
+    assert [
+        {"data": b"", "path": "a.bin"},
+        {"data": b"\0\1", "path": "b/x.bin"},
+    ] == samples(opened(tmp_path))
+
+
+def test_files_are_sorted_folder_by_folder_by_their_bytes(tmp_path):
+    names = ["Z", "a/2", "a/10", "a-b/1", "a", "é", "ż", "z", "😀", "ﬀ"]
+    names = [f"{name}/x.txt" if name == "a" else f"{name}.txt" for name in names]
+    write(tmp_path, dict.fromkeys(names, b""))
+    assert [
+        "Z.txt",
+        "a/10.txt",
+        "a/2.txt",
+        "a/x.txt",
+        "a-b/1.txt",
+        "z.txt",
+        "é.txt",
+        "ż.txt",
+        "ﬀ.txt",
+        "😀.txt",
+    ] == paths(opened(tmp_path, pattern="**/*.txt"))
+
+
+@given(
+    st.sets(
+        st.lists(
+            st.sampled_from(["a", "B", "a1", "a10", "a2", "é", "a-", "世"]), min_size=1, max_size=3
+        ).map(lambda parts: "/".join([*parts, "f"])),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_any_files_come_once_in_the_order_of_their_encoded_parts(tmp_path_factory, names):
+    folder = write(tmp_path_factory.mktemp("any"), dict.fromkeys(names, b""))
+    expected = sorted(names, key=lambda name: [part.encode() for part in name.split("/")])
+    assert expected == paths(opened(folder))
+
+
+def test_several_patterns_find_a_file_once(tmp_path):
+    write(tmp_path, dict.fromkeys(["b.png", "a.jpg", "c.txt"], b""))
+    assert ["a.jpg", "b.png"] == paths(opened(tmp_path, pattern=["*.png", "*.jpg", "[ab].*"]))
+
+
+def test_hidden_files_and_other_letter_cases_are_left_out(tmp_path):
+    write(tmp_path, dict.fromkeys([".x.png", ".git/y.png", "a.PNG", "b.png"], b""))
+    assert ["b.png"] == paths(opened(tmp_path, pattern="**/*.png"))
+
+
+def test_a_folder_with_special_characters_is_no_pattern(tmp_path):
+    (tmp_path / "a[1]*").mkdir()
+    (tmp_path / "a[1]*" / "x").write_bytes(b"1")
+    spec = {"type": "files", "folder": "a[1]*"}
+    assert ["x"] == paths(open_files(spec, tmp_path))
+
+
+def test_nothing_found_is_an_error(tmp_path):
+    write(tmp_path, {"a.png": b""})
+    assert "expected a file that matches this pattern, found none" in refused(
+        tmp_path, pattern="*.jpg"
+    )
+    assert "found none" in refused(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("pattern", ["../*", "a/../../*", "/*"])
+def test_a_pattern_stays_below_the_folder(tmp_path, pattern):
+    assert "/source/pattern: expected a pattern below the folder" in refused(
+        write(tmp_path, {"a/x": b""}), ConfigError, pattern=pattern
+    )
+
+
+@LINKS
+def test_links_are_followed_and_only_inside_of_root(tmp_path):
+    write(tmp_path, {"a.txt": b"a"})
+    (tmp_path / "outside.txt").write_bytes(b"secret")
+    (tmp_path / "data" / "in.txt").symlink_to("a.txt")
+    root = tmp_path / "data"
+    assert ["a.txt", "in.txt"] == paths(opened(tmp_path, root))
+    (tmp_path / "data" / "out.txt").symlink_to(tmp_path / "outside.txt")
+    assert ["a.txt", "in.txt", "out.txt"] == paths(opened(tmp_path))
+    assert "outside" in refused(tmp_path, root=root)
+    assert "outside" in refused(tmp_path, root=root, pattern=["out.txt"])
+    (tmp_path / "data" / "out.txt").unlink()
+    (tmp_path / "data" / "up").symlink_to(tmp_path)
+    assert "outside" in refused(tmp_path, root=root, pattern="*/*.txt")
+    assert "outside" in refused(tmp_path, root=tmp_path / "other")
+
+
+@LINKS
+def test_a_link_that_leads_nowhere_is_an_error(tmp_path):
+    write(tmp_path, {"a.txt": b"a"})
+    (tmp_path / "data" / "b.txt").symlink_to("gone")
+    assert f"{tmp_path / 'data' / 'b.txt'}: expected a file, found none" in refused(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_pipe_is_refused_without_waiting(tmp_path):
+    write(tmp_path, {"a": b""})
+    os.mkfifo(tmp_path / "data" / "b")
+    assert "a pipe, socket or device" in refused(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.uname().sysname != "Linux", reason="names are Unicode")
+def test_a_name_that_is_not_unicode_is_an_error(tmp_path):
+    write(tmp_path, {"a": b""})
+    Path(os.fsdecode(os.fsencode(tmp_path / "data") + b"/\xff.txt")).write_bytes(b"")
+    assert r"\udcff.txt: expected names in Unicode" in refused(tmp_path)
+
+
+# Labels
+
+
+TREE = {"dog/1": b"", "cat/2": b"", "cat/deep/er/1": b"", "Ant/1": b"", "é/1": b""}
+
+
+def labels(source):
+    return {sample["path"]: sample["label"] for sample in samples(source)}
+
+
+def test_the_first_folder_names_the_class(tmp_path):
+    source = opened(write(tmp_path, TREE), label="folder")
+    assert ("Ant", "cat", "dog", "é") == source.classes
+    assert {"Ant/1": 0, "cat/2": 1, "cat/deep/er/1": 1, "dog/1": 2, "é/1": 3} == labels(source)
+
+
+def test_classes_can_be_listed_in_another_order(tmp_path):
+    write(tmp_path, TREE)
+    source = opened(tmp_path, label="folder", classes=["é", "dog", "emu", "cat", "Ant"])
+    assert {"Ant/1": 4, "cat/2": 3, "cat/deep/er/1": 3, "dog/1": 1, "é/1": 0} == labels(source)
+    assert "got 'dog'; did you mean 'dogs'?" in refused(
+        tmp_path, label="folder", classes=["é", "dogs", "cat", "Ant"]
+    )
+    assert "each class once" in refused(
+        tmp_path, ConfigError, label="folder", classes=[*sorted({"Ant", "cat", "dog", "é"}), "cat"]
+    )
+
+
+def test_a_file_without_a_folder_has_no_class(tmp_path):
+    write(tmp_path, {**TREE, "stray": b""})
+    assert "stray: expected a folder that names its class" in refused(tmp_path, label="folder")
+    assert 5 == len(samples(opened(tmp_path, pattern="*/**/*", label="folder")))
+
+
+@pytest.mark.parametrize("label", [None, {"csv": "l.csv", "file": "f", "label": "y", "as": "int"}])
+def test_classes_without_a_label_that_is_a_class_are_a_config_error(tmp_path, label):
+    assert "/source/classes: expected null" in refused(
+        write(tmp_path, {"a": b""}), ConfigError, label=label, classes=["x"]
+    )
+
+
+def by_table(folder, text, **options):
+    (folder / "labels.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
+    table = {"csv": "labels.csv", "file": "file", "label": "y", **options}
+    return {"label": table}
+
+
+def test_a_table_gives_labels_and_says_which_files_are_samples(tmp_path, caplog):
+    write(tmp_path, {"b/1": b"", "a": b"", "c": b"", "not listed": b""})
+    text = '\ufeffy,note,file\r\nwolf,,c\r\n"a, b","two\nlines",./b/1\n\nwolf,,a\n'
+    with caplog.at_level(logging.INFO, "threadloader"):
+        source = opened(tmp_path, **by_table(tmp_path, text))
+    assert ("a, b", "wolf") == source.classes
+    assert {"a": 1, "b/1": 0, "c": 1} == labels(source)
+    assert "1 of 4 files have no row: left out" in caplog.text
+
+
+def test_a_table_gives_numbers_where_it_is_asked_to(tmp_path):
+    write(tmp_path, {"a": b"", "b": b""})
+    text = "file,y\na, 7 \nb,-9223372036854775808\n"
+    source = opened(tmp_path, **by_table(tmp_path, text, **{"as": "int"}))
+    assert () == source.classes
+    assert {"a": 7, "b": -(2**63)} == labels(source)
+    text = "file,y\na,1e-3\nb,-.5\n"
+    found = labels(opened(tmp_path, **by_table(tmp_path, text, **{"as": "float"})))
+    assert {"a": 0.001, "b": -0.5} == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        *(("int", value) for value in ("1.0", "1_0", "9223372036854775808", "x", "٣", "0x1")),
+        *(("float", value) for value in ("nan", "inf", "1e999", "1_0.0", "x", "1,5")),
+    ],
+)
+def test_a_label_that_is_no_such_number_names_its_line(tmp_path, kind, value):
+    write(tmp_path, {"a": b"", "b": b""})
+    options = by_table(tmp_path, f'file,y\nb,1\na,"{value}"\n', **{"as": kind})
+    assert f"labels.csv: line 3: expected {'an integer' if kind == 'int' else 'a finite'}" in (
+        refused(tmp_path, **options)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "line 1: expected one column 'file', got none"),
+        (
+            "files,y\n",
+            "line 1: expected one column 'file', got 'files', 'y'; did you mean 'files'?",
+        ),
+        ("file,y,y\n", "line 1: expected one column 'y', got 'file', 'y', 'y'"),
+        ("file,y\n", "labels.csv: expected a row for each file, got none"),
+        ("file,y\na\n", "line 2: expected 2 fields, got 1"),
+        ("file,y\na,1,2\n", "line 2: expected 2 fields, got 3"),
+        ("file,y\na,\n", "line 2: expected a value, got an empty 'y'"),
+        ("file,y\n,1\n", "line 2: expected a value, got an empty 'file'"),
+        ("file,y\na,1\n./a,1\n", "line 3: expected one row for each file, got another for 'a'"),
+        ("file,y\na,1\nA,1\n", "line 3: expected a file that the pattern finds, got 'A'"),
+        ('file,y\na,"1\n', "line 2: expected csv in UTF-8, got: unexpected end of data"),
+        (b"file,y\na,\xff\n", "expected csv in UTF-8, got: 'utf-8' codec can't decode"),
+    ],
+)
+def test_a_table_that_does_not_fit_names_its_line(tmp_path, text, said):
+    write(tmp_path, {"a": b""})
+    assert said in refused(tmp_path, **by_table(tmp_path, text))
+
+
+def test_a_table_may_not_lie_outside_of_root(tmp_path):
+    write(tmp_path, {"a": b""})
+    options = by_table(tmp_path, "file,y\na,1\n")
+    assert "labels.csv: expected a path inside" in refused(
+        tmp_path, root=tmp_path / "data", **options
+    )
+
+
+# Decoding
+
+
+ARRAYS = [
+    np.arange(6, dtype=">i2").reshape(2, 3),
+    np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    np.array(["a", "ü"]),
+    np.zeros((2, 0)),
+    np.zeros((3, 2), "V0"),
+    np.zeros(2, [("a", "<i4"), ("b", "f2", (2,))]),
+]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: str(array.dtype))
+def test_arrays_arrive_as_saved_in_memory_of_their_own(tmp_path, array):
+    write(tmp_path, {"a.npy": npy(array)})
+    (sample,) = samples(opened(tmp_path, decode="npy"))
+    found = sample["data"]
+    assert (array.dtype, array.shape, array.tobytes()) == (
+        found.dtype,
+        found.shape,
+        found.tobytes(),
+    )
+    assert found.flags.writeable
+    assert found.flags.c_contiguous
+
+
+def test_an_array_cut_anywhere_is_an_error_that_names_the_file(tmp_path):
+    whole = npy(np.arange(4))
+    write(tmp_path, {"a.npy": b""})
+    for length in range(len(whole)):
+        (tmp_path / "data" / "a.npy").write_bytes(whole[:length])
+        assert f"{tmp_path / 'data' / 'a.npy'}: expected " in refused(tmp_path, decode="npy")
+    (tmp_path / "data" / "a.npy").write_bytes(whole + b"\0")
+    assert "expected 32 bytes for shape (4,) of int64, got 33" in refused(tmp_path, decode="npy")
+
+
+def test_a_changed_byte_of_an_array_is_an_error_or_another_array_of_its_size():
+    decode, _ = _decode.decoder_of("npy", None, None)
+    whole = npy(np.arange(4))
+    for at in range(len(whole)):
+        for flip in (1, 0x80, 0xFF):
+            changed = bytearray(whole)
+            changed[at] ^= flip
+            with suppress(SourceError):
+                assert 32 == decode(bytes(changed)).nbytes
+
+
+def test_pickled_objects_are_refused(tmp_path):
+    data = npy(np.array([{}, 1], object), allow_pickle=True)
+    assert "never unpickled" in refused(write(tmp_path, {"a": data}), decode="npy")
+
+
+def test_text_is_utf_8_without_its_mark(tmp_path):
+    write(tmp_path, {"a": b"\xef\xbb\xbfh\xc3\xa9\r\n", "b": b""})
+    assert ["hé\r\n", ""] == [each["data"] for each in samples(opened(tmp_path, decode="text"))]
+    for data in (b"ab\xff", b"\xef\xbb\xbf\xff"):
+        write(tmp_path, {"b": data})
+        at = data.index(b"\xff")
+        assert f"{tmp_path / 'data' / 'b'}: expected UTF-8, got the byte 0xff at {at}" in refused(
+            tmp_path, decode="text"
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "value"),
+    [
+        ("json", b'{"a": [1, 2.5, null, "\xc3\xa9"]}', {"a": [1, 2.5, None, "é"]}),
+        ("json", b"\xef\xbb\xbf 3 ", 3),
+        ("int", b" -12\n", -12),
+        ("int", b"+9223372036854775807", 2**63 - 1),
+    ],
+)
+def test_json_and_integers_are_decoded(kind, data, value):
+    assert value == _decode.decoder_of(kind, None, None)[0](data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "said"),
+    [
+        ("json", b"", "expected strict JSON, got: Expecting value"),
+        ("json", b"{} {}", "expected strict JSON, got: Extra data"),
+        ("json", b'{"a": 1, "a": 2}', "the key 'a' twice"),
+        ("json", b"[NaN]", "NaN, which JSON does not have"),
+        ("json", b"1e999", "1e999, too large for a float"),
+        ("json", b"\xff", "expected UTF-8"),
+        ("json", b"[" * 100_000, "expected "),
+        ("int", b"", "expected an integer that int64 holds, got ''"),
+        ("int", b"1.0", "expected an integer"),
+        ("int", b"1_0", "expected an integer"),
+        ("int", b"9223372036854775808", "expected an integer"),
+        ("int", "٣".encode(), "expected an integer"),
+    ],
+)
+def test_what_cannot_be_decoded_names_file_and_place(kind, data, said):
+    decoder, _ = _decode.decoder_of(kind, None, None)
+    with pytest.raises(SourceError) as caught:
+        _decode.apply(decoder, data, "shard.tar", "member 'x'")
+    assert str(caught.value).startswith("shard.tar: member 'x': ")
+    assert said in str(caught.value)
+
+
+def test_an_unknown_decoder_is_a_config_error(tmp_path):
+    write(tmp_path, {"a": b""})
+    assert '/source/decode: expected one of "bytes", "text", "npy", "json", "int", got' in (
+        refused(tmp_path, ConfigError, decode="image")
+    )
+
+
+def test_the_maker_of_a_decoder_is_called_once_at_opening_with_its_options(tmp_path):
+    write(tmp_path, {"a": b"12", "b": b"3"})
+    calls = []
+
+    def make(**options):
+        calls.append((options, threading.current_thread()))
+        return len
+
+    source = opened(
+        tmp_path, decode="image", decoders={"image": make}, image_mode="L", max_pixels=9
+    )
+    assert [({"mode": "L", "max_pixels": 9}, threading.current_thread())] == calls
+    assert "decode image (L)" in source.fingerprint()
+    assert [2, 1] == [sample["data"] for sample in samples(source)]
+    assert 1 == len(calls)
+
+
+# Files that change, threads
+
+
+def test_a_file_deleted_replaced_or_changed_meanwhile_is_an_error_that_names_it(tmp_path):
+    write(tmp_path, {"a": b"12", "b": b"34", "c": b"56", "d": b"78"})
+    source = opened(tmp_path)
+    folder = tmp_path / "data"
+    (folder / "a").unlink()
+    (folder / "b").write_bytes(b"345")
+    os.utime(folder / "c", ns=(1, 1))
+    gone, grown, other = (pytest.raises(SourceError) for _ in range(3))
+    with gone as caught:
+        source[0]
+    assert f"{folder / 'a'}: expected the file that was there when the source was opened" in str(
+        caught.value
+    )
+    with grown as caught:
+        source[1]
+    assert f"{folder / 'b'}: expected the file as it was when the source was opened, 2 " in str(
+        caught.value
+    )
+    with other as caught:
+        source[2]
+    assert "got 2 bytes, changed since" in str(caught.value)
+    assert b"78" == source[3]["data"]
+    source.close()
+
+
+def test_many_threads_read_at_once_what_one_reads(tmp_path):
+    write(tmp_path, {f"{i}.npy": npy(np.full(100, i)) for i in range(20)})
+    source = opened(tmp_path, decode="npy")
+    expected = [int(Path(source.locate(i)).stem) for i in range(20)]
+    together = threading.Barrier(16)
+
+    def read(start):
+        together.wait(10)
+        return [set(source[(start + i) % 20]["data"].tolist()) for i in range(40)]
+
+    with ThreadPoolExecutor(16) as pool:
+        for start, found in enumerate(pool.map(read, range(16))):
+            assert [{expected[(start + i) % 20]} for i in range(40)] == found
+    source.close()
+
+
+def test_indices_end_at_the_length_and_a_closed_source_reads_no_more(tmp_path):
+    source = opened(write(tmp_path, {"a": b"1"}))
+    for index in (-1, 1):
+        with pytest.raises(IndexError):
+            source[index]
+    source.close()
+    source.close()
+    with pytest.raises(ClosedError):
+        source[0]
+    assert str(tmp_path / "data" / "a") == source.locate(0)
+
+
+def test_the_process_may_go_to_another_folder(tmp_path, monkeypatch):
+    write(tmp_path, {"a": b"1"})
+    monkeypatch.chdir(tmp_path)
+    source = open_files({"type": "files", "folder": "data"}, Path())
+    monkeypatch.chdir("/")
+    assert b"1" == source[0]["data"]
+
+
+def test_the_fingerprint_tells_names_sizes_labels_and_options(tmp_path):
+    write(tmp_path, {"a/1": b"1", "b/2": b"2"})
+
+    def said(**options):
+        source = opened(tmp_path, **options)
+        source.close()
+        return source.fingerprint()
+
+    first = said()
+    assert first.startswith("files, 2 files, decode bytes, 2 bytes, sha256 ")
+    variants = [said(label="folder"), said(label="folder", classes=["b", "a"]), said(decode="text")]
+    (tmp_path / "data" / "b" / "2").write_bytes(b"3")
+    assert first == said()
+    (tmp_path / "data" / "b" / "2").write_bytes(b"33")
+    variants.append(said())
+    (tmp_path / "data" / "b" / "2").rename(tmp_path / "data" / "b" / "3")
+    variants.append(said())
+    assert 6 == len({first, *variants})
+
+
+def test_opening_that_takes_long_says_how_far_it_is(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(files, "_TELL_SECONDS", -1.0)
+    write(tmp_path, {"a": b"", "b": b""})
+    with caplog.at_level(logging.INFO, "threadloader"):
+        opened(tmp_path).close()
+    assert "looked at 1 of 2 files" in caplog.text
+
+
+# Images, by Pillow
+
+
+def test_a_missing_pillow_is_an_error_that_names_the_command(monkeypatch):
+    import sys
+
+    from threadloader.adapters.pillow import image_decoder
+
+    monkeypatch.setitem(sys.modules, "PIL", None)  # what importing it then raises is ImportError
+    with pytest.raises(SourceError) as caught:
+        image_decoder()
+    assert 'expected Pillow, which "decode": "image" needs' in str(caught.value)
+    assert "install it with: python3 -m pip install pillow" in str(caught.value)
+
+
+@pytest.fixture
+def pillow():
+    framework("PIL")
+    from PIL import Image
+
+    from threadloader.adapters.pillow import image_decoder
+
+    return Image, {"image": image_decoder}
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
+
+
+def encoded(module, kind="PNG", pixels=PIXELS, mode=None):
+    file = io.BytesIO()
+    image = module.fromarray(pixels)
+    (image.convert(mode) if mode else image).save(file, kind)
+    return file.getvalue()
+
+
+def test_images_become_arrays_of_height_width_and_channels(tmp_path, pillow):
+    module, decoders = pillow
+    for kind in ("BMP", "PNG", "PPM", "TIFF"):
+        write(tmp_path, {f"a.{kind}": encoded(module, kind)})
+    for sample in samples(opened(tmp_path, decode="image", decoders=decoders)):
+        assert (PIXELS.dtype, PIXELS.tolist()) == (sample["data"].dtype, sample["data"].tolist())
+        assert sample["data"].flags.writeable
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "GIF", "WEBP"])
+def test_images_that_lose_something_keep_their_shape(pillow, kind):
+    module, decoders = pillow
+    assert PIXELS.shape == decoders["image"]()(encoded(module, kind)).shape
+
+
+@pytest.mark.parametrize(
+    ("stored", "mode", "shape"),
+    [
+        ("1", "RGB", (6, 9, 3)),
+        ("P", "RGB", (6, 9, 3)),
+        ("LA", "L", (6, 9)),
+        ("RGBA", "RGB", (6, 9, 3)),
+        ("L", "RGBA", (6, 9, 4)),
+        ("P", "keep", (6, 9)),
+        ("RGBA", "keep", (6, 9, 4)),
+        ("1", "keep", (6, 9)),
+    ],
+)
+def test_the_mode_of_images(pillow, stored, mode, shape):
+    module, decoders = pillow
+    found = decoders["image"](mode=mode)(encoded(module, mode=stored))
+    assert (shape, "bool" if (stored, mode) == ("1", "keep") else "uint8") == (
+        found.shape,
+        found.dtype,
+    )
+
+
+def test_16_bits_are_kept_and_never_cut_to_8(pillow):
+    module, decoders = pillow
+    data = encoded(module, pixels=np.arange(54, dtype=np.uint16).reshape(6, 9) * 1000)
+    kept = decoders["image"](mode="keep")(data)
+    assert 53_000 == int(kept.max())
+    with pytest.raises(SourceError, match='read it with "image_mode": "keep"'):
+        decoders["image"](mode="RGB")(data)
+
+
+def test_a_transparent_palette_is_read_without_a_warning(pillow):
+    module, decoders = pillow
+    file = io.BytesIO()
+    module.fromarray(PIXELS).convert("P").save(file, "PNG", transparency=bytes(range(16)))
+    assert PIXELS.shape == decoders["image"]()(file.getvalue()).shape
+
+
+def test_an_image_with_too_many_pixels_is_refused_before_it_is_unpacked(pillow):
+    module, decoders = pillow
+    assert PIXELS.shape == decoders["image"](max_pixels=54)(encoded(module)).shape
+    with pytest.raises(SourceError, match="expected at most 53 pixels, got 9 x 6"):
+        decoders["image"](max_pixels=53)(encoded(module))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL.TiffImagePlugin")
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "BMP", "TIFF", "WEBP"])
+def test_an_image_cut_anywhere_is_an_error_or_whole(pillow, kind):
+    module, decoders = pillow
+    decode, data = decoders["image"](), encoded(module, kind)
+    expected = decode(data).tolist()
+    refusals = 0
+    for length in range(len(data)):
+        try:
+            assert expected == decode(data[:length]).tolist()
+        except SourceError:
+            refusals += 1
+    assert refusals >= len(data) - 4  # some formats do without their last, empty bytes
+
+
+def test_a_changed_byte_of_a_png_is_an_error_or_changes_nothing(pillow):
+    module, decoders = pillow
+    decode, data = decoders["image"](), encoded(module)
+    expected = decode(data).tolist()
+    for at in range(len(data)):
+        for flip in (1, 0x80):
+            changed = bytearray(data)
+            changed[at] ^= flip
+            with suppress(SourceError):
+                assert expected == decode(bytes(changed)).tolist()
+
+
+def test_a_damaged_image_names_its_file(tmp_path, pillow):
+    module, decoders = pillow
+    write(tmp_path, {"a.png": encoded(module)[:-30]})
+    assert f"{tmp_path / 'data' / 'a.png'}: expected a whole image (BMP, GIF, JPEG, " in refused(
+        tmp_path, decode="image", decoders=decoders
+    )
+
+
+def test_formats_that_run_programs_are_refused(pillow):
+    _, decoders = pillow
+    postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n"
+    with pytest.raises(SourceError, match="cannot identify image file"):
+        decoders["image"]()(postscript)

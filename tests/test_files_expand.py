@@ -1,0 +1,291 @@
+"""Names and patterns become files: which, in what order, and none outside of the root."""
+
+import fnmatch
+import logging
+import os
+import random
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadloader.errors import ConfigError, SourceError
+from threadloader.sources import _paths
+from threadloader.sources._files import expand, inside
+
+TREE = [
+    *("a.npy", "a10.npy", "a2.npy", "B.npy", "b.txt", ".hidden.npy", "é.npy"),
+    *("sub/a.npy", "sub/deep/a.npy", "sub/deep/b.npy", "sub-1/a.npy", ".git/a.npy"),
+]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return plant(tmp_path / "tree", TREE)
+
+
+def plant(folder, names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"")
+    return folder
+
+
+def found(tree, path, root=None):
+    return [file.relative_to(tree).as_posix() for file in expand(tree, path, root)]
+
+
+def refused(*args):
+    with pytest.raises(SourceError) as caught:
+        expand(*args)
+    return caught.value
+
+
+def link(path, target):
+    try:
+        path.symlink_to(target, target_is_directory=Path(target).is_dir())
+    except OSError:
+        pytest.skip("this system lets nobody make links")
+
+
+@pytest.mark.parametrize(
+    ("path", "files"),
+    [
+        ("a.npy", ["a.npy"]),
+        ("*.npy", ["B.npy", "a.npy", "a10.npy", "a2.npy", "é.npy"]),
+        ("a?.npy", ["a2.npy"]),
+        ("[!a]*.npy", ["B.npy", "é.npy"]),
+        ("[a-b].*", ["a.npy", "b.txt"]),
+        ("b.*", ["b.txt"]),
+        (".*", [".hidden.npy"]),
+        ("*/a.npy", ["sub/a.npy", "sub-1/a.npy"]),
+        (".[g]it/*", [".git/a.npy"]),
+        ("sub/**", ["sub/a.npy", "sub/deep/a.npy", "sub/deep/b.npy"]),
+        ("**/a.npy", ["a.npy", "sub/a.npy", "sub/deep/a.npy", "sub-1/a.npy"]),
+        ("**/deep/**/*", ["sub/deep/a.npy", "sub/deep/b.npy"]),
+        ("**/**/b.npy", ["sub/deep/b.npy"]),
+        ("sub/../[b]*", ["sub/../b.txt"]),
+        (["sub/*.npy", "b.txt", "*/deep/b*"], ["sub/a.npy", "b.txt", "sub/deep/b.npy"]),
+    ],
+)
+def test_names_and_patterns_find_these_files_in_this_order(tree, path, files):
+    assert files == found(tree, path)
+
+
+def test_a_name_is_kept_where_it_stands_even_if_there_is_no_such_file(tree):
+    assert ["z.npy", "a.npy", "B.npy"] == found(tree, ["z.npy", "a.npy", "[B]*"])
+
+
+def test_an_absolute_pattern_has_no_need_of_the_base(tree, tmp_path):
+    assert [tree / "a2.npy"] == expand(tmp_path / "elsewhere", str(tree / "a?.npy"), None)
+
+
+def test_a_bracket_in_brackets_is_a_bracket(tmp_path):
+    plant(tmp_path, ["scan[1].npy", "scan1.npy"])
+    assert ["scan1.npy"] == found(tmp_path, "scan[1].npy")
+    assert ["scan[1].npy"] == found(tmp_path, "scan[[]1].npy")
+
+
+@pytest.mark.parametrize("path", ["*.csv", "no/*.npy", "a.npy/*", "**/no/*", "A.[n]py", "su[b]"])
+def test_a_pattern_that_finds_nothing_is_refused(tree, path):
+    error = refused(tree, path, None)
+    assert str(tree / path) == error.path
+    assert "expected a file that matches this pattern, found none" in error.message
+
+
+@pytest.mark.parametrize("path", ["*\0/x", "\0/*"])
+def test_a_name_that_no_system_has_is_refused(tree, path):
+    refused(tree, path, None)
+    refused(tree, "\0", tree)
+
+
+def test_two_dots_behind_a_pattern_are_refused(tree):
+    assert 'expected ".." before the first of' in refused(tree, "*/../a.npy", None).message
+
+
+def test_no_name_at_all_is_a_config_error(tree):
+    with pytest.raises(ConfigError, match="/source/path: expected at least one file"):
+        expand(tree, [], None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ["a.npy", "a.npy"],
+        ["a*.npy", "a2.npy"],
+        ["*/a.npy", "sub/*"],
+        ["a.npy", "sub/../a.npy"],
+        ["b.txt", "./b.txt"],
+    ],
+)
+def test_a_file_that_comes_twice_is_refused_and_both_names_are_said(tree, path):
+    message = refused(tree, path, None).message
+    assert f"expected each file once, got it by {path[0]!r} and by {path[1]!r}" in message
+
+
+def test_a_file_that_comes_by_a_linked_folder_too_is_refused(tree):
+    link(tree / "other", tree / "sub")
+    assert "each file once" in refused(tree, "*/a.npy", None).message
+
+
+def test_every_file_is_found_once_in_a_tree_of_links_that_lead_round(tree):
+    link(tree / "sub" / "round", tree)
+    assert ["sub/a.npy", "sub/deep/a.npy"] == found(tree, "sub/**/a.npy")
+
+
+def test_a_link_that_leads_nowhere_is_found_and_not_passed_over(tree):
+    link(tree / "a3.npy", tree / "gone.npy")
+    assert ["a2.npy", "a3.npy"] == found(tree, "a?.npy")
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error(tree, monkeypatch):
+    real = os.scandir
+
+    def scandir(path):
+        if Path(path).name == "deep":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(_paths.os, "scandir", scandir)
+    assert ["sub/a.npy", "sub-1/a.npy"] == found(tree, "*/a.npy")
+    error = refused(tree, "**/a.npy", None)
+    assert str(tree / "sub" / "deep") == error.path
+    assert "expected a folder that can be listed, got: Permission denied" == error.message
+
+
+def test_a_folder_that_vanishes_while_it_is_searched_is_an_error(tree, monkeypatch):
+    """The folder above is listed; the folder is removed; then it is listed."""
+    real = os.scandir
+
+    def scandir(path):
+        if Path(path).name == "deep":
+            raise FileNotFoundError(2, "No such file or directory")
+        return real(path)
+
+    monkeypatch.setattr(_paths.os, "scandir", scandir)
+    assert "expected a folder, found none any more" == refused(tree, "**/a.npy", None).message
+
+
+def test_a_long_search_says_how_far_it_is(tree, monkeypatch, caplog):
+    monkeypatch.setattr(_paths, "_TELL_SECONDS", -1)
+    with caplog.at_level(logging.INFO, "threadloader"):
+        expand(tree, "sub/**/a.npy", None)
+    assert [
+        f"{tree / 'sub'}: found {n} files in {n} folders so far" for n in (1, 2)
+    ] == caplog.messages
+
+
+# The root
+
+
+@pytest.mark.parametrize("path", ["a.npy", "*.npy", "sub/**", "sub/../a.npy", "z.npy"])
+def test_what_lies_in_the_root_is_found_as_without_one(tree, path):
+    assert found(tree, path) == found(tree, path, tree)
+
+
+@pytest.mark.parametrize("path", ["../x.npy", "../*", "sub/../../tree2/x.npy", "..", "../tree2/x"])
+def test_a_path_that_leaves_the_root_is_refused_and_both_are_named(tree, path):
+    plant(tree.parent, ["x.npy", "tree2/x.npy"])
+    error = refused(tree, path, tree)
+    assert (tree / path.removesuffix("/*")) == Path(error.path)
+    assert f'inside the folder "root", {os.path.realpath(tree)}, got one outside' in error.message
+
+
+@pytest.mark.parametrize("name", ["outside/a.npy", "outside/*", "*/a.npy", "l?nk.npy", "link.npy"])
+def test_a_link_that_leaves_the_root_is_refused(tmp_path, name):
+    plant(tmp_path, ["real/a.npy", "root/in/b.npy"])
+    root = tmp_path / "root"
+    link(root / "outside", tmp_path / "real")
+    link(root / "link.npy", tmp_path / "real" / "a.npy")
+    real = os.path.realpath(tmp_path / "real")
+    assert f"got one outside, which is {real}" in refused(root, name, root).message
+    assert 1 == len(expand(root, name, tmp_path))
+    assert ["in/b.npy"] == found(root, "**/b.npy", root)
+
+
+def test_a_folder_outside_of_the_root_is_not_even_listed(tmp_path, monkeypatch):
+    plant(tmp_path, ["secret/a.npy", "root/in/a.npy"])
+    root = tmp_path / "root"
+    link(root / "out", tmp_path / "secret")
+    listed = []
+    real = os.scandir
+    monkeypatch.setattr(_paths.os, "scandir", lambda path: listed.append(Path(path)) or real(path))
+    refused(root, "*/*.npy", root)
+    refused(root, "../secret/*", root)
+    assert {root, root / "in"} >= set(listed)
+
+
+def test_the_root_may_itself_be_a_link(tree):
+    link(tree.parent / "root", tree)
+    assert tree / "a.npy" == inside(tree / "a.npy", tree.parent / "root")
+    assert ["a2.npy"] == found(tree, "a?.npy", tree.parent / "root")
+
+
+def test_without_a_root_nothing_is_refused(tree):
+    assert tree / ".." / "x" == inside(tree / ".." / "x", None)
+
+
+# Against a plain reference
+
+names = st.sampled_from(["a", "b", "ab", "B", ".a", "a.b"])
+trees = st.sets(st.lists(names, min_size=1, max_size=3).map("/".join), min_size=1, max_size=8)
+patterns = st.lists(
+    st.sampled_from(["*", "**", "?", "a*", "[ab]", "[!a]", ".*", "a", "*b"]), min_size=1, max_size=4
+).filter(lambda parts: set("".join(parts)) & set("*?["))
+
+
+def fits(names, parts):
+    """Tell whether the names on the way to a file fit the parts of a pattern."""
+    if not parts:
+        return not names
+    if parts[0] == "**":
+        if len(parts) == 1:
+            return bool(names) and not any(name.startswith(".") for name in names)
+        skipped = [not any(name.startswith(".") for name in names[:n]) for n in range(len(names))]
+        return any(ok and fits(names[n:], parts[1:]) for n, ok in enumerate(skipped))
+    return (
+        bool(names)
+        and fnmatch.fnmatchcase(names[0], parts[0])
+        and (parts[0].startswith(".") or not names[0].startswith("."))
+        and fits(names[1:], parts[1:])
+    )
+
+
+@given(trees, patterns, st.randoms(use_true_random=False))
+def test_what_is_found_is_what_a_plain_reference_finds(files, parts, dice):
+    """The tree is a fake listing; a name below which others lie is a folder, not a file."""
+    folders = {parent for each in files for parent in PurePosixPath(each).parents}
+    paths = {PurePosixPath(each) for each in files} | folders - {PurePosixPath()}
+
+    def listing(folder, missing_is_empty):
+        inside_it = PurePosixPath(folder.relative_to("/base").as_posix())
+        entries = [
+            (path.name, path in folders, False) for path in paths if path.parent == inside_it
+        ]
+        dice.shuffle(entries)  # systems list in any order
+        return entries
+
+    expected = sorted(
+        (path.parts for path in paths - folders if fits(path.parts, parts)),
+        key=lambda names: [name.encode() for name in names],
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_paths, "_listing", listing)
+        if expected:
+            assert ["/".join(each) for each in expected] == found(Path("/base"), "/".join(parts))
+        else:
+            refused(Path("/base"), "/".join(parts), None)
+
+
+def test_the_order_does_not_hang_on_the_order_of_the_listing(tree, monkeypatch):
+    expected = found(tree, "**/*.npy")
+    real = _paths._listing
+
+    def shuffled(*args, **options):
+        entries = real(*args, **options)
+        random.Random(len(entries)).shuffle(entries)
+        return entries
+
+    monkeypatch.setattr(_paths, "_listing", shuffled)
+    assert expected == found(tree, "**/*.npy")

@@ -1,0 +1,441 @@
+"""The npy source: rows as numpy has them, from many threads, and from damaged files."""
+
+import functools
+import io
+import os
+import random
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadloader.errors import ClosedError, ConfigError, SourceError
+from threadloader.sources import ArraySource, _files, npy
+from threadloader.sources._files import FileReader
+from threadloader.sources.npy import NpySource, open_npy
+
+ARRAYS = {
+    "images": np.arange(24, dtype=np.uint8).reshape(6, 2, 2),
+    "labels": np.arange(6),
+    "names": np.array(["zero", "one", "two", "three", "four", "five"]),
+}
+EACH_WAY = pytest.mark.parametrize("mapped", [False, True], ids=["by position", "mapped"])
+
+
+@pytest.fixture
+def open_(tmp_path):
+    """Opens sources in the test's folder and closes them at its end."""
+    opened = []
+
+    def open_(mapped=False, root=None, **spec):
+        opened.append(open_npy({"type": "npy", "mmap": mapped, **spec}, tmp_path, root))
+        return opened[-1]
+
+    yield open_
+    for source in opened:
+        source.close()
+
+
+def save(folder, **arrays):
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    return {name: f"{name}.npy" for name in arrays}
+
+
+def raw(array, **header):
+    """Give the bytes of an array as a file; with what its header says replaced."""
+    file = io.BytesIO()
+    said = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False}
+    np.lib.format.write_array_header_1_0(file, {**said, "shape": array.shape, **header})
+    return file.getvalue() + array.tobytes()
+
+
+def told(value):
+    """Tell all about an array, a scalar, or a dict of them."""
+    if isinstance(value, dict):
+        return {name: told(each) for name, each in value.items()}
+    return type(value), value.dtype, value.shape, value.tobytes()
+
+
+@EACH_WAY
+def test_samples_and_batches_are_those_of_arrays_in_memory(tmp_path, open_, mapped):
+    source, plain = open_(mapped, fields=save(tmp_path, **ARRAYS)), ArraySource(ARRAYS)
+    assert 6 == len(source)
+    assert [told(plain[i]) for i in range(6)] == [told(source[i]) for i in range(6)]
+    for indices in ([5, 0, 0, 3], [1, 2, 3, 4], [], np.array([4], np.uint8)):
+        assert told(plain.take(indices)) == told(source.take(indices))
+
+
+@EACH_WAY
+def test_one_file_gives_rows_without_a_name(tmp_path, open_, mapped):
+    save(tmp_path, **ARRAYS)
+    source = open_(mapped, path="images.npy")
+    assert told(ARRAYS["images"][2].copy()) == told(source[2])
+    assert told(ARRAYS["images"][[2, 0]]) == told(source.take([2, 0]))
+
+
+@EACH_WAY
+@pytest.mark.parametrize(
+    "dtype", ["?", "<i2", ">f8", "S3", "<U2", ">U2", "M8[D]", "V3", "V0", "c16", "f2"]
+)
+@pytest.mark.parametrize("shape", [(4,), (4, 3), (4, 3, 0), (4, 1, 2), (0, 3), (0,)])
+def test_any_dtype_and_shape_arrives_as_saved(tmp_path, open_, mapped, dtype, shape):
+    size = int(np.prod(shape))
+    array = np.arange(size).astype("S3" if dtype[0] == "V" else dtype)
+    array = np.zeros(size, "V0") if dtype == "V0" else array.view(dtype)
+    array = array.reshape(shape)
+    save(tmp_path, x=array)
+    source, plain = open_(mapped, path="x.npy"), ArraySource(array)
+    assert [told(plain[i]) for i in range(len(array))] == [
+        told(source[i]) for i in range(len(source))
+    ]
+    indices = np.arange(len(array))[::-1]
+    assert told(plain.take(indices)) == told(source.take(indices))
+
+
+@EACH_WAY
+def test_records_arrive_as_saved(tmp_path, open_, mapped):
+    records = np.zeros(2, [("id", "<i4"), ("box", ">f4", (2,)), ("name", "U2")])
+    records["id"] = 1, 2
+    save(tmp_path, r=records)
+    source = open_(mapped, path="r.npy")
+    assert told(ArraySource(records)[1]) == told(source[1])
+    assert told(records[::-1].copy()) == told(source.take([1, 0]))
+
+
+@EACH_WAY
+@pytest.mark.parametrize("write", ["1.0", "2.0", "3.0"])
+def test_every_version_of_the_format_is_read(tmp_path, open_, mapped, write):
+    version = tuple(map(int, write.split(".")))
+    with (tmp_path / "x.npy").open("wb") as file:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("warnings.warn", lambda *args, **options: None)
+            np.lib.format.write_array(file, np.arange(5), version)
+    assert [4, 0] == open_(mapped, path="x.npy").take([4, 0]).tolist()
+
+
+@EACH_WAY
+def test_samples_are_memory_of_their_own(tmp_path, open_, mapped):
+    source = open_(mapped, fields=save(tmp_path, **ARRAYS))
+    for give in (lambda: source[1]["images"], lambda: source.take([1])["images"]):
+        give()[...] = 99
+        assert 4 == give().reshape(-1)[0]
+
+
+@st.composite
+def reads(draw):
+    """Draw a number of rows, the width of a row, indices, and how reads are put together."""
+    rows, width = draw(st.integers(1, 60)), draw(st.integers(0, 5))
+    indices = draw(st.lists(st.integers(0, rows - 1), max_size=20))
+    return rows, width, indices, draw(st.integers(0, 12)), draw(st.integers(1, 40))
+
+
+@given(reads(), st.sampled_from(["u1", "<i4"]))
+def test_a_batch_is_what_numpy_takes_however_the_reads_fall(tmp_path_factory, drawn, dtype):
+    rows, width, indices, gap, together = drawn
+    array = np.arange(rows * width, dtype=dtype).reshape(rows, width)
+    path = tmp_path_factory.getbasetemp() / "any.npy"
+    np.save(path, array)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_files, "_GAP", gap)
+        patch.setattr(_files, "_TOGETHER", together)
+        source = NpySource(path)
+        assert told(array[np.array(indices, np.intp)]) == told(source.take(indices))
+        source.close()
+
+
+def test_neighbouring_rows_are_one_read_and_far_ones_are_not(tmp_path, open_, monkeypatch):
+    save(tmp_path, x=np.zeros((100, 8192), np.uint8))
+    source = open_(path="x.npy")
+    read, ranges = FileReader.read, []
+    monkeypatch.setattr(
+        FileReader, "read", lambda self, at, n: ranges.append((at, n)) or read(self, at, n)
+    )
+    source.take([12, 50, 10, 11, 10])
+    assert [(128 + 10 * 8192, 3 * 8192), (128 + 50 * 8192, 8192)] == ranges
+    ranges.clear()
+    monkeypatch.setattr(_files, "_TOGETHER", 2 * 8192)
+    source.take([10, 11, 12])
+    assert [2 * 8192, 8192] == [length for _, length in ranges]
+
+
+@EACH_WAY
+@pytest.mark.parametrize("index", [-1, 6, 2**70, np.int64(6)])
+def test_an_index_out_of_range_never_wraps(tmp_path, open_, mapped, index):
+    source = open_(mapped, fields=save(tmp_path, **ARRAYS))
+    for call in (source.__getitem__, source.locate):
+        with pytest.raises(IndexError, match=rf"expected an index of 0 .. 5, got {index}"):
+            call(index)
+    with pytest.raises((IndexError, TypeError)):
+        source.take([0, index])
+
+
+@EACH_WAY
+def test_sixteen_threads_at_once_read_what_one_reads(tmp_path, open_, mapped):
+    array = np.random.default_rng(0).integers(0, 2**60, (500, 7))
+    source = open_(mapped, fields=save(tmp_path, x=array, y=array[:, 0]))
+    barrier = threading.Barrier(16)
+
+    def read(seed):
+        barrier.wait()
+        order = np.random.default_rng(seed).permutation(500)
+        singly = all((array[i] == source[i]["x"]).all() for i in order[:100])
+        return singly and (array[order, 0] == source.take(order)["y"]).all()
+
+    with ThreadPoolExecutor(16) as pool:
+        assert [True] * 16 == list(pool.map(read, range(16)))
+
+
+def test_each_thread_has_a_handle_where_there_is_no_pread(tmp_path, open_, monkeypatch):
+    monkeypatch.setattr(npy, "FileReader", functools.partial(FileReader, shared=False))
+    source = open_(fields=save(tmp_path, **ARRAYS))
+    with ThreadPoolExecutor(4) as pool:
+        assert [3, 4] * 8 == list(pool.map(lambda i: source[i]["labels"], [3, 4] * 8))
+
+
+# Fortran order
+
+
+def test_fortran_order_is_mapped_and_refused_by_position(tmp_path, open_):
+    array = np.asfortranarray(np.arange(12).reshape(4, 3))
+    save(tmp_path, x=array)
+    source = open_(True, path="x.npy")
+    assert told(np.ascontiguousarray(array[[3, 1]])) == told(source.take([3, 1]))
+    assert array[2].tolist() == source[2].tolist()
+    with pytest.raises(SourceError, match=r'got Fortran order; .* or set "mmap" to true'):
+        open_(path="x.npy")
+
+
+@EACH_WAY
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (1, 4), (0, 4)])
+def test_where_both_orders_are_the_same_either_is_read(tmp_path, open_, mapped, shape):
+    array = np.arange(np.prod(shape)).reshape(shape)
+    (tmp_path / "x.npy").write_bytes(raw(array, fortran_order=True))
+    assert told(array) == told(open_(mapped, path="x.npy").take(np.arange(len(array))))
+
+
+# Fingerprint and place
+
+
+def test_the_fingerprint_tells_data_apart_and_not_the_way_of_reading(tmp_path, open_):
+    fields = save(tmp_path, **ARRAYS)
+    said = open_(fields=fields).fingerprint()
+    assert said == open_(True, fields=fields).fingerprint()
+    size = (tmp_path / "labels.npy").stat().st_size
+    assert said.startswith("npy, 6 samples, field 'images' u1 (2, 2) (")
+    assert f"field 'labels' i8 () ({size} bytes)" in said
+    save(tmp_path, labels=np.arange(1, 7))
+    assert said != open_(fields=fields).fingerprint()
+    assert open_(path="labels.npy").fingerprint().startswith(f"npy, 6 samples, i8 () ({size} b")
+    save(tmp_path, e=np.zeros((0, 3)))
+    assert open_(path="e.npy").fingerprint().startswith("npy, 0 samples, f8 (3,) (128 bytes), sha")
+
+
+def test_a_sample_is_located_by_file_and_row(tmp_path, open_):
+    save(tmp_path, **ARRAYS)
+    assert f"{tmp_path / 'images.npy'}[4]" == open_(path="images.npy").locate(4)
+    both = open_(fields={"a": "images.npy", "b": "labels.npy"})
+    assert f"{tmp_path / 'images.npy'}[4], {tmp_path / 'labels.npy'}[4]" == both.locate(4)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("spec", "place", "got"),
+    [
+        ({}, "/source", "neither"),
+        ({"path": "x.npy", "fields": {"x": "x.npy"}}, "/source", "both"),
+        ({"fields": {}}, "/source/fields", "none"),
+    ],
+)
+def test_a_contradiction_is_a_config_error(open_, spec, place, got):
+    with pytest.raises(ConfigError) as caught:
+        open_(**spec)
+    assert [(place, got)] == [(each.pointer, each.got) for each in caught.value.problems]
+
+
+@EACH_WAY
+def test_differing_lengths_name_both_files(tmp_path, open_, mapped):
+    fields = save(tmp_path, x=np.arange(3), y=np.arange(4))
+    with pytest.raises(SourceError) as caught:
+        open_(mapped, fields=fields)
+    assert str(tmp_path / "y.npy") == caught.value.path
+    assert (
+        f"expected as many rows as {tmp_path / 'x.npy'} has, 3, got 4; "
+        "name files that belong together"
+    ) == caught.value.message
+
+
+@EACH_WAY
+def test_only_regular_files_within_the_root_are_read(tmp_path, open_, mapped):
+    save(tmp_path, x=np.arange(3))
+    (tmp_path / "in").mkdir()
+    for path, root, said in (
+        ("none.npy", None, "expected a file, found none"),
+        ("in", None, "got a folder"),
+        ("x*.npy", None, "expected a file, found none"),
+        ("x.npy", tmp_path / "in", 'inside the folder "root"'),
+    ):
+        for spec in ({"path": path}, {"fields": {"x": path}}):
+            with pytest.raises(SourceError, match=said):
+                open_(mapped, root, **spec)
+    assert 3 == len(open_(mapped, tmp_path, path="x.npy"))
+
+
+class Bomb:
+    """Says so when it is unpickled."""
+
+    def __reduce__(self):
+        return pytest.fail, ("unpickled",)
+
+
+@EACH_WAY
+def test_pickled_objects_and_single_values_are_refused(tmp_path, open_, mapped):
+    np.save(tmp_path / "x.npy", np.array([Bomb(), Bomb()]), allow_pickle=True)
+    with pytest.raises(SourceError, match="got Python objects, which are never unpickled"):
+        open_(mapped, path="x.npy")
+    save(tmp_path, x=np.array(3))
+    with pytest.raises(SourceError, match="got a single value of shape"):
+        open_(mapped, path="x.npy")
+
+
+@EACH_WAY
+@pytest.mark.parametrize(
+    "header",
+    [
+        *({"shape": shape} for shape in ((4,), (2,), (10**18,), (10**30, 10**30), (-1,), [3], "3")),
+        *({"shape": shape} for shape in ((True, 3), (3.0,), (3,) + (1,) * 80, (0, 10**30))),
+        *({"descr": descr} for descr in ("<f4", "<i9", "nothing", 7, "|O")),
+        {"descr": "(3,)<i8", "shape": (1,)},
+        {"descr": "|S0", "shape": (10**12,)},
+        {"fortran_order": 1},
+    ],
+    ids=str,
+)
+def test_a_header_that_lies_is_refused_before_memory_is_taken(tmp_path, open_, mapped, header):
+    (tmp_path / "x.npy").write_bytes(raw(np.arange(3), **header))
+    tracemalloc.start()
+    with pytest.raises(SourceError) as caught:
+        open_(mapped, path="x.npy")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert str(tmp_path / "x.npy") == caught.value.path
+    assert peak < 4 << 20
+
+
+@EACH_WAY
+def test_rows_without_values_cost_no_memory_however_many_they_are(tmp_path, open_, mapped):
+    (tmp_path / "x.npy").write_bytes(raw(np.zeros(0), shape=(10**15, 0)))
+    source = open_(mapped, path="x.npy")
+    assert (10**15, (0,), (2, 0)) == (len(source), source[10**14].shape, source.take([3, 4]).shape)
+
+
+@EACH_WAY
+def test_a_file_cut_anywhere_or_longer_is_refused(tmp_path, mapped):
+    path = tmp_path / "cut.npy"
+    whole = raw(np.arange(6).reshape(3, 2))
+    for data in [*(whole[:n] for n in range(len(whole))), whole + b"\0", whole * 2]:
+        path.write_bytes(data)
+        with pytest.raises(SourceError) as caught:
+            NpySource(path, mapped=mapped)
+        assert str(path) == caught.value.path
+        assert "copy the file again" in caught.value.message
+
+
+@EACH_WAY
+@pytest.mark.filterwarnings("ignore")  # of numpy's and Python's parsers, over what they read
+def test_a_changed_header_is_an_error_or_says_what_numpy_reads(tmp_path, mapped):
+    """Nothing but the header can be checked: numpy's own reading of the same bytes is the rule."""
+    whole = raw(np.arange(6, dtype="<i4").reshape(3, 2))
+    dice = random.Random(0)
+    path = tmp_path / "changed.npy"
+    refusals = 0
+    for _ in range(400):
+        changed = bytearray(whole)
+        for _ in range(dice.choice((1, 1, 2))):
+            changed[dice.randrange(len(whole) - 24)] = dice.choice(
+                b"\0\1\2 <>[](){}'\":,1230fiuO|\xff"
+            )
+        path.write_bytes(changed)
+        try:
+            source = NpySource(path, mapped=mapped)
+        except SourceError:
+            refusals += 1
+            continue
+        expected = np.load(path)
+        taken = source.take(np.arange(len(source)))
+        assert told(np.ascontiguousarray(expected)) == told(taken)
+        source.close()
+    assert 100 < refusals < 400
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_any_bytes_are_a_refusal(tmp_path_factory, data, mapped):
+    path = tmp_path_factory.getbasetemp() / "any_bytes.npy"
+    for content in (data, b"\x93NUMPY\x01\x00" + data):
+        path.write_bytes(content)
+        with pytest.raises(SourceError):
+            NpySource(path, mapped=mapped)
+
+
+# Files that change, and the end
+
+
+@pytest.mark.parametrize("after", [b"", raw(np.arange(7))], ids=["empty", "grown"])
+def test_a_file_of_another_size_than_at_opening_is_refused(tmp_path, open_, after):
+    save(tmp_path, x=np.arange(6))
+    source = open_(path="x.npy")
+    (tmp_path / "x.npy").write_bytes(after)
+    for read in (lambda: source[0], lambda: source.take([5, 1])):
+        with pytest.raises(SourceError, match=f"expected the 176 bytes .* got {len(after)}; open"):
+            read()
+
+
+def test_a_file_that_shrinks_while_it_is_opened_is_not_mapped(tmp_path, monkeypatch):
+    """Its header is read; it is cut; then it is mapped."""
+    save(tmp_path, x=np.arange(6))
+    path = tmp_path / "x.npy"
+    real = npy._checked_header
+
+    def cut(*args):
+        header = real(*args)
+        try:
+            os.truncate(path, 100)
+        except PermissionError:
+            pytest.skip("this system cuts no open file")
+        return header
+
+    monkeypatch.setattr(npy, "_checked_header", cut)
+    with pytest.raises(SourceError, match="expected a file that can be mapped, got: "):
+        NpySource(path, mapped=True)
+
+
+@EACH_WAY
+def test_reading_after_close_is_an_error_and_closing_twice_is_none(tmp_path, open_, mapped):
+    source = open_(mapped, path=save(tmp_path, x=np.arange(6))["x"])
+    kept = source[2], source.take([3])
+    source.close()
+    source.close()
+    assert (2, [3]) == (kept[0], kept[1].tolist())
+    for read in (lambda: source[0], lambda: source.take([0])):
+        with pytest.raises(ClosedError, match="expected an open source, got one that has been"):
+            read()
+
+
+@EACH_WAY
+def test_if_one_file_cannot_be_opened_the_others_are_closed(tmp_path, open_, mapped, monkeypatch):
+    fields = save(tmp_path, x=np.arange(6))
+    made = []
+    for kind in ("_Positioned", "_Mapped"):
+        real = getattr(npy, kind)
+        monkeypatch.setattr(npy, kind, lambda path, real=real: made.append(real(path)) or made[-1])
+    with pytest.raises(SourceError, match="found none"):
+        open_(mapped, fields={**fields, "y": "none.npy"})
+    assert 1 == len(made)
+    with pytest.raises(ClosedError):
+        made[0].one(0)

@@ -1,0 +1,448 @@
+"""The sqlite source: rows by key, reading and nothing else, and changes as errors."""
+
+import logging
+import os
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadloader.errors import ClosedError, ConfigError, SourceError
+from threadloader.sources import _sqlite_connections, sqlite
+from threadloader.sources.sqlite import open_sqlite
+
+QUERY = "SELECT id, text, label FROM t"
+
+
+def opened(folder, query=QUERY, key="id", root=None, path="a.db"):
+    return open_sqlite({"type": "sqlite", "path": path, "query": query, "key": key}, folder, root)
+
+
+def made(folder, rows=((2, "two", 0.5), (-7, "minus", b"\0"), (5, "é", 9)), name="a.db", **pragmas):
+    """Make a database with the table t."""
+    with closing(sqlite3.connect(folder / name)) as database:
+        for pragma, value in pragmas.items():
+            database.execute(f"PRAGMA {pragma} = {value}")
+        database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, text, label)")
+        database.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+        database.commit()
+    return folder
+
+
+def run(folder, *statements, name="a.db"):
+    with closing(sqlite3.connect(folder / name)) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+
+
+def samples(source):
+    with closing(source):
+        return [source[i] for i in range(len(source))]
+
+
+def refused(folder, kind=SourceError, **options):
+    with pytest.raises(kind) as caught:
+        samples(opened(folder, **options))
+    return str(caught.value)
+
+
+# Rows
+
+
+def test_rows_are_dicts_sorted_by_their_key(tmp_path):
+    assert [
+        {"id": -7, "text": "minus", "label": b"\0"},
+        {"id": 2, "text": "two", "label": 0.5},
+        {"id": 5, "text": "é", "label": 9},
+    ] == samples(opened(made(tmp_path)))
+
+
+rows = st.dictionaries(
+    st.integers(-(2**63), 2**63 - 1),
+    st.tuples(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+        st.one_of(
+            st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.binary(max_size=5)
+        ),
+    ),
+    max_size=6,
+)
+
+
+@given(rows)
+def test_any_rows_arrive_as_they_are(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("any")
+    made(folder, [(key, *values) for key, values in rows.items()])
+    assert [
+        {"id": key, "text": text, "label": label} for key, (text, label) in sorted(rows.items())
+    ] == samples(opened(folder))
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "expected"),
+    [
+        ("SELECT id FROM t WHERE id > 0;", "id", [{"id": 2}, {"id": 5}]),
+        ("  -- first\n/* SELECT */ select id from t where id = 2 -- last", "id", [{"id": 2}]),
+        ('SELECT id + 1 AS "a ""b" FROM t WHERE id = 2 ORDER BY text', 'a "b', [{'a "b': 3}]),
+        ("WITH u AS (SELECT id FROM t) SELECT max(id) AS id FROM u", "id", [{"id": 5}]),
+        (
+            "WITH RECURSIVE n AS (SELECT 1 AS i UNION SELECT i + 1 FROM n) SELECT * FROM n LIMIT 2",
+            "i",
+            [{"i": 1}, {"i": 2}],
+        ),
+        ("SELECT a.id, b.text AS other FROM t a JOIN t b ON b.id = a.id + 3", "id",
+         [{"id": 2, "other": "é"}]),
+        ("SELECT id FROM t LIMIT 0", "id", []),
+        ("SELECT id, coalesce(nullif(text, 'two'), '-') AS text FROM t WHERE id = 2", "id",
+         [{"id": 2, "text": "-"}]),
+    ],
+)  # fmt: skip
+def test_a_query_may_be_any_select(tmp_path, query, key, expected):
+    assert expected == samples(opened(made(tmp_path), query, key))
+
+
+def test_null_is_an_error_that_names_row_and_column(tmp_path):
+    made(tmp_path, [(1, "a", 1), (2, None, 1)])
+    source = opened(tmp_path)
+    assert "a" == source[0]["text"]
+    with closing(source), pytest.raises(SourceError) as caught:
+        source[1]
+    assert f"{tmp_path / 'a.db'}: id=2: expected a value in column 'text', got NULL; say in" in str(
+        caught.value
+    )
+
+
+def test_text_that_is_not_utf_8_is_an_error_that_names_the_row(tmp_path):
+    made(tmp_path, [(1, "a", 1)])
+    run(tmp_path, "UPDATE t SET text = CAST(x'ff' AS TEXT)")
+    assert "a.db: id=1: expected a database that can be read, got: Could not decode" in refused(
+        tmp_path
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "said"),
+    [
+        (
+            "SELECT label FROM t WHERE id = 2",
+            "label",
+            "column 'label': expected integers as keys, got 0.5;",
+        ),
+        ("SELECT text FROM t", "text", "column 'text': expected integers as keys, got 'minus'"),
+        ("SELECT nullif(id, 2) AS k FROM t", "k", "expected integers as keys, got NULL"),
+        ("SELECT id / 10 AS k FROM t", "k", "expected each key once, got 0 in several rows"),
+    ],
+)
+def test_keys_that_do_not_tell_rows_apart_are_an_error(tmp_path, query, key, said):
+    assert said in refused(made(tmp_path), query=query, key=key)
+
+
+def test_a_row_is_located_by_its_key(tmp_path):
+    with closing(opened(made(tmp_path))) as source:
+        assert f"{tmp_path / 'a.db'}: id=-7" == source.locate(0)
+
+
+def test_indices_end_at_the_length_and_a_closed_source_reads_no_more(tmp_path):
+    source = opened(made(tmp_path))
+    for index in (-1, 3):
+        with pytest.raises(IndexError):
+            source[index]
+    source.close()
+    source.close()
+    with pytest.raises(ClosedError):
+        source[0]
+
+
+def test_the_fingerprint_tells_keys_query_and_size(tmp_path):
+    def said(**options):
+        with closing(opened(tmp_path, **options)) as source:
+            return source.fingerprint()
+
+    first = said() if made(tmp_path) else ""
+    assert first.startswith("sqlite, 3 rows, 8192 bytes, sha256 of query and keys ")
+    others = [said(query=f"{QUERY} WHERE id > 0"), said(query="SELECT id FROM t")]
+    run(tmp_path, "UPDATE t SET id = 3 WHERE id = 2")
+    assert 4 == len({first, *others, said()})
+
+
+def test_a_search_through_all_rows_for_each_sample_is_warned_of(tmp_path, caplog):
+    made(tmp_path, [(i, i, i) for i in range(2000)])
+    opened(tmp_path).close()
+    assert "" == caplog.text
+    opened(tmp_path, "SELECT text, label FROM t", "text").close()
+    assert "each sample is searched for in all rows, which is slow (SCAN" in caplog.text
+    run(tmp_path, "CREATE INDEX i ON t (text)")
+    caplog.clear()
+    opened(tmp_path, "SELECT text, label FROM t", "text").close()
+    assert "" == caplog.text
+
+
+def test_reading_keys_that_takes_long_says_how_far_it_is(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(sqlite, "_TELL_SECONDS", -1.0)
+    monkeypatch.setattr(sqlite, "_ROWS", 2)
+    with caplog.at_level(logging.INFO, "threadloader"):
+        opened(made(tmp_path)).close()
+    assert "a.db: 2 keys read" in caplog.text
+
+
+# What is refused
+
+
+WRITES = {
+    "DELETE FROM t": "one that begins with SELECT or WITH, got 'DELETE FROM t'",
+    "-- SELECT\nDROP TABLE t": "one that begins with SELECT or WITH",
+    "": "one that begins with SELECT or WITH",
+    "t": "one that begins with SELECT or WITH",
+    "EXPLAIN SELECT 1 AS id": "one that begins with SELECT or WITH",
+    "VACUUM INTO 'stolen.db'": "one that begins with SELECT or WITH",
+    "ATTACH 'stolen.db' AS x": "one that begins with SELECT or WITH",
+    "PRAGMA user_version = 7": "one that begins with SELECT or WITH",
+    "WITH x AS (SELECT 1) DELETE FROM t": "one that only reads",
+    "WITH x AS (SELECT 1) INSERT INTO t SELECT 9, 9, 9 RETURNING id": "one that only reads",
+    "SELECT 1 AS id; DROP TABLE t": "You can only execute one statement at a time",
+    "SELECT 1 AS id); DROP TABLE t; SELECT (1": "syntax error",
+    "SELECT 1 AS id) UNION SELECT * FROM (SELECT 2": "syntax error",
+    "SELECT id FROM t /*": "answers, got ",
+    "SELECT id FROM t WHERE id = ?": "Incorrect number of bindings",
+    "SELECT id\0 FROM t": "null character",
+    "SELECT '\ud800' AS id": "surrogates not allowed",
+    "SELECT random() AS id": "one that only reads, got the function random()",
+    "SELECT length(randomblob(id)) AS id FROM t": "got the function randomblob()",
+    "SELECT load_extension('x') AS id": "got the function load_extension()",
+    "SELECT cid AS id FROM pragma_table_info('t')": "one that only reads",
+    "SELECT id FROM nowhere": "a.db answers, got no such table: nowhere",
+    "SELECT nowhere AS id FROM t": "answers, got no such column: nowhere",
+    "SELECT id, id FROM t": "a name for each column, got 'id' twice; name one with AS",
+}
+
+
+@pytest.mark.parametrize("query", WRITES)
+def test_all_but_a_single_select_is_a_config_error_and_does_not_run(tmp_path, query, monkeypatch):
+    made(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    before = (tmp_path / "a.db").read_bytes()
+    error = refused(tmp_path, ConfigError, query=query)
+    assert error.startswith("/source/query: expected ")
+    assert WRITES[query] in error
+    assert (before, ["a.db"]) == ((tmp_path / "a.db").read_bytes(), os.listdir(tmp_path))
+
+
+def test_a_key_that_is_no_column_names_the_nearest(tmp_path):
+    assert (
+        "/source/key: expected a column of the query, got 'ID'; there are 'id', 'text', 'label'; "
+    ) in refused(made(tmp_path), ConfigError, key="ID") + "; "
+
+
+def test_even_a_query_that_got_through_could_not_write(tmp_path):
+    """Each of the three bounds by itself: the file, the setting, the authorizer."""
+    made(tmp_path)
+    with closing(opened(tmp_path)) as source, source._connections.mine() as connection:
+        with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+            connection.execute("DELETE FROM t")
+        connection.set_authorizer(None)
+        with pytest.raises(sqlite3.OperationalError, match="readonly database"):
+            connection.execute("DELETE FROM t")
+        connection.execute("PRAGMA query_only = OFF")
+        with pytest.raises(sqlite3.OperationalError, match="readonly database"):
+            connection.execute("DELETE FROM t")
+        with pytest.raises(sqlite3.OperationalError, match="too many attached databases"):
+            connection.execute("ATTACH 'stolen.db' AS x")
+        connection.set_authorizer(None)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_the_database_may_not_lie_outside_of_root(tmp_path):
+    made(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "link.db").symlink_to("../a.db")
+    for path in ("a.db", "in/../a.db", "in/link.db"):
+        assert "expected a path inside the folder" in refused(
+            tmp_path, path=path, root=tmp_path / "in"
+        )
+
+
+def test_what_is_no_database_is_refused(tmp_path):
+    (tmp_path / "text.db").write_bytes(b"no database " * 100)
+    (tmp_path / "empty.db").write_bytes(b"")
+    assert "text.db: expected a database that can be read, got: file is not a database" in refused(
+        tmp_path, path="text.db"
+    )
+    assert "empty.db: expected a database, got an empty file" in refused(tmp_path, path="empty.db")
+    assert "no.db: expected a file, found none" in refused(tmp_path, path="no.db")
+    assert "expected a regular file, got a folder" in refused(tmp_path, path=".")
+    assert "expected a file that can be read, got: " in refused(tmp_path, path="a\0b")
+    assert not (tmp_path / "no.db").exists()
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        assert "got a pipe, socket or device" in refused(tmp_path, path="pipe")
+
+
+def test_a_name_with_the_characters_of_a_uri_is_a_name(tmp_path):
+    made(tmp_path, name="a?mode=rw&#%20 é.db")
+    assert 3 == len(samples(opened(tmp_path, path="a?mode=rw&#%20 é.db")))
+
+
+# Damage and change
+
+
+def test_a_database_cut_anywhere_is_an_error(tmp_path):
+    made(tmp_path, [(i, "x" * 40, i) for i in range(40)], page_size=512)
+    whole = (tmp_path / "a.db").read_bytes()
+    assert 40 == len(samples(opened(tmp_path)))
+    for length in range(0, len(whole), 13):
+        (tmp_path / "a.db").write_bytes(whole[:length])
+        assert f"{tmp_path / 'a.db'}: " in refused(tmp_path)
+    for length in range(512, len(whole), 512):
+        (tmp_path / "a.db").write_bytes(whole[:length])
+        assert "database disk image is malformed" in refused(tmp_path)
+
+
+def test_a_damaged_page_is_an_error_of_the_rows_on_it(tmp_path):
+    made(tmp_path, [(i, "x" * 40, i) for i in range(40)], page_size=512)
+    source = opened(tmp_path, "SELECT id, text FROM t")
+    source.close()
+    whole = bytearray((tmp_path / "a.db").read_bytes())
+    whole[-512:] = b"\xff" * 512
+    (tmp_path / "a.db").write_bytes(whole)
+    assert "expected a database that can be read, got: database disk image is malformed" in refused(
+        tmp_path, query="SELECT id, text FROM t"
+    )
+
+
+CHANGES = {
+    "a row": "UPDATE t SET text = 'new' WHERE id = 5",
+    "another row": "INSERT INTO t VALUES (100, 'x', 1)",
+    "a table": "CREATE TABLE u (x)",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+@pytest.mark.parametrize("another_thread", [False, True])
+def test_a_database_that_is_written_to_is_an_error_at_the_next_read(
+    tmp_path, change, journal, another_thread
+):
+    """Both in a thread that has read before and in one that connects only now."""
+    made(tmp_path, journal_mode=journal)
+    with (
+        closing(sqlite3.connect(tmp_path / "a.db")) as writer,
+        closing(opened(tmp_path)) as source,
+    ):
+        assert -7 == source[0]["id"]
+        writer.execute(CHANGES[change])
+        writer.commit()
+        if another_thread:
+            # Its time of change may be the same where the system's clock is coarse.
+            status = os.stat(tmp_path / "a.db")
+            os.utime(tmp_path / "a.db", ns=(0, status.st_mtime_ns + 10**9))
+            with ThreadPoolExecutor(1) as pool:
+                error = pool.submit(lambda: source[0]).exception()
+        else:
+            with pytest.raises(SourceError) as caught:
+                source[0]
+            error = caught.value
+        assert "expected the database as it was when it was opened, got one that was" in str(error)
+
+
+def test_a_database_replaced_meanwhile_is_an_error_for_threads_that_connect_later(tmp_path):
+    made(tmp_path)
+    made(tmp_path, [(1, "other", 1)], name="b.db")
+    with closing(opened(tmp_path)) as source, ThreadPoolExecutor(1) as pool:
+        if os.name != "nt":  # where an open file cannot be replaced
+            os.replace(tmp_path / "b.db", tmp_path / "a.db")
+            assert "got one that was written to" in str(pool.submit(lambda: source[0]).exception())
+        assert -7 == source[0]["id"]
+
+
+def test_a_database_with_a_write_ahead_log_is_read_with_what_is_in_it(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "a.db")) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, text, label)")
+        writer.execute("INSERT INTO t VALUES (1, 'x', 1)")
+        writer.commit()
+        assert (tmp_path / "a.db-wal").stat().st_size > 0
+        with closing(opened(tmp_path)) as source, ThreadPoolExecutor(1) as pool:
+            assert "x" == source[0]["text"]
+            assert "x" == pool.submit(lambda: source[0]).result()["text"]
+
+
+# Threads
+
+
+def test_many_threads_read_at_once_by_connections_of_their_own(tmp_path, monkeypatch):
+    connections = []
+    real = sqlite3.connect
+
+    def connect(*args, **options):
+        connections.append(real(*args, **options))
+        return connections[-1]
+
+    monkeypatch.setattr(_sqlite_connections.sqlite3, "connect", connect)
+    made(tmp_path, [(i, f"text {i}", i) for i in range(30)])
+    connections.clear()
+    source = opened(tmp_path)
+    together = threading.Barrier(16)
+
+    def read(start):
+        together.wait(10)
+        return [source[(start + i) % 30]["text"] for i in range(60)]
+
+    with ThreadPoolExecutor(16) as pool:
+        for start, found in enumerate(pool.map(read, range(16))):
+            assert [f"text {(start + i) % 30}" for i in range(60)] == found
+    assert 17 == len(connections)
+    source.close()
+    for connection in connections:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+            connection.execute("SELECT 1")
+
+
+def test_closing_ends_what_another_thread_is_reading(tmp_path):
+    """The reader is in a statement without end when it is told to end it."""
+    made(tmp_path)
+    source = opened(tmp_path)
+    running = threading.Event()
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+
+    def read():
+        with source._connections.mine() as connection:
+            connection.set_progress_handler(running.set, 1000)
+            connection.execute(endless).fetchone()
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        assert running.wait(10)
+        source.close()
+        assert isinstance(reading.exception(10), ClosedError)
+
+
+def test_a_thread_that_does_not_let_go_keeps_its_connection(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(_sqlite_connections, "_PATIENCE_SECONDS", 0)
+    made(tmp_path)
+    source = opened(tmp_path)
+    with pytest.raises(ClosedError), source._connections.mine() as connection:  # noqa: PT012
+        source.close()
+        assert "a connection stays open, since a thread still reads by it" in caplog.text
+        assert (1,) == connection.execute("SELECT 1").fetchone()
+        connection.close()
+        connection.execute("SELECT 1")
+
+
+def test_nothing_stays_open_when_opening_fails(tmp_path):
+    """Which the fixture of all tests looks at, too: no file of it is open afterwards."""
+    made(tmp_path)
+    for query, key in (("SELECT id FROM no", "id"), ("SELECT text FROM t", "text")):
+        with pytest.raises((ConfigError, SourceError)):
+            opened(tmp_path, query, key)
+
+
+def test_the_keys_are_held_as_int64(tmp_path):
+    made(tmp_path, [(2**63 - 1, "a", 1), (-(2**63), "b", 1)])
+    with closing(opened(tmp_path)) as source:
+        assert (np.int64, [-(2**63), 2**63 - 1]) == (source._keys.dtype, source._keys.tolist())

@@ -1,0 +1,107 @@
+"""Images by Pillow: the only file that imports PIL, when an image decoder is made.
+
+What Pillow could do and is kept from: run another program (Ghostscript, for EPS), read
+formats that nobody trains on, fill a damaged image with grey, or unpack a small file
+into more memory than the limit.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SourceError
+
+__all__ = ["image_decoder"]
+
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""The formats that are read; the others of Pillow's are refused."""
+
+_PLUGINS = ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "Tiff", "WebP")
+
+MAX_PIXELS = 89_478_485
+"""Pillow's own bound, ``PIL.Image.MAX_IMAGE_PIXELS``: 256 MiB of RGB."""
+
+_WIDE = ("I", "F")
+"""The modes that hold more than 8 bits a value begin with one of these."""
+
+
+def image_decoder(
+    mode: str = "RGB", max_pixels: int = MAX_PIXELS
+) -> Callable[[bytes], npt.NDArray[Any]]:
+    """Make a function from the bytes of an image file to its pixels.
+
+    Pillow and its readers of `FORMATS` are imported here, in the thread that opens the
+    source, and not by a worker's first read.
+
+    Args:
+        mode: ``"RGB"``, ``"RGBA"`` or ``"L"`` (grey), to which every image is converted,
+            or ``"keep"``.
+        max_pixels: images with more pixels are refused before they are unpacked.
+
+    Returns:
+        A function, safe in several threads. It gives a new array ``(height, width, 3)``
+        of uint8; with 4 channels for RGBA, ``(height, width)`` for L. ``"keep"`` gives
+        what the file has: bool or 16 bits too, and indices of a palette as indices. Of
+        an animation it is the first picture. Exif is not applied: a photograph that is
+        to be turned stays as it lies. It raises SourceError for what is no whole image.
+
+    Raises:
+        SourceError: Pillow is not installed.
+    """
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise SourceError(
+            f'expected Pillow, which "decode": "image" needs, got: {error}; '
+            "install it with: python3 -m pip install pillow"
+        ) from error
+    for plugin in _PLUGINS:
+        importlib.import_module(f"PIL.{plugin}ImagePlugin")
+    # A Pillow built without WebP knows one less; to ask it would load all its readers.
+    formats = [name for name in FORMATS if name in Image.OPEN]
+
+    def decode(data: bytes) -> npt.NDArray[Any]:
+        try:
+            with Image.open(BytesIO(data), formats=formats) as image:
+                return _pixels(Image, image, data, mode, max_pixels)
+        except (MemoryError, SourceError):
+            raise
+        except Exception as error:  # Pillow raises many kinds over damaged bytes
+            reason = str(error) or type(error).__name__
+            raise SourceError(
+                f"expected a whole image ({', '.join(formats)}), got: {reason}"
+            ) from error
+
+    return decode
+
+
+def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) -> npt.NDArray[Any]:
+    width, height = image.size
+    if width * height > max_pixels:
+        raise SourceError(
+            f"expected at most {max_pixels} pixels, got {width} x {height}; "
+            'raise "max_pixels" if it is no mistake'
+        )
+    if mode not in ("keep", image.mode) and image.mode.startswith(_WIDE):
+        raise SourceError(
+            f"expected an image of 8 bits a value, got mode {image.mode}, which would be cut; "
+            'read it with "image_mode": "keep"'
+        )
+    if image.format == "PNG":
+        # Its checksums, which reading the pixels passes over.
+        with module.open(BytesIO(data), formats=["PNG"]) as again:
+            again.verify()
+    image.load()
+    if mode not in ("keep", image.mode):
+        if mode != "RGBA":
+            # Dropped with the fourth channel; Pillow would drop it too, and warn.
+            image.info.pop("transparency", None)
+        image = image.convert(mode)
+    # A copy: what is seen through Pillow's memory cannot be written to.
+    return np.array(image)

@@ -1,0 +1,23 @@
+"""A progress bar by tqdm, where it is installed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, TextIO
+
+__all__ = ["bar"]
+
+
+def bar(total: int, stream: TextIO) -> Any:
+    """Give a tqdm bar of so many runs, or None where tqdm is not installed or does not work.
+
+    Args:
+        total: how many there will be.
+        stream: where it is drawn.
+    """
+    try:
+        return importlib.import_module("tqdm").tqdm(
+            total=total, file=stream, unit="run", leave=False, dynamic_ncols=True
+        )
+    except Exception:  # noqa: BLE001 - a bar is no reason to fail
+        return None

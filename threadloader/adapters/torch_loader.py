@@ -1,0 +1,251 @@
+"""A source under PyTorch's DataLoader, to be measured beside ours.
+
+It is written as its users would write it by hand: a map-style dataset over the same source,
+`collate_fn` with the same collate and tensors over its arrays, processes that live as long
+as the loader. A source that builds whole batches is asked for whole batches (a
+`BatchSampler` as the sampler), which is several times faster there than sample by sample.
+
+It imports torch, and only when asked to.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+__all__ = ["INSTALL", "TorchLoader", "find", "found", "rows"]
+
+INSTALL = "pip install torch"
+
+
+def found() -> bool:
+    """Whether torch is installed; nothing is imported."""
+    try:
+        return importlib.util.find_spec("torch") is not None
+    except ValueError:  # a module put in its place has no spec
+        return True
+
+
+def find() -> Any:
+    """Import torch and give it.
+
+    Raises:
+        ImportError: it is not installed, or is broken.
+    """
+    importlib.import_module("torch.utils.data")
+    return importlib.import_module("torch")
+
+
+class TorchLoader:
+    """A `torch.utils.data.DataLoader` over a source that each process can open.
+
+    Leaving its ``with`` ends its processes.
+
+    Args:
+        opener: opens the source; it is called once in this process, and in each worker that
+            does not inherit what was opened (`reopen`, or no fork), so it must be picklable
+            where processes are not forked.
+        batch_size: samples in a batch.
+        shuffle: whether epochs have orders of their own.
+        seed: of these orders; they are PyTorch's, not ours.
+        drop_last: whether a last, short batch is left out.
+        shard: index and count; with a count above 1 a `DistributedSampler` deals.
+        collate: a list of samples -> a batch of numpy arrays.
+        whole: whether ``take`` of a source may build the batch instead.
+        transform: (sample, index) -> sample, or None.
+        num_workers: processes; 0 loads in this one.
+        pin_memory: whether batches are copied to page-locked memory, where there is CUDA.
+        reopen: of the open source: whether a worker must open its own even if it is a fork,
+            as for a database connection.
+
+    Attributes:
+        version: of torch.
+
+    Raises:
+        ImportError: torch is not installed.
+    """
+
+    def __init__(
+        self,
+        opener: Callable[[], Any],
+        *,
+        batch_size: int,
+        shuffle: bool,
+        seed: int,
+        drop_last: bool,
+        shard: tuple[int, int] = (0, 1),
+        collate: Callable[[list[Any]], Any],
+        whole: bool = False,
+        transform: Callable[[Any, int], Any] | None = None,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        reopen: Callable[[Any], bool] = lambda source: False,
+    ) -> None:
+        torch = find()
+        data = torch.utils.data
+        self.version = str(torch.__version__)
+        self._epoch = 0
+        self._source = source = _Opened(opener)
+        opened = source.get()
+        source.reopen = reopen(opened)
+        index, count = shard
+        self._distributed = None
+        if count > 1:
+            sampler = self._distributed = data.DistributedSampler(
+                opened, count, index, shuffle=shuffle, seed=seed, drop_last=drop_last
+            )
+        elif shuffle and len(opened):
+            generator = torch.Generator()
+            generator.manual_seed(seed)
+            sampler = data.RandomSampler(opened, generator=generator)
+        else:
+            sampler = data.SequentialSampler(opened)
+        options: dict[str, Any] = {
+            "num_workers": num_workers,
+            "persistent_workers": num_workers > 0,
+            "pin_memory": pin_memory and bool(torch.cuda.is_available()),
+        }
+        if whole and transform is None and hasattr(opened, "take"):
+            options |= {
+                "dataset": _Whole(source),
+                "sampler": data.BatchSampler(sampler, batch_size, drop_last),
+                "batch_size": None,
+            }
+        else:
+            kind = _Many if hasattr(opened, "__getitems__") else _Samples
+            options |= {
+                "dataset": kind(source, transform),
+                "sampler": sampler,
+                "batch_size": batch_size,
+                "drop_last": drop_last,
+                "collate_fn": _Collate(collate),
+            }
+        self._loader = data.DataLoader(**options)
+
+    def __len__(self) -> int:
+        """Give the number of steps of an epoch."""
+        return len(self._loader)
+
+    def begin(self) -> Iterator[Any]:
+        """Begin the next epoch."""
+        if self._distributed is not None:
+            self._distributed.set_epoch(self._epoch)
+        self._epoch += 1
+        return iter(self._loader)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # DataLoader has no close(); it ends its processes when nothing refers to them.
+        self._loader = None
+        for process in multiprocessing.active_children():  # none, but behind an exception
+            process.terminate()
+            process.join(5)
+        self._source.close()
+
+
+class _Opened:
+    """The source of this process."""
+
+    reopen = False
+
+    def __init__(self, opener: Callable[[], Any]) -> None:
+        self._opener = opener
+        self._source: Any = None
+        self._process = 0
+
+    def get(self) -> Any:
+        if self._source is None or (self.reopen and self._process != os.getpid()):
+            self._source = self._opener()
+            self._process = os.getpid()
+        return self._source
+
+    def close(self) -> None:
+        source, self._source = self._source, None
+        close = getattr(source, "close", None)
+        if callable(close):
+            close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_source": None}
+
+
+class _Samples:
+    """Dataset: sample by sample."""
+
+    def __init__(self, source: _Opened, transform: Callable[[Any, int], Any] | None = None) -> None:
+        self._source = source
+        self._transform = transform
+
+    def __len__(self) -> int:
+        return len(self._source.get())
+
+    def __getitem__(self, index: int) -> Any:
+        sample = self._source.get()[index]
+        return sample if self._transform is None else self._transform(sample, index)
+
+
+class _Many(_Samples):
+    """Dataset: all samples of a batch at once."""
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        samples = list(self._source.get().__getitems__(indices))
+        if self._transform is None:
+            return samples
+        return [self._transform(*pair) for pair in zip(samples, indices, strict=True)]
+
+
+class _Whole(_Samples):
+    """Dataset: whole batches, asked for by lists of indices."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return _tensors(find(), self._source.get().take(np.asarray(index, np.int64)))
+
+
+class _Collate:
+    """Collates as the config says, and makes tensors of the arrays."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
+        self._collate = collate
+
+    def __call__(self, samples: list[Any]) -> Any:
+        return _tensors(find(), self._collate(samples))
+
+
+def _tensors(torch: Any, batch: Any) -> Any:
+    """Make tensors over the memory of a batch's arrays; what torch has no dtype for stays."""
+    if isinstance(batch, np.ndarray):
+        try:
+            return torch.from_numpy(batch if batch.flags.writeable else batch.copy())
+        except TypeError:
+            return batch
+    if isinstance(batch, Mapping):
+        return {name: _tensors(torch, part) for name, part in batch.items()}
+    if isinstance(batch, tuple):
+        parts = [_tensors(torch, part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
+    return batch
+
+
+def rows(batch: Any) -> int:
+    """Give the number of samples in a batch: the length of the first thing in it.
+
+    >>> rows({"x": (np.zeros((3, 2)), ["a", "b", "c"])})
+    3
+    """
+    while isinstance(batch, (Mapping, tuple)) and len(batch):
+        batch = next(iter(batch.values() if isinstance(batch, Mapping) else batch))
+    return len(batch) if hasattr(batch, "__len__") else 1

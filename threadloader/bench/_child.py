@@ -1,0 +1,232 @@
+"""The process of one run: reads what to run on stdin, prints what came of it on stdout.
+
+Stdin then stays open as long as the one who asked is there; when it ends, so do this process
+and its children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .. import transforms
+from ..adapters import launcher, torch_loader
+from ..collate import make_collate
+from ..config import LoaderConfig
+from ..loader import Loader, open_configured
+from ..sources import PerThread, as_source
+from ._measure import Memory, Timing, storage_bytes, take_time
+from ._steps import make_step
+
+__all__ = ["main", "run"]
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done as it stands."""
+
+
+def main() -> None:
+    """Run what stdin says, and print one line of JSON: what came of it, or an error."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # nothing that user code prints gets in between
+    text = b""
+    while not text.endswith(b"\n"):
+        part = os.read(0, 65536)
+        if not part:
+            return
+        text += part
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        answer = run(json.loads(text))
+    except KeyboardInterrupt:  # where a Ctrl-C reaches it, the one who asked says so
+        os._exit(130)
+    except UsageError as error:
+        answer = {"error": str(error), "usage": True}
+    except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well
+        answer = {"error": _told(error)}
+    os.write(out, json.dumps(answer).encode() + b"\n")
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 4096):
+        pass
+    if hasattr(os, "getpgid") and os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _told(error: BaseException) -> str:
+    return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])])
+
+
+def run(spec: dict[str, Any]) -> dict[str, Any]:
+    """Measure one run.
+
+    Args:
+        spec: ``loader``, ``config`` (every option), ``base`` (the folder that its paths are
+            relative to), ``folder`` (the current one, for modules), ``source`` and
+            ``transform`` ("module:function" or ""), ``step``, ``size``, ``seconds``, ``batches``.
+
+    Returns:
+        The numbers of a run as `_report.Run` has them; with ``samples`` 0 for no batch.
+    """
+    sys.path.insert(0, spec["folder"])
+    given = _named("--source", spec["source"]) if spec["source"] else None
+    transform = _named("--transform", spec["transform"]) if spec["transform"] else None
+    step = make_step(spec["step"], spec["size"])
+    bounds = {"step": step, "seconds": spec["seconds"], "batches": spec["batches"]}
+    measure = _torch if spec["loader"] == "torch" else _ours
+    return measure(spec, given, transform, bounds)
+
+
+def _named(option: str, name: str) -> Any:
+    module, _, function = name.partition(":")
+    try:
+        found = importlib.import_module(module)
+        for part in function.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"{option}: expected MODULE:FUNCTION, which can be imported here, got {name}: {error}"
+        ) from error
+    if not callable(found):
+        raise UsageError(f"{option}: expected a function, got {name}, {type(found).__name__}")
+    return found
+
+
+def _ours(
+    spec: dict[str, Any], given: Callable[[], Any] | None, transform: Any, bounds: dict[str, Any]
+) -> dict[str, Any]:
+    config = LoaderConfig(**spec["config"])
+    if config.pin_memory:
+        with contextlib.suppress(Exception):
+            torch_loader.find()  # what torch itself takes is not the loader's memory
+    memory, stored = Memory(), storage_bytes()
+    source = None if given is None else given()
+    if source is None:
+        os.chdir(spec["base"])
+    try:
+        with Loader(config, source=source, transform=transform) as batches:
+            marks: list[Any] = []
+            timing = take_time(
+                lambda: iter(batches), after_first=lambda: marks.append(batches.stats()), **bounds
+            )
+            peak, steps = memory.bytes_above_start(), len(batches)
+            if timing is None:
+                return {"samples": 0}
+            part = batches.stats().since(marks[0])
+            ready = part.batches_ready if config.num_workers else None
+            return _numbers(timing, part.samples, steps, ready, peak, stored)
+    finally:
+        if source is not None:
+            _close(source)
+
+
+def _torch(
+    spec: dict[str, Any], given: Callable[[], Any] | None, transform: Any, bounds: dict[str, Any]
+) -> dict[str, Any]:
+    torch_loader.find()
+    memory, stored = Memory(), storage_bytes()
+    config = LoaderConfig(**spec["config"])
+    if given is None:
+        assert config.source is not None
+        opener: Callable[[], Any] = partial(
+            open_configured, config.source, Path(spec["base"]), config.root
+        )
+    else:
+        opener = partial(_opened, given)
+    shard = config.shard
+    if shard == "auto":
+        index, number = launcher.shard_of_process()
+    else:
+        index, number = shard["index"], shard["count"]
+    loader = torch_loader.TorchLoader(
+        opener,
+        batch_size=config.batch_size,
+        shuffle=config.shuffle,
+        seed=config.seed,
+        drop_last=config.drop_last,
+        shard=(index, number),
+        collate=make_collate(config.collate),
+        whole=config.collate["type"] == "stack",
+        transform=None if transform is None else _Transform(transform, config.seed),
+        num_workers=config.num_workers,
+        pin_memory=bool(config.pin_memory),
+        reopen=_has_connections,
+    )
+    with loader:
+        timing = take_time(loader.begin, count=torch_loader.rows, **bounds)
+        if timing is None:
+            return {"samples": 0}
+        peak = memory.with_children() if config.num_workers else memory.bytes_above_start()
+        numbers = _numbers(timing, timing.rows, len(loader), None, peak, stored)
+        if config.num_workers:  # what other processes do is not in this one's counts
+            numbers |= {"cpu_seconds": None, "storage_bytes": None}
+        return numbers | {"version": loader.version}
+
+
+def _opened(given: Callable[[], Any]) -> Any:
+    return as_source(given())
+
+
+def _has_connections(source: Any) -> bool:
+    """Whether a forked process must not use what this one has opened."""
+    return isinstance(source, PerThread) or type(source).__module__.endswith(".sqlite")
+
+
+class _Transform:
+    """A transform for a loader without epochs and positions: the index stands for them."""
+
+    def __init__(self, transform: Any, seed: int) -> None:
+        self._transform = transform
+        self._seed = seed
+        self._bound: Any = None
+
+    def __call__(self, sample: Any, index: int) -> Any:
+        if self._bound is None:
+            self._bound = transforms.bind(self._transform)
+        return self._bound(sample, self._seed, index)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_bound": None}  # what binding makes cannot be pickled
+
+
+def _close(source: Any) -> None:
+    close = getattr(source, "close", None)
+    if callable(close):
+        with contextlib.suppress(Exception):
+            close()
+
+
+def _numbers(
+    timing: Timing,
+    samples: int,
+    steps: int,
+    ready: float | None,
+    peak: int | None,
+    stored: int | None,
+) -> dict[str, Any]:
+    now = storage_bytes()
+    return {
+        "samples": samples,
+        "steps_of_epoch": steps,
+        "batches": timing.batches,
+        "first_batch_seconds": timing.first_batch,
+        "seconds": timing.measured,
+        "wait_seconds": timing.wait,
+        "step_seconds": timing.step,
+        "cpu_seconds": timing.cpu,
+        "epoch_gap_seconds": timing.epoch_gaps,
+        "batches_ready": ready,
+        "peak_bytes": peak,
+        "storage_bytes": None if now is None or stored is None else now - stored,
+    }

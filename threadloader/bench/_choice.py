@@ -1,0 +1,278 @@
+"""Which number of workers to take, and what the numbers say: functions of numbers alone.
+
+Nothing is said here that was not measured. Where several causes would give the same
+numbers, all of them are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Choice", "Measured", "choose", "compared", "findings"]
+
+NEAR = 0.95
+"""A rate within 5% of the best is as good as the best: runs differ by as much."""
+
+ENOUGH = 0.01
+"""A data wait below 1% leaves nothing to gain; the first band of `stats`."""
+
+GAIN = 1.10
+"""From here on a rate counts as higher: more than runs differ by."""
+
+BUSY = 0.85
+"""A core that computes for this part of the time is busy; the system has its share, too."""
+
+CHEAP_SECONDS = 200e-6
+"""A batch that is made faster than this has little work in it to be shared: to hand it from
+thread to thread takes 10 to 50 microseconds, where both sides ask for the GIL."""
+
+
+class Measured(Protocol):
+    """What of a `Row` is looked at here; see there."""
+
+    @property
+    def num_workers(self) -> int: ...
+    @property
+    def samples_per_second(self) -> float: ...
+    @property
+    def spread(self) -> float: ...
+    @property
+    def batch_seconds(self) -> float: ...
+    @property
+    def data_wait_fraction(self) -> float | None: ...
+    @property
+    def batches_ready(self) -> float | None: ...
+    @property
+    def step_seconds(self) -> float | None: ...
+    @property
+    def cpu_cores(self) -> float | None: ...
+    @property
+    def storage_bytes(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The setting to take.
+
+    Attributes:
+        num_workers: how many workers.
+        why: the reason, in a sentence or two.
+    """
+
+    num_workers: int
+    why: str
+
+
+def choose(rows: Sequence[Measured]) -> Choice:
+    """Choose a number of workers.
+
+    Of all settings that come within 5% of the best samples per second, the one with the
+    fewest workers; with a training step, the fewest among those of them whose data wait is
+    below 1%, if there are any.
+
+    Args:
+        rows: at least one, each with another number of workers.
+    """
+    best = max(rows, key=lambda row: (row.samples_per_second, -row.num_workers))
+    near = [row for row in rows if row.samples_per_second >= NEAR * best.samples_per_second]
+    fed = [row for row in near if _wait(row) < ENOUGH]
+    with_step = best.data_wait_fraction is not None
+    chosen = min(fed if with_step and fed else near, key=lambda row: row.num_workers)
+    number, rate = chosen.num_workers, f"{chosen.samples_per_second:,.0f} samples/s"
+    if len(rows) == 1:
+        return Choice(number, "Nothing else was measured.")
+    if with_step and fed:
+        why = f"The fewest with a data wait below 1%: {_wait(chosen):.1%}, and {rate}"
+    elif with_step:
+        why = (
+            f"No setting within 5% of the best rate has a data wait below 1%. This is the fewest"
+            f" workers among them: {_wait(chosen):.1%}, and {rate}"
+        )
+    else:
+        why = f"The fewest within 5% of the best rate: {rate}"
+    if chosen is best:
+        return Choice(number, f"{why}, the best rate of all.")
+    return Choice(
+        number, f"{why}; the best, {best.samples_per_second:,.0f}, took {_workers(best)}."
+    )
+
+
+def findings(rows: Sequence[Measured], *, step_seconds: float, cores: int, gil: bool) -> list[str]:
+    """Say what the numbers tell about the bottleneck, as far as they can.
+
+    Args:
+        rows: at least one, in the order of workers.
+        step_seconds: how long it takes where nothing else runs; 0: there is none.
+        cores: of the machine, as far as this process may use them.
+        gil: whether this Python has the GIL.
+    """
+    told = []
+    if step_seconds:
+        told += _with_step(rows, step_seconds)
+    elif len(rows) > 1:  # a step's own computing would be taken for loading
+        told.append(_without_step(rows, cores, gil))
+    if not step_seconds and choose(rows).num_workers == 0 and len(rows) > 1:
+        told.append(
+            "This holds for loading alone. Beside a training step, even one worker loads while"
+            " the step runs: state with --step-ms how long yours takes."
+        )
+    stored = max(row.storage_bytes or 0 for row in rows)
+    if stored >= 1 << 20:
+        told.append(
+            f"Up to {stored / (1 << 20):,.0f} MiB of a run came from storage, the rest from the"
+            " system's cache; a run that finds more in the cache is faster for that alone."
+        )
+    noisy = max(rows, key=lambda row: row.spread)
+    if noisy.spread > 1 - NEAR:
+        told.append(
+            f"With {_workers(noisy)} the runs differ by ±{noisy.spread:.0%}, more than the 5% that"
+            " the choice goes by: measure longer (--seconds, --repeat) on a machine that is idle."
+        )
+    return told
+
+
+def compared(ours: Sequence[Measured], theirs: Sequence[Measured]) -> str:
+    """Say how the best settings of two loaders compare.
+
+    Args:
+        ours: the rows of threadloader.
+        theirs: the rows of PyTorch's DataLoader.
+    """
+    here, there = (max(rows, key=lambda row: row.samples_per_second) for rows in (ours, theirs))
+    ratio = here.samples_per_second / there.samples_per_second
+    processes = _workers(there).replace(
+        "worker", "process" if there.num_workers == 1 else "processe"
+    )
+    return (
+        f"At their best, threadloader with {_workers(here)} loads"
+        f" {here.samples_per_second:,.0f} samples/s and PyTorch's DataLoader with {processes}"
+        f" {there.samples_per_second:,.0f}: "
+        + (
+            "no difference that these runs would show."
+            if abs(ratio - 1) < max(1 - NEAR, here.spread + there.spread)
+            else f"{ratio:.2f} times as many."
+        )
+    )
+
+
+def _with_step(rows: Sequence[Measured], step_seconds: float) -> list[str]:
+    told = []
+    waits = [_wait(row) for row in rows]
+    if max(waits) < ENOUGH:
+        told.append(
+            "No setting waited 1% of the time: loading is not the bottleneck, whatever"
+            " the number of workers."
+        )
+    elif min(waits) >= ENOUGH and len(rows) > 1:
+        least = min(rows, key=_wait)
+        lowest = f"The wait is lowest with {_workers(least)}, {_wait(least):.1%}"
+        if (least.batches_ready or 0.0) >= 1:
+            told.append(
+                f"{lowest}, although {least.batches_ready:.1f} batches lay ready on average: the"
+                " loop does not get its turn at once. Threads take the cores, or the GIL, from it."
+            )
+        elif least is rows[-1]:
+            told.append(
+                f"{lowest}, and still above 1%: try more of them (--workers), or make samples"
+                " cheaper."
+            )
+        else:
+            told.append(
+                f"{lowest}, and more of them do not lower it: at each number tried, batches come"
+                " more slowly than steps take them."
+            )
+    # Without workers nothing runs beside the step.
+    alone = (rows[0].step_seconds if not rows[0].num_workers else None) or step_seconds
+    worst = max(rows, key=lambda row: row.step_seconds or 0.0)
+    if (worst.step_seconds or 0.0) > GAIN * alone:
+        told.append(
+            f"The step itself gets slower beside the workers: {_time(alone)} alone,"
+            f" {_time(worst.step_seconds or 0.0)} with {_workers(worst)}. They take the cores, or"
+            " the GIL, from it."
+        )
+    return told
+
+
+def _without_step(rows: Sequence[Measured], cores: int, gil: bool) -> str:
+    base, rest = rows[0], rows[1:]
+    best = max(rest, key=lambda row: row.samples_per_second)
+    gain = best.samples_per_second / base.samples_per_second
+    if gain < GAIN:
+        return _no_gain(base, rest, gain, cores, gil)
+    told = f"{gain:.1f} times as much is loaded with {_workers(best)} as with {_workers(base)}."
+    busy, could = best.cpu_cores, min(best.num_workers, cores)
+    if _mostly_waits(base):
+        told += (
+            f" With {_workers(base)} the processor was busy {base.cpu_cores:.0%} of the time:"
+            " the rest was waiting, which threads share."
+        )
+    elif busy is not None and busy > BUSY * could:
+        told += f" {_cores(busy, cores)} busy then"
+        told += (
+            ": that is the limit of this machine."
+            if could == cores
+            else ", one for each worker: more of them may help, up to the number of cores."
+        )
+        return told
+    elif busy is not None:
+        told += (
+            f" {_cores(busy, cores)} busy then: the rest of the time threads wait for storage, for"
+            " memory" + (", or for the GIL." if gil else ".")
+        )
+    before = max(row.samples_per_second for row in rows if row is not best)
+    if best is rows[-1] and best.samples_per_second > GAIN * before:
+        told += f" The rate is still rising at {best.num_workers}: try more with --workers."
+    return told
+
+
+def _no_gain(base: Measured, rest: Sequence[Measured], gain: float, cores: int, gil: bool) -> str:
+    told = f"More workers than {base.num_workers} do not help ({gain:.2f} times at best)."
+    most = max(row.cpu_cores or 0.0 for row in rest)
+    if rest[-1].num_workers == 1:
+        return f"{told} One worker does what the loop itself would do: try more with --workers."
+    if base.batch_seconds < CHEAP_SECONDS:
+        return (
+            f"{told} A batch takes {_time(base.batch_seconds)} with {_workers(base)}: so little"
+            " that handing it from thread to thread costs as much."
+        )
+    if _mostly_waits(base):
+        return (
+            f"{told} With {_workers(base)} the processor was busy {base.cpu_cores:.0%} of the"
+            " time: either the source lets one thread in at a time, or the storage gives no more."
+        )
+    if (base.cpu_cores or 0.0) > BUSY * cores:
+        return f"{told} {_cores(base.cpu_cores or 0.0, cores)} busy with {_workers(base)} already."
+    if most < 1.25:
+        return f"{told} All threads together kept {most:.1f} cores busy: " + (
+            "the samples are made by code that holds the GIL (Python, or many small numpy calls),"
+            " or one thread does all the work."
+            if gil
+            else "one thread does all the work."
+        )
+    return (
+        f"{told} {_cores(most, cores)} busy and no more came of it: the threads contend for"
+        " memory" + (" or for the GIL." if gil else ".")
+    )
+
+
+def _mostly_waits(row: Measured) -> bool:
+    return row.cpu_cores is not None and row.cpu_cores < 0.5
+
+
+def _cores(busy: float, cores: int) -> str:
+    return f"{busy:.1f} of 1 core is" if cores == 1 else f"{busy:.1f} of {cores} cores are"
+
+
+def _wait(row: Measured) -> float:
+    return row.data_wait_fraction or 0.0
+
+
+def _workers(row: Measured) -> str:
+    number = row.num_workers
+    return "1 worker" if number == 1 else f"{number or 'no'} workers"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.2g} ms" if seconds < 0.01 else f"{seconds * 1e3:,.0f} ms"

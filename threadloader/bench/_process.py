@@ -1,0 +1,113 @@
+"""Starts the process of one run, waits for what it says, and leaves none behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, Any
+
+from ..errors import LoaderError
+
+__all__ = ["BenchError", "in_process"]
+
+PATIENCE_SECONDS = 10.0
+"""How long a process may take to end when it has said what came of it, or was told to end."""
+
+
+class BenchError(LoaderError, RuntimeError):
+    """A run could not be made.
+
+    Attributes:
+        usage: whether that lies in how it was asked for: a package or a function that is
+            not there.
+    """
+
+    def __init__(self, message: str, *, usage: bool = False) -> None:
+        super().__init__(message)
+        self.usage = usage
+
+
+def in_process(spec: dict[str, Any]) -> dict[str, Any]:
+    """Measure one run in a process of its own.
+
+    Args:
+        spec: as `_child.run` takes it.
+
+    Returns:
+        What the process said.
+
+    Raises:
+        BenchError: it failed, or ended without a word.
+    """
+    # The modules of this process, wherever they came from, and nothing of the current folder
+    # beyond that.
+    path = [str(Path(part).absolute()) for part in sys.path]
+    code = (
+        f"import sys; sys.path[:] = {path!r}; from threadloader.bench import _child; _child.main()"
+    )
+    with tempfile.TemporaryFile() as noise:
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=noise,
+            # A Ctrl-C of the terminal is for this process; it ends that one, with all that one
+            # has started. (Windows has no such groups; there the Ctrl-C reaches them all.)
+            start_new_session=os.name != "nt",
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        done = False
+        try:
+            with contextlib.suppress(OSError):  # it has ended already; below it is asked why
+                child.stdin.write(json.dumps(spec).encode() + b"\n")
+                child.stdin.flush()
+            said = child.stdout.readline()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(PATIENCE_SECONDS)
+                done = bool(said)
+        finally:
+            if not done:
+                _end(child)
+            # Last: it is by the end of its stdin that a process which an interrupt of the
+            # lines above has left behind ends itself.
+            child.stdout.close()
+            with contextlib.suppress(OSError):
+                child.stdin.close()
+        if not said:
+            raise BenchError(_last_words(child.returncode, noise))
+    answer: dict[str, Any] = json.loads(said)
+    if "error" in answer:
+        raise BenchError(answer["error"], usage=answer.get("usage", False))
+    return answer
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it has started: ask, then do not ask."""
+    for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+        try:
+            if os.name == "nt":
+                child.kill()
+            else:
+                os.killpg(child.pid, number)
+        except (ProcessLookupError, PermissionError):  # macOS: nothing but ended ones in it
+            pass
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(PATIENCE_SECONDS)
+            return
+
+
+def _last_words(code: int | None, noise: IO[bytes]) -> str:
+    """Say how a process ended that said nothing."""
+    if code == -getattr(signal, "SIGKILL", 9):
+        return "the process was killed; the system does that when memory runs out"
+    noise.seek(0)
+    lines = noise.read().decode(errors="replace").split("\n")
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return f"the process ended with code {code}: {said}"

@@ -1,0 +1,90 @@
+"""Tells on stderr which run is being made."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TextIO
+
+from ..adapters.progress import bar
+
+__all__ = ["Progress", "Silent", "progress"]
+
+
+class Progress(Protocol):
+    """What is told while runs are made."""
+
+    def begin(self, number: int, what: str) -> None:
+        """Tell that a run begins, the number-th, from 1."""
+
+    def close(self) -> None:
+        """Tell that there are no more; a second time does nothing."""
+
+
+class Silent:
+    """Tells nothing."""
+
+    def begin(self, number: int, what: str) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Lines:
+    """A line for each run; on a terminal they take each other's place."""
+
+    def __init__(self, stream: TextIO, total: int, *, rewrite: bool) -> None:
+        self._stream = stream
+        self._total = total
+        self._rewrite = rewrite
+        self._shown = 0
+
+    def begin(self, number: int, what: str) -> None:
+        """Write the line."""
+        line = f"run {number} of {self._total}: {what} ..."
+        self._write(f"\r{line:<{self._shown}}" if self._rewrite else f"{line}\n")
+        self._shown = len(line) if self._rewrite else 0
+
+    def close(self) -> None:
+        """Wipe out the last line."""
+        if self._shown:
+            self._write(f"\r{'':<{self._shown}}\r")
+        self._shown = 0
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # whoever looked on has gone
+            pass
+
+
+class Bar:
+    """A bar of tqdm."""
+
+    def __init__(self, tqdm: Any) -> None:
+        self._tqdm = tqdm
+
+    def begin(self, number: int, what: str) -> None:
+        """Move the bar past the runs before this one."""
+        self._tqdm.set_description_str(what, refresh=False)
+        self._tqdm.update(number - 1 - self._tqdm.n)
+        self._tqdm.refresh()
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._tqdm.close()
+
+
+def progress(stream: TextIO | None, total: int, *, json: bool) -> Progress:
+    """Give what tells of the runs.
+
+    Args:
+        stream: stderr.
+        total: how many runs there will be.
+        json: whether JSON was asked for; then only people are told, at a terminal.
+    """
+    terminal = stream is not None and stream.isatty()
+    if stream is None or (json and not terminal):
+        return Silent()
+    drawn = bar(total, stream) if terminal else None
+    return Lines(stream, total, rewrite=terminal) if drawn is None else Bar(drawn)

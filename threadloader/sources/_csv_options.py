@@ -1,0 +1,151 @@
+"""How a config says that csv files are read, and which columns become which fields."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from threadloader.errors import ConfigError, Problem
+
+from ._csv_columns import Categories, Column, Numbers, Texts
+from ._csv_rows import Dialect
+from ._dtypes import DTYPES, UnfitError
+from ._fields import chosen_fields, known_fields
+
+__all__ = ["CsvOptions"]
+
+_OTHERS = "*"
+"""The name that stands for every field that is not named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvOptions:
+    """How csv files are read.
+
+    Attributes:
+        header: whether the first row of each file names the columns. Without it they are
+            called "0", "1" and so on.
+        fields: field of the sample -> name or position of a column; or a list of columns,
+            which are fields of their own names. None: all.
+        dtypes: field -> dtype or ``"str"``; ``"*"`` for every field that is not named.
+            Without one a field is text.
+        categories: field -> list of texts, each of which becomes its place in it, as int64.
+        missing: field -> number for a missing value, None for NaN; ``"*"`` for all fields that
+            are not named and can hold it.
+        missing_text: the texts that stand for a missing value.
+        delimiter: one character.
+        quote: one character; "" where quotes mean nothing.
+        skip_blank: leave out lines of nothing but white space.
+
+    Raises:
+        ConfigError: they do not fit together.
+    """
+
+    header: bool = True
+    fields: Iterable[str | int] | Mapping[str, str | int] | None = None
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    missing: Mapping[str, float | None] = field(default_factory=dict)
+    missing_text: Sequence[str] = ("",)
+    delimiter: str = ","
+    quote: str = '"'
+    skip_blank: bool = False
+
+    def __post_init__(self) -> None:
+        chosen_fields(self.fields, "every column")
+        for option, value, least in (("delimiter", self.delimiter, 1), ("quote", self.quote, 0)):
+            if not least <= len(value) <= 1 or value in ("\r", "\n", "\0"):
+                expected = "one character, not that of a line end"
+                raise ConfigError(Problem(f"/source/{option}", expected, repr(value)))
+        if self.delimiter == self.quote:
+            expected = "another character than the quote"
+            raise ConfigError(Problem("/source/delimiter", expected, repr(self.quote)))
+        for name, dtype in self.dtypes.items():
+            if dtype not in (*DTYPES, "str"):
+                expected = f"one of str, {', '.join(DTYPES)}"
+                raise ConfigError(Problem("/source/dtypes", expected, f"{dtype!r} for {name!r}"))
+        for name in self.categories:
+            if name in self.dtypes:
+                expected = "a field without categories"
+                raise ConfigError(Problem("/source/dtypes", expected, repr(name), "choose one"))
+
+    def columns_of(self, names: Sequence[str]) -> dict[str, int]:
+        """Give field -> position, for a file that has these columns.
+
+        Raises:
+            KeyError: there is no column of a name, or position, or two of a name.
+        """
+        fields = chosen_fields(self.fields, "every column")
+        if fields is None:
+            fields = dict(zip(names, range(len(names)), strict=True))
+            if len(fields) < len(names):
+                raise KeyError(next(name for name in names if names.count(name) > 1))
+        chosen = {}
+        for name, column in fields.items():
+            if isinstance(column, str):
+                if names.count(column) != 1:
+                    raise KeyError(column)
+                column = names.index(column)
+            if not 0 <= column < len(names):
+                raise KeyError(column)
+            chosen[names[column] if isinstance(name, int) else name] = column
+        if len(chosen) < len(fields):
+            raise ConfigError(Problem("/source/fields", "each field once", "one twice"))
+        return chosen
+
+    def check_fields(self, fields: Iterable[str]) -> None:
+        """Refuse options that name a field which is not there.
+
+        Raises:
+            ConfigError: there is one.
+        """
+        there = [*fields, _OTHERS]
+        known_fields("dtypes", self.dtypes, there)
+        known_fields("categories", self.categories, there[:-1])
+        known_fields("missing", self.missing, there)
+
+    def column(self, name: str) -> Column:
+        """Make the column that takes the texts of a field.
+
+        Raises:
+            ConfigError: it does not hold what takes the place of a missing value.
+        """
+        dtype = self.dtypes.get(name, self.dtypes.get(_OTHERS, "str"))
+        names = self.categories.get(name)
+        if names is None and dtype == "str":
+            if name in self.missing:
+                expected = "a field of numbers; a missing text is given as it is"
+                raise ConfigError(Problem("/source/missing", expected, f"{name!r}, a text"))
+            return Texts()
+
+        def make(missing: Iterable[str] = (), fill: float | None = None) -> Column:
+            if names is not None:
+                return Categories(names, missing, fill)
+            return Numbers(np.dtype(dtype), missing, fill)
+
+        if name in self.missing:
+            try:
+                return make(self.missing_text, _number(self.missing[name]))
+            except UnfitError as error:
+                got = f"{error.got} for {name!r}"
+                raise ConfigError(Problem("/source/missing", error.expected, got)) from error
+        if _OTHERS in self.missing:
+            with suppress(UnfitError):  # it is for those that can hold it
+                return make(self.missing_text, _number(self.missing[_OTHERS]))
+        return make()
+
+    def dialect(self) -> Dialect:
+        """Give what of it the reader of rows needs."""
+        return Dialect(self.delimiter, self.quote, self.header, self.skip_blank)
+
+    def __str__(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def _number(fill: float | None) -> float:
+    return math.nan if fill is None else fill

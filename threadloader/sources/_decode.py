@@ -1,0 +1,172 @@
+"""From the bytes of a file or a member to a value: what ``decode`` means in a config.
+
+- ``"bytes"``: as they are.
+- ``"text"``: str, of UTF-8; a byte order mark at the start is left out, line ends stay.
+- ``"npy"``: the array that `numpy.save` wrote, never unpickled.
+- ``"json"``: the JSON value, of UTF-8; NaN, numbers too large for a float, and
+  a key twice are refused.
+- ``"int"``: a decimal integer that int64 holds, with white space around it or not.
+
+All else (``"image"``) needs a package, which is not known here: whoever opens a source
+hands in what makes such a decoder. A decoder is a function of bytes, called by several
+threads at once, that raises `SourceError` for what it cannot decode; `apply` adds the place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import ConfigError, Problem, SourceError
+
+from ._npy_header import read_header
+
+__all__ = ["Decoder", "Decoders", "Image", "apply", "decoder_of"]
+
+Decoder = Callable[[bytes], Any]
+
+Decoders = Mapping[str, Callable[..., Decoder]]
+"""What makes the decoders that need a package, by the word of the config."""
+
+_DIGITS = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+class Image:
+    """The options of images, which files and tar archives share.
+
+    Args:
+        spec: the section of the config.
+
+    Attributes:
+        options: what the maker of an image decoder is called with.
+    """
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        names = {"image_mode": "mode", "max_pixels": "max_pixels"}
+        self.options = {ours: spec[name] for name, ours in names.items() if name in spec}
+
+    def __str__(self) -> str:
+        # What bounds an image does not change the samples, so it is not told.
+        return f" ({self.options.get('mode', 'RGB')})"
+
+
+def decoder_of(kind: str, more: Decoders | None, image: Image) -> tuple[Decoder, str]:
+    """Give a decoder, and what a fingerprint says about it.
+
+    Args:
+        kind: the word of the config.
+        more: makes the decoders that are not built in.
+        image: the options of ``"image"``.
+
+    Raises:
+        ConfigError: there is no such decoder.
+        SourceError: what it needs is not installed.
+    """
+    if kind in _BUILT_IN:
+        return _BUILT_IN[kind], kind
+    make = (more or {}).get(kind)
+    if make is None:
+        known = ", ".join(f'"{name}"' for name in [*_BUILT_IN, *(more or ())])
+        raise ConfigError(Problem("/source/decode", f"one of {known}", repr(kind)))
+    return make(**image.options), f"{kind}{image}"
+
+
+def apply(decoder: Decoder, data: bytes, path: object, place: str = "") -> Any:
+    """Decode, and say where it stands what cannot be decoded.
+
+    Raises:
+        SourceError: the data is damaged, or of another kind.
+    """
+    try:
+        return decoder(data)
+    except SourceError as error:
+        error.path, error.place = str(path), place
+        raise
+
+
+def _bytes(data: bytes) -> bytes:
+    return data
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        at = error.start + 3 * data.startswith(b"\xef\xbb\xbf")  # counted behind the mark
+        raise SourceError(
+            f"expected UTF-8, got the byte 0x{data[at]:02x} at {at} ({error.reason}); "
+            'convert it to UTF-8, or decode it as "bytes"'
+        ) from error
+
+
+def _json(data: bytes) -> Any:
+    text = _text(data)
+    try:
+        # A decoder for each call: one keeps notes while it decodes, which threads may not share.
+        return json.loads(
+            text, object_pairs_hook=_each_once, parse_float=_finite, parse_constant=_no_number
+        )
+    except RecursionError as error:
+        raise SourceError("expected JSON, got lists and objects nested too deeply") from error
+    except ValueError as error:
+        raise SourceError(f"expected strict JSON, got: {error}") from error
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} twice in one object")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]}, too large for a float")
+    return number
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word}, which JSON does not have")
+
+
+def _int(data: bytes) -> int:
+    text = data.decode("ascii", "replace").strip(" \t\r\n")
+    # Only plain digits: int() would also take "1_0".
+    if not _DIGITS.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+        raise SourceError(f"expected an integer that int64 holds, got {text[:40]!r}")
+    return int(text)
+
+
+def _npy(data: bytes) -> npt.NDArray[Any]:
+    header = read_header(BytesIO(data), SourceError, "save it again", "; save it as an array of 1")
+    if len(data) - header.length != header.size:
+        raise SourceError(
+            f"expected {header.size} bytes for shape {header.shape} of {header.dtype}, "
+            f"got {len(data) - header.length}; save it again"
+        )
+    if not header.size:
+        return np.empty(header.shape, header.dtype)
+    # Copied: what is seen through bytes cannot be written to, nor is it always aligned.
+    values = np.frombuffer(data, np.uint8, offset=header.length).copy().view(header.dtype)
+    if header.columns_first:
+        return np.ascontiguousarray(values.reshape(header.shape[::-1]).T)
+    return values.reshape(header.shape)
+
+
+_BUILT_IN: dict[str, Decoder] = {
+    "bytes": _bytes,
+    "text": _text,
+    "npy": _npy,
+    "json": _json,
+    "int": _int,
+}

@@ -1,0 +1,113 @@
+"""Python numbers become numpy numbers of a dtype that was asked for: exactly, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import ConfigError, Problem
+
+__all__ = ["DTYPES", "UnfitError", "number_dtype", "say", "to_array"]
+
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)
+"""The dtypes that a config can name."""
+
+_KINDS = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float)}
+_NAMES = {"b": "true or false", "i": "an integer", "u": "an integer", "f": "a number"}
+
+
+class UnfitError(ValueError):
+    """A value that a dtype does not hold.
+
+    Attributes:
+        expected: what would fit.
+        got: what came, shortened.
+        row: its place among the values.
+    """
+
+    def __init__(self, expected: str, got: str, row: int = 0) -> None:
+        super().__init__(f"expected {expected}, got {got}")
+        self.expected = expected
+        self.got = got
+        self.row = row
+
+
+def number_dtype(name: str) -> np.dtype[Any]:
+    """Give the dtype of a name.
+
+    Raises:
+        ConfigError: it is not one of `DTYPES`.
+    """
+    if name not in DTYPES:
+        raise ConfigError(Problem("/source/dtypes", f"one of {', '.join(DTYPES)}", repr(name)))
+    return np.dtype(name)
+
+
+def to_array(values: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Make an array of plain values.
+
+    Integers and booleans are held exactly. A float dtype gives the number nearest to what
+    Python's float is, as floats always do, but never an infinity in the place of a number.
+
+    Args:
+        values: bool, int and float objects (other ones are refused).
+        dtype: one of `DTYPES`.
+
+    Returns:
+        An array ``(len(values),)`` of this dtype.
+
+    Raises:
+        UnfitError: a value is of another kind (1.5, 1.0 and True are no integers), or it
+            is out of the range of the dtype. It names the first one.
+
+    >>> to_array([1, 255], np.dtype("uint8"))
+    array([  1, 255], dtype=uint8)
+    >>> to_array([1, 256], np.dtype("uint8"))
+    Traceback (most recent call last):
+    ...
+    threadloader.sources._dtypes.UnfitError: expected an integer of uint8, got 256
+    """
+    if set(map(type, values)).issubset(_KINDS[dtype.kind]):
+        array = _converted(values, dtype)
+        if array is not None:
+            return array
+    fits = (type(v) in _KINDS[dtype.kind] and _converted([v], dtype) is not None for v in values)
+    row = list(fits).index(False)
+    raise UnfitError(f"{_NAMES[dtype.kind]} of {dtype}", say(values[row]), row)
+
+
+def _converted(values: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
+    """Give the array, or None where a value is out of range."""
+    if dtype.kind == "f":
+        try:
+            wide = np.array(values, np.float64)
+        except OverflowError:
+            return None
+        with np.errstate(over="ignore"):
+            array = wide.astype(dtype, copy=False)
+        return array if np.isfinite(array).all() else None
+    # Before numpy 2 an integer array takes -1 for the largest one: it is not asked.
+    if dtype.kind != "b" and values:
+        bounds = np.iinfo(dtype)
+        if min(values) < bounds.min or max(values) > bounds.max:
+            return None
+    return np.array(values, dtype)
+
+
+def say(value: object) -> str:
+    """Name a plain value in a few words."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if (
+        isinstance(value, int) and value.bit_length() > 128
+    ):  # Python refuses to write very long ones
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "an array"
+    return f"the text {value[:40]!r}" if isinstance(value, str) else f"{value!r:.80}"

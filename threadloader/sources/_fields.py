@@ -1,0 +1,76 @@
+"""Which parts of a record become which fields of a sample, as a config says it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from threadloader.errors import ConfigError, Problem
+
+__all__ = ["chosen_fields", "known_fields", "near"]
+
+
+def chosen_fields(
+    fields: Iterable[Any] | Mapping[str, Any] | None, everything: str
+) -> dict[Any, Any] | None:
+    """Give the choice of fields as field -> name in the file.
+
+    Args:
+        fields: names (or positions), or a mapping of field to name; None for all.
+        everything: what null means, for the message.
+
+    Returns:
+        The choice; None for all.
+
+    Raises:
+        ConfigError: a field twice, or none at all.
+    """
+    if fields is None:
+        return None
+    if isinstance(fields, Mapping):
+        chosen = dict(fields)
+    else:
+        names = list(fields)
+        chosen = dict(zip(names, names, strict=True))
+        if len(chosen) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ConfigError(
+                Problem("/source/fields", "each field once", f"{twice!r} twice", "name it once")
+            )
+    if not chosen:
+        raise ConfigError(
+            Problem("/source/fields", "at least one field", "none", f"null takes {everything}")
+        )
+    return chosen
+
+
+def known_fields(option: str, named: Iterable[str], fields: Iterable[str]) -> None:
+    """Refuse an option that names a field which is not there.
+
+    Args:
+        option: the option's name.
+        named: the fields that it names.
+        fields: those that there are.
+
+    Raises:
+        ConfigError: it names another one.
+    """
+    there = list(fields)
+    for name in named:
+        if name not in there:
+            raise ConfigError(
+                Problem(f"/source/{option}", "the name of a field", f"{name!r}", near(name, there))
+            )
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """List the names that there are, and the nearest one.
+
+    >>> near("colour", ["color", "size"])
+    "there are 'color', 'size'; did you mean 'color'?"
+    """
+    there = list(names)
+    listed = ", ".join(map(repr, there[:20])) + (", ..." if len(there) > 20 else "")
+    likely = difflib.get_close_matches(name, there, n=1)
+    return f"there are {listed or 'none'}" + (f"; did you mean {likely[0]!r}?" if likely else "")

@@ -1,0 +1,201 @@
+"""Indexes of lines that are kept in files, so that the next run need not look for the lines again.
+
+A kept index is a file of fixed form: a header (which file it is of: size and time of its
+last change; what it holds: how many offsets and rows), a checksum over header, name of the
+file and contents, and the contents as little-endian int64. It is believed only if it is
+whole, of this very file in this very state, and consistent. Whatever else is found under
+its name is built anew: an index can cost time, it cannot change samples.
+
+It is written under a name of its own, flushed to the disk and then renamed. So several
+processes may build it at once: each name holds a whole index or none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import secrets
+import struct
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import SourceError
+
+from ._files import open_regular
+
+__all__ = ["SUFFIX", "IndexCache", "IntArray"]
+
+SUFFIX = ".threadloader-index"
+
+IntArray = npt.NDArray[np.int64]
+
+_LOG = logging.getLogger("threadloader")
+_MAGIC = b"threadloader ix\n"
+_FORMAT = 1
+# magic, format, whether blank lines are left out, size and time of the file, how many
+# offsets and rows follow, checksum.
+_HEADER = struct.Struct("<16s I I q q q q 32s")
+_DIGEST = 32  # bytes of the checksum, the last ones of the header
+_MOST = 1 << 30  # bytes asked for in one call: some systems refuse 2 GiB or more
+
+
+class IndexCache:
+    """Indexes of files, kept beside them or in one folder.
+
+    Args:
+        folder: the folder; None: beside each file.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._warned = False
+
+    def path(self, file: Path, skip_blank: bool) -> Path:
+        """Give the name of a file's index.
+
+        It begins with a dot, so that no pattern takes it for data. In a folder of their
+        own, files of the same name are told apart by a checksum of where they are.
+        """
+        name = f".{file.name}{'.no-blank' if skip_blank else ''}"
+        if self._folder is None:
+            return file.with_name(name + SUFFIX)
+        where = hashlib.sha256(os.fsencode(os.path.realpath(file))).hexdigest()[:16]
+        return self._folder / f"{name}.{where}{SUFFIX}"
+
+    def load(
+        self, file: Path, size: int, modified: int, begin: int, skip_blank: bool
+    ) -> tuple[IntArray, IntArray | None] | None:
+        """Give a file's offsets, and the rows that are not blank, if a sound index has them.
+
+        Args:
+            file: the file.
+            size: its size in bytes.
+            modified: the time of its last change, in nanoseconds.
+            begin: where its first line begins.
+            skip_blank: whether blank lines are left out.
+        """
+        path = self.path(file, skip_blank)
+        try:
+            with open_regular(path) as stream:
+                found = _read(stream, file.name, size, modified, begin, skip_blank)
+        except _StaleError as error:
+            _LOG.info("%s: the index is of another state of the file (%s); built anew", path, error)
+        except _DamagedError as error:
+            _LOG.warning("%s: this is no sound index (%s); built anew", path, error)
+        except (SourceError, OSError) as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                self._warn(error)
+        else:
+            return found
+        return None
+
+    def save(
+        self,
+        file: Path,
+        size: int,
+        modified: int,
+        offsets: IntArray,
+        kept: IntArray | None,
+    ) -> None:
+        """Write a file's index. Where that fails a warning is logged, once."""
+        path = self.path(file, kept is not None)
+        own = path.with_name(f".{secrets.token_hex(8)}{SUFFIX}")
+        parts = [part.astype("<i8", copy=False) for part in (offsets, kept) if part is not None]
+        rows = -1 if kept is None else len(kept)
+        header = _HEADER.pack(
+            _MAGIC, _FORMAT, kept is not None, size, modified, len(offsets), rows, bytes(_DIGEST)
+        )
+        try:
+            if self._folder is not None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+            stream = own.open("xb")
+            try:
+                with stream:
+                    stream.write(header[:-_DIGEST] + _checksum(header, file.name, parts))
+                    for part in parts:
+                        stream.write(part.data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                own.replace(path)
+            finally:
+                with suppress(OSError):  # after the renaming there is nothing of this name
+                    own.unlink()
+        except OSError as error:
+            self._warn(error)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
+            _LOG.warning(
+                "expected to keep an index of lines, got: %s; going on with the index in memory",
+                error,
+            )
+
+
+class _StaleError(Exception):
+    """An index of this file, in another state of it."""
+
+
+class _DamagedError(Exception):
+    """No index, or not a whole one."""
+
+
+def _read(
+    stream: FileIO, name: str, size: int, modified: int, begin: int, skip_blank: bool
+) -> tuple[IntArray, IntArray | None]:
+    """Read an index with mistrust."""
+    header = stream.read(_HEADER.size)
+    if len(header) < _HEADER.size or header[:16] != _MAGIC:
+        raise _DamagedError("it has no header of ours")
+    _, form, blank, its_size, its_time, count, rows, digest = _HEADER.unpack(header)
+    if form != _FORMAT or blank != skip_blank:
+        raise _StaleError("its format or its options differ")
+    # Held against the file's true size before memory is taken for it.
+    length = os.fstat(stream.fileno()).st_size - _HEADER.size
+    if count < 1 or rows < -1 or (rows >= 0) != skip_blank or length != 8 * (count + max(rows, 0)):
+        raise _DamagedError("it has not the length that it announces")
+    values = np.empty(length // 8, "<i8")
+    _fill(stream, values.data.cast("B"))
+    parts = [values[:count]] + ([values[count:]] if skip_blank else [])
+    if _checksum(header, name, parts) != digest:
+        raise _DamagedError("its checksum is another one")
+    if (its_size, its_time) != (size, modified):
+        raise _StaleError(f"size {its_size} and time {its_time} ns, now {size} and {modified} ns")
+    offsets, *kept = (part.astype(np.int64, copy=False) for part in parts)
+    # To the end of the file: behind a line end at its last byte, or one that is thought there.
+    ends = offsets[-1] == size or (count > 1 and offsets[-1] == size + 1 and offsets[-2] < size)
+    sound = offsets[0] == begin and ends and _ascends(offsets)
+    for chosen in kept:
+        within = not len(chosen) or (chosen[0] >= 0 and chosen[-1] < len(offsets) - 1)
+        sound = sound and within and _ascends(chosen)
+    if not sound:
+        raise _DamagedError("it is not an index of lines")
+    return offsets, kept[0] if kept else None
+
+
+def _fill(stream: FileIO, view: memoryview) -> None:
+    at = 0
+    while at < len(view):  # a read may give less than it was asked for
+        got = stream.readinto(view[at : at + _MOST])
+        if not got:
+            raise _DamagedError("it is cut off")
+        at += got
+
+
+def _checksum(header: bytes, name: str, parts: list[IntArray]) -> bytes:
+    # With the file's name: an index that was given another file's name is not its index.
+    digest = hashlib.blake2b(header[:-_DIGEST], digest_size=_DIGEST)
+    encoded = name.encode("utf-8", "surrogatepass")
+    digest.update(struct.pack("<q", len(encoded)) + encoded)
+    for part in parts:
+        digest.update(part.data)
+    return digest.digest()
+
+
+def _ascends(values: IntArray) -> bool:
+    return bool((values[1:] > values[:-1]).all())

@@ -1,0 +1,212 @@
+"""Labels of files: classes named by folders, or what a csv file says of each."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import logging
+import math
+import re
+from collections.abc import Mapping, Sequence
+from io import BufferedReader, TextIOWrapper
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from threadloader.errors import ConfigError, Problem, SourceError
+
+from ._files import inside, open_regular
+
+__all__ = ["Labels", "labels_of"]
+
+_LOG = logging.getLogger("threadloader")
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+Labels = tuple[list[str], list[Any] | None, Sequence[str]]
+"""The files that are samples, their labels or None, and the names of the classes."""
+
+
+def labels_of(
+    spec: Mapping[str, Any], base: Path, root: Path | None, folder: Path, names: list[str]
+) -> Labels:
+    """Give the labels that the options ``label`` and ``classes`` mean.
+
+    Args:
+        spec: the section of the config.
+        base: the folder to which the path of a csv file is relative.
+        root: the folder that it may not lie outside of; None for no bound.
+        folder: where the files are.
+        names: their paths relative to it, with forward slashes.
+
+    Raises:
+        SourceError: a label is missing or is not what it should be.
+        ConfigError: the options contradict each other.
+    """
+    label, classes = spec.get("label"), spec.get("classes")
+    kind = label.get("as", "class") if isinstance(label, Mapping) else "class"
+    if classes is not None and (label is None or kind != "class"):
+        raise ConfigError(
+            Problem(
+                "/source/classes",
+                "null, since no label is a class",
+                "a list of classes",
+                'leave it out, or choose a "label" that is a class',
+            )
+        )
+    if label is None:
+        return names, None, ()
+    if not isinstance(label, Mapping):
+        return names, *_numbered(_first_folders(folder, names), classes, folder, names)
+    table = _Table(inside(base / label["csv"], root), label["file"], label["label"])
+    names = table.choose(names)
+    if kind == "class":
+        texts = [table.rows[name][1] for name in names]
+        return names, *_numbered(texts, classes, table.path, names)
+    return names, [table.number(name, kind) for name in names], ()
+
+
+def _first_folders(folder: Path, names: Sequence[str]) -> list[str]:
+    firsts = []
+    for name in names:
+        first, slash, _ = name.partition("/")
+        if not slash:
+            raise SourceError(
+                "expected a folder that names its class, got a file without one; "
+                'move it into a folder, or find only those in folders ("pattern": "*/*")',
+                folder / name,
+            )
+        firsts.append(first)
+    return firsts
+
+
+def _numbered(
+    texts: Sequence[str], classes: Sequence[str] | None, path: Path, names: Sequence[str]
+) -> tuple[list[Any], Sequence[str]]:
+    """Give the numbers of classes, and the classes in the order of their numbers."""
+    if classes is None:
+        classes = sorted(set(texts), key=str.encode)
+    numbers = {name: number for number, name in enumerate(classes)}
+    if len(numbers) < len(classes):
+        raise ConfigError(Problem("/source/classes", "each class once", "one of them twice"))
+    for text, name in zip(texts, names, strict=True):
+        if text not in numbers:
+            raise SourceError(
+                f'expected one of the {len(numbers)} in "classes" as the class of {name!r}, '
+                f"got {text!r}{_near(text, numbers)}",
+                path,
+            )
+    return [numbers[text] for text in texts], classes
+
+
+def _near(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+class _Table:
+    """A csv file with a row for each file that is a sample.
+
+    It is UTF-8 (a byte order mark at its start is left out), its first row names the
+    columns, commas part them, and ``"`` stands around what has a comma or a line end in
+    it. Blank lines are passed over.
+
+    Args:
+        path: the csv file.
+        file: the column with the paths of the files, relative to their folder and with
+            forward slashes.
+        label: the column with their labels.
+
+    Attributes:
+        path: the csv file.
+        rows: by the path of a file, the line of its row and its label.
+
+    Raises:
+        SourceError: the file is missing or damaged, has not these columns, or has a row
+            without a file or a label, or two for one file.
+    """
+
+    def __init__(self, path: Path, file: str, label: str) -> None:
+        self.path = path
+        self.rows: dict[str, tuple[int, str]] = {}
+        with TextIOWrapper(
+            BufferedReader(open_regular(path)), encoding="utf-8-sig", newline=""
+        ) as text:
+            reader = csv.reader(text, strict=True)
+            line = 0
+            try:
+                header = next(reader, [])
+                line = reader.line_num
+                at = self._column(header, file), self._column(header, label)
+                for row in reader:
+                    line = reader.line_num
+                    if row:
+                        self._add(row, line, header, *at)
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise self._fault(f"expected csv in UTF-8, got: {error}", line + 1) from error
+
+    def _fault(self, message: str, line: int) -> SourceError:
+        return SourceError(message, self.path, f"line {line}")
+
+    def _column(self, header: list[str], name: str) -> int:
+        if header.count(name) != 1:
+            got = ", ".join(map(repr, header[:20])) or "none"
+            near = "" if name in header else _near(name, header)
+            raise self._fault(f"expected one column {name!r}, got {got}{near}", 1)
+        return header.index(name)
+
+    def _add(self, row: list[str], line: int, header: list[str], file: int, label: int) -> None:
+        if len(row) != len(header):
+            raise self._fault(f"expected {len(header)} fields, got {len(row)}", line)
+        for column in (file, label):
+            if not row[column]:
+                raise self._fault(f"expected a value, got an empty {header[column]!r}", line)
+        name = PurePosixPath(row[file]).as_posix()  # "./a.png" is "a.png"
+        if name in self.rows:
+            raise self._fault(
+                f"expected one row for each file, got another for {name!r}; the first is "
+                f"line {self.rows[name][0]}",
+                line,
+            )
+        self.rows[name] = line, row[label]
+
+    def choose(self, names: Sequence[str]) -> list[str]:
+        """Give those of the files that have a row.
+
+        Raises:
+            SourceError: a row names another file, or there is no row at all.
+        """
+        if not self.rows:
+            raise SourceError("expected a row for each file, got none", self.path)
+        found = set(names)
+        for name, (line, _) in self.rows.items():
+            if name not in found:
+                raise self._fault(
+                    f"expected a file that the pattern finds, got {name!r}; paths are "
+                    "relative to the folder, with forward slashes",
+                    line,
+                )
+        chosen = [name for name in names if name in self.rows]
+        if left := len(names) - len(chosen):
+            _LOG.info("%s: %d of %d files have no row: left out", self.path, left, len(names))
+        return chosen
+
+    def number(self, name: str, kind: str) -> int | float:
+        """Give the label of a file as a number.
+
+        Args:
+            name: the path of the file.
+            kind: ``"int"`` for what int64 holds, or ``"float"``.
+
+        Raises:
+            SourceError: it is no such number.
+        """
+        line, text = self.rows[name]
+        bare = text.strip()
+        # Looked at first: int() and float() would also take "1_0", and float() "nan".
+        if kind == "int" and _INTEGER.fullmatch(bare) and -(2**63) <= int(bare) < 2**63:
+            return int(bare)
+        if kind == "float" and _NUMBER.fullmatch(bare) and math.isfinite(float(bare)):
+            return float(bare)
+        what = "an integer that int64 holds" if kind == "int" else "a finite number"
+        raise self._fault(f"expected {what} as the label of {name!r}, got {text!r}", line)

@@ -1,0 +1,106 @@
+"""One pass over a file that finds where its lines begin."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import numpy as np
+import numpy.typing as npt
+
+from ._files import FileReader
+from ._index_cache import IntArray
+
+__all__ = ["Progress", "first_byte", "scan"]
+
+_BOM = b"\xef\xbb\xbf"
+
+_LOG = logging.getLogger("threadloader")
+_TELL_SECONDS = 1.0
+"""What takes longer says so, and again after as long. Chosen."""
+
+# What a byte says about its line: 0 white space, 2 something else, and 1 may be part of
+# a white space character beyond ASCII (its line is looked at as text in the end).
+_CLASSES = np.full(256, 2, np.uint8)
+for _character in map(chr, range(0x3001)):  # U+3000 is the last one that is white space
+    if _character.isspace():
+        _encoded = _character.encode()
+        _CLASSES[list(_encoded)] = 0 if len(_encoded) == 1 else 1
+
+
+class Progress:
+    """Logs how far a pass over a file is, every second or so.
+
+    Args:
+        reader: the file.
+        what: what the pass does: ``looked for lines``.
+    """
+
+    def __init__(self, reader: FileReader, what: str) -> None:
+        self._reader, self._what = reader, what
+        self._told = time.monotonic()
+
+    def tell(self, done: int) -> None:
+        """Say that this many bytes are done, if the last time is long enough ago."""
+        now = time.monotonic()
+        if now - self._told >= _TELL_SECONDS:
+            self._told = now
+            _LOG.info(
+                "%s: %s in %.0f of %.0f MiB",
+                self._reader.path,
+                self._what,
+                done / 2**20,
+                self._reader.size / 2**20,
+            )
+
+
+def first_byte(reader: FileReader) -> int:
+    """Give where the text begins: behind a byte order mark, if there is one."""
+    return len(_BOM) if reader.read(0, min(len(_BOM), reader.size)) == _BOM else 0
+
+
+def scan(
+    reader: FileReader, begin: int, skip_blank: bool, chunk: int
+) -> tuple[IntArray, npt.NDArray[np.uint8]]:
+    """Find where lines begin.
+
+    Args:
+        reader: the file.
+        begin: where its first line begins.
+        skip_blank: whether to class the lines as well.
+        chunk: bytes read at once.
+
+    Returns:
+        The offsets at which lines begin, and behind them, if the last line has a line end
+        the size of the file, otherwise one more than that. And with ``skip_blank`` the
+        class of each line: 0 blank, 2 not, 1 to be decided by its text.
+    """
+    offsets = [np.array([begin], np.int64)]
+    classes = [np.zeros(0, np.uint8)]
+    unfinished = np.uint8(0)  # class of the line that goes on in the next chunk
+    progress = Progress(reader, "looked for lines")
+    for start in range(begin, reader.size, chunk):
+        raw = reader.read(start, min(chunk, reader.size - start))
+        data = np.frombuffer(raw, np.uint8)
+        after_ends = np.flatnonzero(data == ord("\n")) + 1
+        offsets.append(after_ends.astype(np.int64) + start)
+        if skip_blank:
+            found, unfinished = _classify(data, after_ends, unfinished)
+            classes.append(found)
+        progress.tell(start + len(raw))
+    last = next((int(part[-1]) for part in reversed(offsets) if part.size), begin)
+    if last < reader.size:
+        offsets.append(np.array([reader.size + 1], np.int64))
+        classes.append(np.array([unfinished], np.uint8))
+    return np.concatenate(offsets), np.concatenate(classes)
+
+
+def _classify(
+    data: npt.NDArray[np.uint8], after_ends: npt.NDArray[np.intp], unfinished: np.uint8
+) -> tuple[npt.NDArray[np.uint8], np.uint8]:
+    """Give the classes of the lines that end in a chunk, and of the one that goes on after it."""
+    cuts = np.concatenate([np.zeros(1, np.intp), after_ends])
+    goes_on = cuts[-1] < len(data)
+    found = np.maximum.reduceat(_CLASSES[data], cuts if goes_on else cuts[:-1])
+    found[0] = max(found[0], unfinished)
+    return (found[:-1], found[-1]) if goes_on else (found, np.uint8(0))

@@ -1,0 +1,258 @@
+r"""The lines of files, by number: where each begins is known from an index.
+
+The rules, the same on every machine:
+
+- A line ends with LF (``\n``), and one CR (``\r``) before that is cut off. What comes
+  after the last LF is a line too, unless it is empty; so an empty file has none.
+- A byte order mark at the start of a file is left out.
+- Lines that are empty or white space only (as `str.isspace` says) are lines, unless
+  ``skip_blank`` leaves them out.
+- Files follow each other in the order given; a line never goes on in the next file.
+
+The index is made in one pass when the files are opened, or taken from a file that an
+earlier run has kept (`_index_cache`). It is never simply believed: each read also sees the
+line ends around the line, and a line that is not one of the file as it is now is an error.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import ConfigError, Problem, SourceError
+
+from ._files import KEPT_OPEN, FileReader, expand, inside
+from ._index_cache import IndexCache, IntArray
+from ._line_scan import first_byte, scan
+from .arrays import row_number
+
+__all__ = ["Line", "LineFiles", "open_lines"]
+
+_CHUNK = 4 << 20
+"""Bytes read at once for the index. Chosen: a few MiB keep reads long and memory small."""
+
+
+def open_lines(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> LineFiles:
+    """Open the files that ``path``, ``skip_blank`` and ``index`` of a config describe.
+
+    Args:
+        spec: the section of the config.
+        base: the folder to which relative paths are relative.
+        root: the folder that nothing may lie outside of; None for no bound.
+
+    Raises:
+        SourceError: as `LineFiles` and `expand` say.
+        ConfigError: the list of files is empty.
+    """
+    files = expand(base, spec["path"], root)
+    index = spec.get("index", "memory")
+    if isinstance(index, Mapping):
+        index = inside(base / index["folder"], root)
+    elif index == "beside":
+        for folder in {file.parent for file in files}:
+            inside(folder, root)
+    return LineFiles(files, skip_blank=spec.get("skip_blank", False), index=index)
+
+
+@dataclass(slots=True)
+class Line:
+    """One line, read from its file.
+
+    Attributes:
+        path: the file.
+        number: its number in the file, from 1.
+        begin: its first byte in the file.
+        data: its bytes, without the line end.
+        ended: whether a line end follows it; only the last line may be without one.
+    """
+
+    path: Path
+    number: int
+    begin: int
+    data: bytes
+    ended: bool
+
+    def text(self) -> str:
+        """Decode it.
+
+        Raises:
+            SourceError: it is not UTF-8.
+        """
+        try:
+            return self.data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self.error(
+                f"expected UTF-8, got the byte 0x{self.data[error.start]:02x} ({error.reason}); "
+                "convert the file to UTF-8",
+                error.start,
+            ) from error
+
+    def error(self, message: str, at: int = 0) -> SourceError:
+        """Make an error that names file, line and byte.
+
+        Args:
+            message: what was expected, what came, what to do.
+            at: the byte of the line that it is about.
+        """
+        return SourceError(message, self.path, f"line {self.number}, byte {self.begin + at}")
+
+
+class LineFiles:
+    """The lines of files, one file behind the other, counted through all of them.
+
+    The index takes 8 bytes a line; 16 with ``skip_blank``. Lines are read by position:
+    any number of threads may read at once.
+
+    Args:
+        paths: the files, at least one.
+        skip_blank: leave out lines that are empty or white space only.
+        index: where indexes are kept: ``"memory"`` for nowhere, ``"beside"`` the files, or
+            the path of a folder.
+
+    Raises:
+        SourceError: a file is missing, not a regular one, or cannot be read.
+        ConfigError: there is no file.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[Path],
+        *,
+        skip_blank: bool = False,
+        index: str | Path = "memory",
+        _chunk: int = _CHUNK,
+    ) -> None:
+        self._skip_blank = skip_blank
+        self._files: list[_File] = []
+        cache = None
+        if index != "memory":
+            cache = IndexCache(None if index == "beside" else Path(index))
+        with ExitStack() as undo:
+            for path in paths:
+                reader = FileReader(path, keep=len(self._files) < KEPT_OPEN)
+                undo.callback(reader.close)
+                self._files.append(_File(reader, skip_blank, cache, _chunk))
+            undo.pop_all()
+        if not self._files:
+            raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
+        # The index of each file's first line, and the number of all in the end.
+        self._first = [0, *accumulate(len(file) for file in self._files)]
+
+    def __len__(self) -> int:
+        return self._first[-1]
+
+    def __getitem__(self, index: int) -> Line:
+        """Read one line.
+
+        Args:
+            index: 0 .. ``len - 1``, counted through all files.
+
+        Raises:
+            IndexError: there is no such line.
+            SourceError: the file is no longer the one that was indexed, or cannot be read.
+            ClosedError: the files have been closed.
+        """
+        file, row = self._find(index)
+        return file.line(row)
+
+    def locate(self, index: int) -> str:
+        """Say where a line stands: ``path:line``, with its number in the file, from 1.
+
+        Raises:
+            IndexError: there is no such line.
+        """
+        file, row = self._find(index)
+        return f"{file.reader.path}:{row + 1}"
+
+    def _find(self, index: int) -> tuple[_File, int]:
+        number = row_number(index, len(self))
+        at = bisect_right(self._first, number) - 1
+        return self._files[at], self._files[at].row(number - self._first[at])
+
+    def fingerprint(self) -> str:
+        """Tell these files from others: number of lines, sizes in bytes, ``skip_blank``."""
+        sizes = "+".join(str(file.reader.size) for file in self._files)
+        blank = ", blank lines left out" if self._skip_blank else ""
+        return f"{len(self)} lines, {sizes} bytes{blank}"
+
+    def close(self) -> None:
+        """Close the files; a second time does nothing."""
+        with ExitStack() as stack:  # closes each of them, even when one close raises
+            for file in self._files:
+                stack.callback(file.reader.close)
+
+
+class _File:
+    """The lines of one file: row r has the bytes ``offsets[r] .. offsets[r + 1] - 2``.
+
+    The byte before ``offsets[r + 1]`` is the LF; after a last line without one it is
+    thought behind the end of the file. ``kept`` holds the rows that are not left out,
+    None for all of them.
+    """
+
+    def __init__(
+        self, reader: FileReader, skip_blank: bool, cache: IndexCache | None, chunk: int
+    ) -> None:
+        self.reader = reader
+        self._loaded: Path | None = None  # the index, if it was not made here
+        begin = first_byte(reader)
+        modified = reader.modified()
+        if cache is not None:
+            found = cache.load(reader.path, reader.size, modified, begin, skip_blank)
+            if found is not None:
+                self.offsets, self.kept = found
+                self._loaded = cache.path(reader.path, skip_blank)
+                return
+        self.offsets, classes = scan(reader, begin, skip_blank, chunk)
+        self.kept = self._not_blank(classes) if skip_blank else None
+        # What was changed meanwhile may be indexed half before and half after it.
+        if cache is not None and reader.modified() == modified:
+            cache.save(reader.path, reader.size, modified, self.offsets, self.kept)
+
+    def _not_blank(self, classes: npt.NDArray[np.uint8]) -> IntArray:
+        for row in np.flatnonzero(classes == 1).tolist():
+            try:
+                classes[row] = 0 if self.line(row).data.decode().isspace() else 2
+            except UnicodeDecodeError:  # to be an error when it is read, it must stay
+                classes[row] = 2
+        return np.flatnonzero(classes).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1 if self.kept is None else len(self.kept)
+
+    def row(self, number: int) -> int:
+        return number if self.kept is None else int(self.kept[number])
+
+    def line(self, row: int) -> Line:
+        begin, end = int(self.offsets[row]), int(self.offsets[row + 1]) - 1
+        # With the line ends on both sides: where they are missing, the index is not of
+        # the file as it is now, even if that has kept its size and its time.
+        before, ended = int(row > 0), end < self.reader.size
+        data = self.reader.read(begin - before, end - begin + before + ended)
+        ends = data.count(b"\n")
+        sound = ends == before + ended and (not before or data[:1] == b"\n")
+        if not sound or (ended and data[-1:] != b"\n"):
+            raise self._changed(row, begin)
+        line = data[before:-1] if ended else data[before:]
+        if ended and line.endswith(b"\r"):
+            line = line[:-1]
+        return Line(self.reader.path, row + 1, begin, line, ended)
+
+    def _changed(self, row: int, begin: int) -> SourceError:
+        again = "open the source again when the file is complete"
+        if self._loaded is not None:
+            again = f"remove the index, {self._loaded}, and open the source again"
+        return SourceError(
+            "expected the line that the index has, got other line ends, so the file has "
+            f"changed; {again}",
+            self.reader.path,
+            f"line {row + 1}, byte {begin}",
+        )

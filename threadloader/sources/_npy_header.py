@@ -1,0 +1,125 @@
+r"""The header of an array in numpy's format, read with mistrust.
+
+An array begins with ``\x93NUMPY``, two bytes of version, the length of the header, and the
+header: a Python literal with dtype, order and shape. It is parsed as a literal, never run,
+and nothing that it says is taken for true before the caller has held it against the bytes
+that there are.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+
+from threadloader.errors import SourceError
+
+from .arrays import stores_values
+
+__all__ = ["LONGEST", "Header", "read_header"]
+
+_LONGEST_HEADER = 10_000
+"""Characters of a header that are parsed: numpy's own bound, for what is not trusted."""
+
+LONGEST = 12 + _LONGEST_HEADER
+"""Bytes from the beginning of an array in which its whole header lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the header of an array says.
+
+    Attributes:
+        dtype: of the values; one that holds no Python objects.
+        shape: at least one number; the first counts the rows.
+        columns_first: whether the values lie in Fortran order.
+        length: bytes of the header; the values begin behind them.
+        size: bytes of the values.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    columns_first: bool
+    length: int
+    size: int
+
+
+def read_header(
+    stream: IO[bytes], fault: Callable[[str], SourceError], damaged: str, alone: str = ""
+) -> Header:
+    """Read the header of an array.
+
+    Args:
+        stream: it begins with the array.
+        fault: makes the error of a message.
+        damaged: what to do about a damaged file, for the message.
+        alone: what to do about an array that is a single value.
+
+    Returns:
+        The header.
+
+    Raises:
+        SourceError: what ``fault`` made: it is no header, or one of Python objects or of a
+            single value.
+    """
+    magic = stream.read(8)
+    # Two bytes of version; from 2.0 on the length of the header has four bytes.
+    width = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}.get(magic[6:])
+    if magic[:6] != b"\x93NUMPY" or width is None:
+        raise fault(
+            f"expected an array in numpy's format 1.0 to 3.0, got the bytes {magic!r}; {damaged}"
+        )
+    length = int.from_bytes(stream.read(width), "little")
+    text = stream.read(min(length, _LONGEST_HEADER))
+    if len(text) < length:
+        raise fault(
+            f"expected a header of {length} bytes (at most {_LONGEST_HEADER}), "
+            f"got {len(text)}; {damaged}"
+        )
+    try:
+        header, dtype = _parse(text, "utf-8" if magic[6] == 3 else "latin-1")
+    except MemoryError as error:  # how the parser refuses what is nested too deep
+        raise fault(f"expected a dtype and a shape in it; {damaged}") from error
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise fault(f"expected a readable array, got: {reason}; {damaged}") from error
+    if dtype is None:
+        raise fault(f"expected a dtype and a shape, got {header}; {damaged}")
+    if not stores_values(dtype):
+        raise fault(
+            "expected numbers, or strings of a fixed width, got Python objects, which are "
+            "never unpickled; convert it with astype and save it again"
+        )
+    shape = header["shape"]
+    if not _fits(dtype, shape):
+        raise fault(f"expected a dtype and a shape, got {header}; {damaged}")
+    if not shape:
+        raise fault(f"expected one sample a row, got a single value of shape (){alone}")
+    size = math.prod(shape) * dtype.itemsize
+    return Header(dtype, shape, header["fortran_order"], 8 + width + length, size)
+
+
+def _parse(text: bytes, encoding: str) -> tuple[Any, np.dtype[Any] | None]:
+    """Give what stands in a header, and the dtype if it has the three entries of one."""
+    match header := ast.literal_eval(text.decode(encoding)):
+        case {"descr": descr, "fortran_order": bool(), "shape": tuple()}:
+            return header, np.lib.format.descr_to_dtype(descr)
+    return header, None
+
+
+def _fits(dtype: np.dtype[Any], shape: tuple[Any, ...]) -> bool:
+    """Tell whether numpy can have an array like this, if there is memory for its values."""
+    if dtype.subdtype is not None or not all(type(n) is int and n >= 0 for n in shape):
+        return False
+    if not dtype.itemsize and dtype.kind in "SU":  # numpy makes it as wide as one character
+        return False
+    has_values = math.prod(shape) * dtype.itemsize > 0  # then the caller compares sizes
+    try:
+        np.empty((0,) * len(shape) if has_values else shape, dtype)
+    except ValueError:  # too many numbers, or one that is too large beside a 0
+        return False
+    return True

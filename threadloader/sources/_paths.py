@@ -1,0 +1,203 @@
+"""From the names and patterns of a config to files, within the folder that bounds them.
+
+The rules of patterns, the same on every machine:
+
+- ``*`` is any run of characters, ``?`` one character, ``[abc]`` and ``[a-z]`` one of these,
+  ``[!abc]`` any other. None of them goes over the end of a name, and upper and lower
+  case differ everywhere. A name that has such a character itself is written with
+  brackets around it: ``scan[[]1].npy``.
+- ``**`` in the place of a folder's name is any number of folders, also none; at the end of
+  a pattern it is every file below. It does not go into folders that are links.
+- A name that begins with a dot is found only by a part that begins with one.
+- What a pattern finds is sorted by its path, folder by folder, each name by its UTF-8
+  bytes: ``A, B, a, a10, a2``, since digits are characters like others. Folders themselves
+  are not found.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePath
+
+from threadloader.errors import ConfigError, Problem, SourceError
+
+__all__ = ["expand", "inside"]
+
+_MAGIC = frozenset("*?[")
+_LOG = logging.getLogger("threadloader")
+_TELL_SECONDS = 1.0
+"""A search that takes longer says so, and again after as long. Chosen."""
+
+
+def expand(base: Path, path: str | Sequence[str], root: Path | None) -> list[Path]:
+    """Give the files that names and patterns mean.
+
+    Args:
+        base: the folder to which relative ones are relative.
+        path: one of them, or several.
+        root: the folder that no file may lie outside of; None for no bound.
+
+    Returns:
+        The files, in the order given; what one pattern finds is sorted. A plain name
+        stands in it whether there is such a file or not. They are named as they were
+        found: links are followed only to look where they lead.
+
+    Raises:
+        SourceError: a pattern finds nothing, a file comes twice or lies outside of
+            root, or a folder cannot be listed.
+        ConfigError: there is no name at all.
+    """
+    names = [path] if isinstance(path, str) else list(path)
+    if not names:
+        raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
+    files: list[Path] = []
+    seen: dict[tuple[str, str], str] = {}
+    folders: dict[Path, str] = {}  # where each folder really is, found out once
+    for name in names:
+        for file in _files_of(base, name, root):
+            if file.parent not in folders:
+                folders[file.parent] = _real(file.parent)
+            where = folders[file.parent], os.path.normcase(file.name)
+            if where in seen:
+                raise SourceError(
+                    f"expected each file once, got it by {seen[where]!r} and by {name!r}; "
+                    "name it once, by patterns that do not overlap",
+                    file,
+                )
+            seen[where] = name
+            files.append(file)
+    return files
+
+
+def inside(path: Path, root: Path | None) -> Path:
+    """Give the path back if it lies within a folder, after following every link.
+
+    It bounds what a config can name. It is no defence against somebody who changes links
+    while the file is being opened.
+
+    Args:
+        path: a file or folder; it need not exist.
+        root: the folder; None for no bound.
+
+    Raises:
+        SourceError: it lies outside.
+    """
+    if root is not None:
+        real, bound = _real(path), _real(root)
+        if not PurePath(real).is_relative_to(bound):
+            leads = "" if real == str(path) else f", which is {real}"
+            raise SourceError(
+                f'expected a path inside the folder "root", {bound}, got one outside'
+                f"{leads}; move it there, or name a wider root",
+                path,
+            )
+    return path
+
+
+def _real(path: Path) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
+        reason = getattr(error, "strerror", None) or error
+        raise SourceError(f"expected a path that can be followed, got: {reason}", path) from error
+
+
+def _files_of(base: Path, name: str, root: Path | None) -> list[Path]:
+    """Give the file of a name, or those of a pattern, sorted."""
+    parts = PurePath(name).parts
+    anchored = bool(PurePath(name).anchor)  # it may have a "?" that means no pattern
+    first = next((i for i in range(anchored, len(parts)) if _MAGIC & set(parts[i])), len(parts))
+    if first == len(parts):
+        return [inside(base / name, root)]
+    pattern = base / name
+    if ".." in parts[first:]:
+        raise SourceError('expected ".." before the first of *, ? and [ only', pattern)
+    start = base.joinpath(*parts[:first])
+    found = sorted(
+        _search(start, parts[first:], root),
+        key=lambda found: [part.encode("utf-8", "surrogatepass") for part in found],
+    )
+    if not found:
+        raise SourceError(
+            "expected a file that matches this pattern, found none; "
+            "a relative path starts at the folder of the config",
+            pattern,
+        )
+    return [start.joinpath(*below) for below in found]
+
+
+def _search(start: Path, parts: Sequence[str], root: Path | None) -> Iterator[tuple[str, ...]]:
+    """Give what a pattern finds below a folder, as the names on the way there.
+
+    Each folder is listed once, with the set of places in the pattern at which the next
+    name may stand; so several ways through the pattern find a file once.
+    """
+    steps = [None if part == "**" else _matcher(part) for part in parts]
+    if steps[-1] is None:
+        steps.append(_matcher("*"))
+    todo: list[tuple[tuple[str, ...], set[int]]] = [((), {0})]
+    listed = files = 0
+    told = time.monotonic()
+    while todo:
+        below, places = todo.pop()
+        for place in sorted(places):  # "**" may be no folder at all
+            while steps[place] is None:
+                place += 1
+                places.add(place)
+        folder = inside(start.joinpath(*below), root)
+        for name, is_folder, is_link in _listing(folder, missing_is_empty=not below):
+            then = set()
+            for place in places:
+                step = steps[place]
+                if step is None:
+                    if is_folder and not is_link and not name.startswith("."):
+                        then.add(place)
+                elif step(name):
+                    then.add(place + 1)
+            if not is_folder and len(steps) in then:
+                if is_link:
+                    inside(folder / name, root)
+                files += 1
+                yield (*below, name)
+            then.discard(len(steps))
+            if is_folder and then:
+                todo.append(((*below, name), then))
+        listed += 1
+        if time.monotonic() - told > _TELL_SECONDS:
+            told = time.monotonic()
+            _LOG.info("%s: found %d files in %d folders so far", start, files, listed)
+
+
+def _matcher(part: str) -> Callable[[str], object]:
+    expression = re.compile(fnmatch.translate(part)).match
+    if part.startswith("."):
+        return expression
+    return lambda name: not name.startswith(".") and expression(name)
+
+
+def _listing(folder: Path, *, missing_is_empty: bool) -> list[tuple[str, bool, bool]]:
+    """List a folder: name, whether it is a folder, whether it is a link."""
+    try:
+        with os.scandir(folder) as entries:
+            return [
+                # A junction is what Windows has for a link to a folder.
+                (each.name, each.is_dir(), each.is_symlink() or _is_junction(each))
+                for each in entries
+            ]
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if missing_is_empty:
+            return []
+        raise SourceError("expected a folder, found none any more", folder) from error
+    except (OSError, ValueError) as error:  # ValueError: a path that no system has
+        reason = getattr(error, "strerror", None) or error
+        raise SourceError(f"expected a folder that can be listed, got: {reason}", folder) from error
+
+
+def _is_junction(entry: os.DirEntry[str]) -> bool:
+    asked: Callable[[], bool] | None = getattr(entry, "is_junction", None)  # from Python 3.12 on
+    return asked is not None and asked()

@@ -1,0 +1,225 @@
+"""Connections to an SQLite database that can only read, one for each thread."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from threadloader.errors import ClosedError, SourceError
+
+__all__ = ["Connections"]
+
+_LOG = logging.getLogger("threadloader")
+
+_READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
+
+_REFUSED_FUNCTIONS = frozenset({"load_extension", "random", "randomblob"})
+
+_PATIENCE_SECONDS = 5.0
+"""How long closing waits for a thread that was told to end its statement. Chosen."""
+
+_Status = tuple[int, ...]
+
+
+class Connections:
+    """A connection for each thread that asks for one, to a database that stays as it is.
+
+    Args:
+        path: the database; absolute.
+
+    Attributes:
+        size: of the database in bytes, with what is still in its write-ahead log; 0 before
+            the first connection.
+        denied: what a statement wanted that is not reading, in words.
+
+    Raises:
+        SourceError: the file is missing, not a regular one, or empty.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.size = 0
+        self.denied: list[str] = []
+        # Looked at before the first connection, and compared at each one.
+        self._status = self._look()
+        self._bytes = self._status[2]
+        self._local = threading.local()
+        # Guards _made and _closed. A raw lock, held for a few lines of our own.
+        self._lock = threading.Lock()
+        self._made: list[_Connection] = []
+        self._closed = False
+
+    @contextmanager
+    def mine(self, place: str = "") -> Iterator[sqlite3.Connection]:
+        """Give the calling thread's connection, for one or several statements.
+
+        What SQLite raises inside comes out as the errors below.
+
+        Args:
+            place: what is read, for messages.
+
+        Raises:
+            SourceError: the database is damaged or cannot be read; or it was written to.
+            ClosedError: this has been closed.
+        """
+        connection = self._connection(place)
+        with connection.lock:
+            if self._closed:
+                raise self._closed_error()
+            with self._mistrust(place):
+                yield connection.sql
+                # Behind the statements, so that they have read an unchanged database.
+                if connection.version != connection.data_version():
+                    raise self._changed()
+
+    @contextmanager
+    def _mistrust(self, place: str) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            if self._closed:  # which ends what a thread is reading
+                raise self._closed_error() from error
+            raise SourceError(
+                f"expected a database that can be read, got: {error}", self._path, place
+            ) from error
+
+    def _connection(self, place: str) -> _Connection:
+        connection: _Connection | None = getattr(self._local, "connection", None)
+        if connection is not None:
+            return connection
+        if self._closed:
+            raise self._closed_error()
+        with ExitStack() as undo:
+            with self._mistrust(place):
+                connection = _Connection(self._path, self._authorize)
+            undo.callback(connection.sql.close)
+            if self._look() != self._status:
+                raise self._changed()
+            if rest := self._bytes % connection.page_size:
+                # SQLite takes zeros for what is missing of a page.
+                raise SourceError(
+                    f"expected whole pages of {connection.page_size} bytes, got {self._bytes} "
+                    f"bytes, {rest} too many: it has been cut; copy the database again",
+                    self._path,
+                )
+            with self._lock:
+                if self._closed:
+                    raise self._closed_error()
+                self._made.append(connection)
+                self.size = self.size or connection.pages * connection.page_size
+            undo.pop_all()
+        self._local.connection = connection
+        return connection
+
+    def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        """Say whether a statement may do something; SQLite asks when it compiles it."""
+        if action in _READING or (action == sqlite3.SQLITE_PRAGMA and first == "data_version"):
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_FUNCTION:
+            if second not in _REFUSED_FUNCTIONS:
+                return sqlite3.SQLITE_OK
+            self.denied.append(f"the function {second}()")
+        else:
+            self.denied.append(f"what is not reading ({first or second}, SQLite's code {action})")
+        return sqlite3.SQLITE_DENY
+
+    def _look(self) -> _Status:
+        """Give what shows that the database was written to.
+
+        By looking alone: to open the file beside SQLite and to close it again would let
+        go of the locks that SQLite holds on it in this process.
+        """
+        try:
+            status = self._path.stat()
+        except FileNotFoundError as error:
+            raise SourceError(
+                "expected a file, found none; a relative path starts at the folder of the config",
+                self._path,
+            ) from error
+        except (OSError, ValueError) as error:  # ValueError: a path that no system has
+            reason = getattr(error, "strerror", None) or error
+            raise SourceError(
+                f"expected a file that can be read, got: {reason}", self._path
+            ) from error
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, socket or device"
+            raise SourceError(f"expected a regular file, got {kind}", self._path)
+        if not status.st_size:  # which SQLite takes for a database without tables
+            raise SourceError("expected a database, got an empty file", self._path)
+        log: _Status = ()
+        try:
+            log_status = self._path.with_name(self._path.name + "-wal").stat()
+            if log_status.st_size:  # an empty one is made by those who only read
+                log = log_status.st_size, log_status.st_mtime_ns
+        except OSError:
+            pass
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, *log
+
+    def _changed(self) -> SourceError:
+        return SourceError(
+            "expected the database as it was when it was opened, got one that was written to; "
+            "open the source again when nothing writes to it, or give it a copy",
+            self._path,
+        )
+
+    def _closed_error(self) -> ClosedError:
+        return ClosedError(f"{self._path}: expected an open source, got one that has been closed")
+
+    def close(self) -> None:
+        """Close every connection; a second time does nothing.
+
+        Call it when no thread reads any more. One that does is told to end its statement
+        and gets `ClosedError`.
+        """
+        with self._lock:
+            self._closed = True
+            made, self._made = self._made, []
+        for connection in made:
+            connection.close(self._path)
+
+
+class _Connection:
+    """One connection: read-only, with nothing allowed but reading."""
+
+    def __init__(self, path: Path, authorize: Callable[..., int]) -> None:
+        # Held by the thread that reads, and by the one that closes.
+        self.lock = threading.Lock()
+        self.sql = sqlite3.connect(
+            f"{path.as_uri()}?mode=ro",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,  # it is closed by another thread
+        )
+        try:
+            for setting in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
+                self.sql.execute(f"PRAGMA {setting}").close()
+            self.sql.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            self.pages, self.page_size = self._number("page_count"), self._number("page_size")
+            self.version = self.data_version()
+            self.sql.set_authorizer(authorize)
+        except BaseException:
+            self.sql.close()
+            raise
+
+    def data_version(self) -> int:
+        """Give a number that changes when another connection has written."""
+        return self._number("data_version")
+
+    def _number(self, pragma: str) -> int:
+        with closing(self.sql.execute(f"PRAGMA {pragma}")) as cursor:
+            return int(cursor.fetchone()[0])
+
+    def close(self, path: Path) -> None:
+        self.sql.interrupt()
+        if not self.lock.acquire(timeout=_PATIENCE_SECONDS):
+            _LOG.warning("%s: a connection stays open, since a thread still reads by it", path)
+            return
+        try:
+            self.sql.close()
+        finally:
+            self.lock.release()

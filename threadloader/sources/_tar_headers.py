@@ -1,0 +1,240 @@
+"""The headers of a tar archive, read one after the other, with mistrust.
+
+Python's own `tarfile` ends without a word where an archive is cut between members or
+lacks its end; here every archive ends with two blocks of zeros and nothing but zeros
+behind them, and what is not so is an error with its offset.
+
+Formats: ustar, pax (``path``, ``size``) and GNU (long names, sizes above 8 GiB), as
+"pax interchange format" of POSIX.1-2001 and the manual of GNU tar describe them. Folders
+are passed over. Links, devices, sparse files and parts of files on several volumes are
+errors, since a sample would be missing without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from threadloader.errors import SourceError
+
+from ._files import FileReader
+
+__all__ = ["Member", "members"]
+
+_BLOCK = 512
+_ZEROS = bytes(_BLOCK)
+_WINDOW = 8 * _BLOCK
+"""Bytes read at once: headers of small members come together, and few bytes of large ones."""
+
+_LONGEST = 1 << 20
+"""Bytes of a long name or of pax records. Chosen: no system has names as long."""
+
+_DAMAGED = "copy the archive again, or make it again"
+
+_PACKERS = {
+    b"\x1f\x8b": ("gzip", "gunzip"),
+    b"BZh": ("bzip2", "bunzip2"),
+    b"\xfd7zXZ": ("xz", "unxz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+}
+
+# What is not a file or a folder, and what makes an archive without it.
+_REFUSED = {
+    b"1": ("a hard link", "pack with --hard-dereference"),
+    b"2": ("a symbolic link", "pack with --dereference"),
+    b"3": ("a device", "leave it out"),
+    b"4": ("a device", "leave it out"),
+    b"6": ("a pipe", "leave it out"),
+    b"S": ("a sparse file", "pack without --sparse"),
+    b"M": ("a part of a file", "pack without --multi-volume"),
+}
+
+_OCTAL = re.compile(rb" *([0-7]+)[ \0]*")
+_RECORD = re.compile(rb"([1-9][0-9]{0,6}) ([^=]+)=")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file in an archive.
+
+    Attributes:
+        name: its path, as it stands in the archive.
+        offset: where its contents begin, in bytes.
+        size: how many bytes they are.
+    """
+
+    name: str
+    offset: int
+    size: int
+
+
+def members(reader: FileReader) -> Iterator[Member]:
+    """Give the files of an archive, in their order.
+
+    Raises:
+        SourceError: the archive is cut, damaged, compressed, or holds what is refused.
+    """
+    return _Walk(reader).members()
+
+
+class _Walk:
+    """One walk from the first header to the end."""
+
+    def __init__(self, reader: FileReader) -> None:
+        self._reader = reader
+        self._window = b""
+        self._begin = 0  # of the window
+
+    def _fault(self, message: str, at: int) -> SourceError:
+        return SourceError(message, self._reader.path, f"byte {at}")
+
+    def _block(self, at: int) -> bytes:
+        inside = at - self._begin
+        if not 0 <= inside <= len(self._window) - _BLOCK:
+            if at + _BLOCK > self._reader.size:
+                raise self._fault(
+                    f"expected a header or the end of the archive, {_BLOCK} bytes, got "
+                    f"{max(self._reader.size - at, 0)}: it has been cut; {_DAMAGED}",
+                    at,
+                )
+            self._begin, inside = at, 0
+            self._window = self._reader.read(at, min(_WINDOW, self._reader.size - at))
+        return self._window[inside : inside + _BLOCK]
+
+    def _check_plain(self) -> None:
+        begin = self._reader.read(0, min(_BLOCK, self._reader.size))
+        for magic, (name, command) in _PACKERS.items():
+            if begin.startswith(magic):
+                raise self._fault(
+                    f"expected a tar archive that is not compressed, got {name}, of which no "
+                    f"part can be read by itself; unpack it: {command} {self._reader.path.name}",
+                    0,
+                )
+
+    def members(self) -> Iterator[Member]:
+        self._check_plain()
+        at = 0
+        while True:
+            start = at  # of the first header that belongs to the next member
+            name = size = None
+            while True:  # through what stands before it: a long name, pax records
+                block = self._block(at)
+                if block == _ZEROS:
+                    if at > start:
+                        raise self._fault(f"expected a member, got the end; {_DAMAGED}", at)
+                    self._check_end(at + _BLOCK)
+                    return
+                kind, length = self._header(block, at)
+                begin = at + _BLOCK
+                if kind not in (b"L", b"K", b"x", b"g"):
+                    break
+                at = begin + -(-length // _BLOCK) * _BLOCK
+                data = self._extra(begin, length)
+                if kind == b"L":
+                    name = data.partition(b"\0")[0]
+                elif kind == b"x":
+                    records = self._records(data, begin)
+                    name = records.get(b"path") or name
+                    size = records.get(b"size", size)
+                elif kind == b"g" and self._records(data, begin).keys() & {b"path", b"size"}:
+                    raise self._fault(
+                        f"expected a path and a size for each member, got one for all; {_DAMAGED}",
+                        begin,
+                    )
+            if size is not None:
+                length = self._number(size, begin)
+            if name is None:
+                name = self._name(block)
+            if kind == b"5" or (kind == b"\0" and name.endswith(b"/")):
+                at = begin
+                continue
+            shown = name.decode("utf-8", "backslashreplace")
+            if kind not in (b"0", b"\0", b"7"):
+                what, advice = _REFUSED.get(kind, (f"one of type {kind!r}", "leave it out"))
+                raise self._fault(f"expected files, got {what}, {shown!r}; {advice}", start)
+            if begin + length > self._reader.size:
+                raise self._fault(
+                    f"expected {length} bytes of {shown!r}, got {self._reader.size - begin}: "
+                    f"the archive has been cut; {_DAMAGED}",
+                    begin,
+                )
+            try:
+                yield Member(name.decode("utf-8"), begin, length)
+            except UnicodeDecodeError as error:
+                raise self._fault(
+                    f"expected a name in UTF-8, got {shown!r}; rename it", start
+                ) from error
+            at = begin + -(-length // _BLOCK) * _BLOCK
+
+    def _check_end(self, at: int) -> None:
+        """Compare what is behind the first block of zeros with an end."""
+        if self._block(at) != _ZEROS:
+            raise self._fault(f"expected a second block of zeros as the end; {_DAMAGED}", at)
+        while at < self._reader.size:
+            rest = self._reader.read(at, min(_LONGEST, self._reader.size - at))
+            if rest.strip(b"\0"):
+                raise self._fault(
+                    "expected nothing behind the end of the archive, got more; archives that "
+                    "were joined are several files of a list, and not one file",
+                    at + len(rest) - len(rest.lstrip(b"\0")),
+                )
+            at += len(rest)
+
+    def _header(self, block: bytes, at: int) -> tuple[bytes, int]:
+        """Give type and size of a header, once its checksum has been found right."""
+        match = _OCTAL.fullmatch(block[148:156])
+        told = int(match[1], 8) if match else -1
+        bare = block[:148] + b" " * 8 + block[156:]
+        # Some old systems added up signed bytes.
+        if told != sum(bare) and told != sum(bare) - 256 * sum(byte > 127 for byte in bare):
+            raise self._fault(
+                "expected a header of a tar archive with its checksum, got another one; "
+                f"{_DAMAGED}",
+                at,
+            )
+        field = block[124:136]
+        if field[0] == 0x80:  # GNU: a binary number, where octal digits do not reach
+            return block[156:157], int.from_bytes(field[1:], "big")
+        match = _OCTAL.fullmatch(field)
+        if not match and field.strip(b" \0"):
+            raise self._fault(f"expected a size, got {field!r}; {_DAMAGED}", at)
+        return block[156:157], int(match[1], 8) if match else 0
+
+    @staticmethod
+    def _name(block: bytes) -> bytes:
+        name = block[:100].partition(b"\0")[0]
+        prefix = block[345:500].partition(b"\0")[0]
+        # GNU's own format ("ustar  ") has times in the place of the prefix.
+        return prefix + b"/" + name if prefix and block[257:263] == b"ustar\0" else name
+
+    def _extra(self, begin: int, length: int) -> bytes:
+        if length > _LONGEST or begin + length > self._reader.size:
+            raise self._fault(
+                f"expected a long name or pax records of at most {_LONGEST} bytes inside of "
+                f"the archive, got {length}; {_DAMAGED}",
+                begin,
+            )
+        return self._reader.read(begin, length)
+
+    def _records(self, data: bytes, begin: int) -> dict[bytes, bytes]:
+        """Give the records of a pax header: each its length, a key, ``=``, a value, a line end."""
+        records = {}
+        at = 0
+        while at < len(data):
+            match = _RECORD.match(data, at)
+            end = at + int(match[1]) if match else 0
+            if not match or end > len(data) or match.end() >= end or data[end - 1 : end] != b"\n":
+                raise self._fault(
+                    f"expected a pax record, got {data[at : at + 40]!r}; {_DAMAGED}", begin + at
+                )
+            if match[2].startswith(b"GNU.sparse."):
+                raise self._fault("expected files, got a sparse file; pack without --sparse", begin)
+            records[match[2]] = data[match.end() : end - 1]
+            at = end
+        return records
+
+    def _number(self, digits: bytes, begin: int) -> int:
+        if not digits.isdigit() or len(digits) > 18:
+            raise self._fault(f"expected a size, got {digits[:40]!r}; {_DAMAGED}", begin)
+        return int(digits)

@@ -1,0 +1,117 @@
+"""How tokens lie in a file: a raw one, or a shard with a header.
+
+A raw file is nothing but tokens: little-endian unsigned integers of one width. A shard
+begins with 256 little-endian int32, which are 20240520, the version 1, the number of tokens,
+and more that is not read; behind them stand the tokens, 16 bits each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import ConfigError, Problem, SourceError
+
+from ._files import FileReader
+
+__all__ = ["layout", "stored_dtype"]
+
+_MAGIC = 20240520
+_VERSION = 1
+_HEADER = 256 * 4
+
+
+def stored_dtype(format: str, dtype: str | None) -> np.dtype[Any]:  # noqa: A002 (the option's name)
+    """Give the dtype of the tokens in a file.
+
+    Args:
+        format: "raw" or "shard".
+        dtype: "uint8", "uint16", "uint32", or None for that of a shard.
+
+    Raises:
+        ConfigError: the two contradict each other.
+    """
+    if format == "shard":
+        if dtype not in (None, "uint16"):
+            raise ConfigError(
+                Problem(
+                    "/source/dtype",
+                    'null or "uint16" for "format": "shard"',
+                    repr(dtype),
+                    "leave it out, or set the format to raw",
+                )
+            )
+        dtype = "uint16"
+    if dtype is None:
+        raise ConfigError(
+            Problem(
+                "/source/dtype",
+                '"uint8", "uint16" or "uint32" for "format": "raw"',
+                "null",
+                "a raw file does not say how its tokens are stored; "
+                'for files with a header of 256 int32 set "format" to "shard"',
+            )
+        )
+    return np.dtype(dtype).newbyteorder("<")
+
+
+def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int, int]:  # noqa: A002
+    """Give where the tokens of a file begin, and how many there are.
+
+    Args:
+        reader: the file.
+        format: "raw" or "shard".
+        stored: what `stored_dtype` gave.
+
+    Returns:
+        The byte of the first token, and the number of tokens, held against the file's size.
+
+    Raises:
+        SourceError: the file has not this format, or not the size that it should have.
+    """
+    start = reader.read(0, min(12, reader.size))
+    header = np.frombuffer(start, "<i4") if len(start) == 12 else None
+    if format == "raw":
+        if reader.size % stored.itemsize:
+            raise SourceError(
+                f"expected a multiple of {stored.itemsize} bytes, as {stored.name} has, "
+                f'got {reader.size}; check "dtype", or copy the file again',
+                reader.path,
+            )
+        count = reader.size // stored.itemsize
+        # Nothing else than a shard looks like this; its header would be taken for tokens.
+        if header is not None and header[0] == _MAGIC and _shard_size(header) == reader.size:
+            raise SourceError(
+                'expected nothing but tokens, got the header of a shard; set "format" to "shard"',
+                reader.path,
+                "byte 0",
+            )
+        return 0, count
+    if header is None or reader.size < _HEADER:
+        raise SourceError(
+            f"expected a header of {_HEADER} bytes, got a file of {reader.size}; "
+            'copy it again, or set "format" to "raw"',
+            reader.path,
+        )
+    for place, (what, expected) in enumerate((("magic", _MAGIC), ("version", _VERSION))):
+        if header[place] != expected:
+            raise SourceError(
+                f"expected the {what} {expected}, got {header[place]}; "
+                'name a shard of this kind, or set "format" to "raw"',
+                reader.path,
+                f"byte {4 * place}",
+            )
+    if _shard_size(header) != reader.size:
+        raise SourceError(
+            f"expected {2 * int(header[2])} bytes behind the header, for the {header[2]} tokens "
+            f"that it announces, got {reader.size - _HEADER}; copy the file again",
+            reader.path,
+            "byte 8",
+        )
+    return _HEADER, int(header[2])
+
+
+def _shard_size(header: npt.NDArray[np.int32]) -> int:
+    return _HEADER + 2 * int(header[2])

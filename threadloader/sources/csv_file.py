@@ -1,0 +1,239 @@
+"""Rows of csv files as samples, parsed once into columns in memory.
+
+How the text becomes rows stands in `_csv_rows`, how texts become numbers in
+`_csv_columns`. A value that its column's dtype does not hold, a row with a field too many
+or too few, a quote that is never closed: each is an error when the files are opened, with
+file and line. (The name of this file is not that of the standard library's module.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from threadloader.errors import ConfigError, Problem, SourceError
+
+from ._csv_columns import Column, Texts
+from ._csv_options import CsvOptions
+from ._csv_rows import Block, read_blocks
+from ._dtypes import UnfitError
+from ._fields import near
+from ._files import FileReader, expand
+from .arrays import ArraySource, row_number
+
+__all__ = ["CsvOptions", "CsvSource", "open_csv"]
+
+_CHUNK = 1 << 20
+"""Bytes parsed at once. Chosen: as Python strings they take some 20 times as much."""
+
+
+def open_csv(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> CsvSource:
+    """Open ``{"type": "csv", "path": names or patterns, "dtypes": {"*": "float32"}}``.
+
+    Args:
+        spec: the section of the config; see `CsvOptions`.
+        base: the folder to which relative paths are relative.
+        root: the folder that no file may lie outside of; None for no bound.
+
+    Returns:
+        The source; no file is open any more.
+
+    Raises:
+        SourceError: a file is missing, damaged, or lies outside of root; it has not these
+            columns, or a value that its dtype does not hold.
+        ConfigError: the options do not fit together.
+    """
+    rest = {name: value for name, value in spec.items() if name not in ("type", "path")}
+    rest["quote"] = rest.get("quote", '"') or ""
+    return CsvSource(expand(base, spec["path"], root), CsvOptions(**rest))
+
+
+class CsvSource(ArraySource):
+    """Samples are the rows of csv files, as dicts of their fields.
+
+    A number is a numpy scalar of its dtype, a text a str. In memory a number takes what its
+    dtype takes and a text its UTF-8 bytes and 16 more; while files are opened, up to twice
+    that.
+
+    Args:
+        paths: the files, at least one; with headers that are equal.
+        options: how they are read.
+
+    Raises:
+        SourceError: a file is missing or damaged, has not these columns, or a value that
+            its dtype does not hold.
+        ConfigError: there is no file, or the options name fields that are not there.
+    """
+
+    def __init__(
+        self, paths: Iterable[Path], options: CsvOptions | None = None, *, _chunk: int = _CHUNK
+    ) -> None:
+        self._options = options or CsvOptions()
+        self._sizes: list[int] = []
+        self._places = _Places()
+        files = _Columns(self._options, self._places)
+        for path in paths:
+            with closing(FileReader(path)) as reader:
+                self._sizes.append(reader.size)
+                for block, first in read_blocks(reader, self._options.dialect(), _chunk):
+                    files.add(path, block, first)
+        super().__init__(files.finish())
+        self._texts = files.texts
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Give one sample.
+
+        Args:
+            index: 0 .. ``len - 1``, counted through all files.
+
+        Returns:
+            Field -> numpy scalar or str.
+
+        Raises:
+            IndexError: there is no such sample.
+        """
+        sample: dict[str, Any] = super().__getitem__(index)
+        for field, joined in self._texts.items():
+            begin, end = sample[field].tolist()
+            sample[field] = joined[begin:end].decode()
+        return sample
+
+    def take(self, indices: npt.ArrayLike) -> dict[str, Any]:
+        """Give a batch: the same as the samples of these indices, stacked.
+
+        Args:
+            indices: ``(batch,)``, integers.
+
+        Returns:
+            Field -> array ``(batch,)`` of its dtype, or a list of str.
+
+        Raises:
+            IndexError: one of them is negative or too large.
+            TypeError: they are not integers in one row.
+        """
+        batch: dict[str, Any] = super().take(indices)
+        for field, joined in self._texts.items():
+            batch[field] = [joined[begin:end].decode() for begin, end in batch[field].tolist()]
+        return batch
+
+    def fingerprint(self) -> str:
+        """Tell this data from other data: as for arrays, and sizes of the files and options."""
+        digest = hashlib.sha256(str(self._options).encode())
+        rows = min(len(self), 64)
+        for row in (i * (len(self) - 1) // max(rows - 1, 1) for i in range(rows)):
+            sample = self[row]
+            for field in self._texts:
+                digest.update(sample[field].encode() + b"\0")
+        sizes = "+".join(map(str, self._sizes))
+        return f"csv, {sizes} bytes, {super().fingerprint()}, sha256 {digest.hexdigest()}"
+
+    def locate(self, index: int) -> str:
+        """Say where a sample stands: ``path:line``, with the line in which it begins, from 1."""
+        return self._places.locate(row_number(index, len(self)))
+
+    def close(self) -> None:
+        """Do nothing: the files were closed when they had been read."""
+
+
+class _Columns:
+    """Puts the blocks of all files together."""
+
+    def __init__(self, options: CsvOptions, places: _Places) -> None:
+        self._options = options
+        self._places = places
+        self._names: list[str] | None = None  # of the columns of the first file that has any
+        self._chosen: dict[str, int] = {}
+        self._columns: dict[str, Column] = {}
+        self._path: Path | None = None
+        self.texts: dict[str, bytes] = {}
+
+    def add(self, path: Path, block: Block, first: list[str] | None) -> None:
+        """Take a block of a file whose first row is known."""
+        self._path = self._path or path
+        if first is None:
+            if self._options.header:
+                raise SourceError("expected the names of columns, got an empty file", path)
+            return
+        names = first if self._options.header else [str(at) for at in range(len(first))]
+        if self._names is None:
+            self._begin(path, names)
+        elif names != self._names:
+            raise SourceError(
+                f"expected the columns of the first file, {_listed(self._names)}, "
+                f"got {_listed(names)}; make a source of files with the same columns",
+                path,
+                "line 1",
+            )
+        for field, at in self._chosen.items():
+            try:
+                self._columns[field].add(block.cells[at :: len(names)])
+            except UnfitError as error:
+                raise SourceError(
+                    f'{error}; correct the line, or say what it means with "dtypes" and "missing"',
+                    path,
+                    f"line {block.lines[error.row]}, column {names[at]!r}",
+                ) from error
+        self._places.add(path, block.lines)
+
+    def _begin(self, path: Path, names: list[str]) -> None:
+        try:
+            self._chosen = self._options.columns_of(names)
+        except KeyError as error:
+            column = error.args[0]
+            expected = "one column of this name" if isinstance(column, str) else "this position"
+            raise SourceError(
+                f"expected {expected}, {near(str(column), names)}", path, f"column {column!r}"
+            ) from None
+        self._options.check_fields(self._chosen)
+        self._columns = {field: self._options.column(field) for field in self._chosen}
+        self._names = names
+
+    def finish(self) -> dict[str, npt.NDArray[Any]]:
+        """Give the arrays of the fields; those of texts say where in `texts` they are."""
+        if self._path is None:
+            raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
+        if self._names is None:
+            raise SourceError("expected a row, to know the columns, got an empty file", self._path)
+        arrays = {}
+        for field, column in self._columns.items():
+            arrays[field] = column.finish()
+            if isinstance(column, Texts):
+                self.texts[field] = column.joined
+        return arrays
+
+
+class _Places:
+    """In which line of which file rows begin, written down where that is not the next line."""
+
+    def __init__(self) -> None:
+        self._length = 0
+        # The row from which on this is the file, and line less row.
+        self._rows: list[int] = []
+        self._files: list[tuple[Path, int]] = []
+
+    def add(self, path: Path, lines: Sequence[int]) -> None:
+        """Take the lines of rows that follow those before."""
+        ahead = self._files[-1][1] if self._files and self._files[-1][0] is path else None
+        for row, line in enumerate(lines, self._length):
+            if line - row != ahead:
+                ahead = line - row
+                self._rows.append(row)
+                self._files.append((path, ahead))
+            if isinstance(lines, range):  # the rest follows line by line
+                break
+        self._length += len(lines)
+
+    def locate(self, row: int) -> str:
+        """Give ``path:line``."""
+        path, ahead = self._files[bisect_right(self._rows, row) - 1]
+        return f"{path}:{row + ahead}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")

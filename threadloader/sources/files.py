@@ -1,0 +1,237 @@
+"""Files of a folder as samples, each a file, with labels from their folders or a table.
+
+The rules, the same on every machine:
+
+- A pattern finds files below the folder as `_paths` says; upper and lower case differ, and
+  names that begin with a dot are left out. Of several patterns every file is found once.
+- The samples are sorted by their path, folder by folder, each name by its UTF-8 bytes.
+- A class is named by the first folder on the way from the source's folder to the file, or
+  by the table. Classes are numbered in the order of their UTF-8 bytes, or as ``classes``
+  lists them.
+- With a table the samples are the files that it lists: each must be among those that the
+  patterns find. A file that it does not list is left out.
+- A file that is not the one that was there at opening, by its size and the time of its
+  last change, is an error when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
+
+from ._decode import Decoder, Decoders, Image, apply, decoder_of
+from ._files import expand, inside, open_regular
+from ._labels import labels_of
+from .arrays import row_number
+
+__all__ = ["FilesSource", "open_files"]
+
+_LOG = logging.getLogger("threadloader")
+_TELL_SECONDS = 1.0
+"""Opening that takes longer says how far it is, and again after as long. Chosen."""
+
+
+def open_files(
+    spec: Mapping[str, Any],
+    base: Path,
+    root: Path | None = None,
+    decoders: Decoders | None = None,
+) -> FilesSource:
+    """Open ``{"type": "files", "folder": ..., "pattern": ..., "decode": ..., "label": ...}``.
+
+    Args:
+        spec: the section of the config.
+        base: the folder to which relative paths are relative.
+        root: the folder that no file may lie outside of; None for no bound.
+        decoders: makes the decoders that need a package, as ``"image"``.
+
+    Returns:
+        The open source.
+
+    Raises:
+        SourceError: the pattern finds nothing, a file cannot be read or lies outside of
+            root, a label is missing, or a package is.
+        ConfigError: the options contradict each other.
+    """
+    # Absolute: files are opened as long as it lives, wherever the process has gone by then.
+    folder = inside(base / spec["folder"], root).absolute()
+    decoder, said = decoder_of(spec.get("decode", "bytes"), decoders, Image(spec))
+    names = _names(folder, spec.get("pattern", "**/*"), root)
+    names, labels, classes = labels_of(spec, base, root, folder, names)
+    return FilesSource(folder, names, decoder, labels, tuple(classes), f"decode {said}")
+
+
+class FilesSource:
+    """Samples are dicts: ``"data"`` the decoded file, ``"label"`` if there is one, ``"path"``.
+
+    The label is an int (of a class: 0 .. number of classes - 1) or a float, the path a
+    str relative to the folder, with forward slashes. Files are opened for each read and
+    closed again: any number of threads may read at once.
+
+    Args:
+        folder: where the files are.
+        names: their paths relative to it, with forward slashes.
+        decoder: makes a value of the bytes of a file.
+        labels: one for each, or None.
+        classes: the names of the classes, in the order of their numbers.
+        said: what a fingerprint tells of the options.
+
+    Attributes:
+        classes: the names of the classes; empty without.
+
+    Raises:
+        SourceError: a file is missing, not a regular one, or cannot be looked at.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        names: Sequence[str],
+        decoder: Decoder,
+        labels: Sequence[Any] | None = None,
+        classes: tuple[str, ...] = (),
+        said: str = "",
+    ) -> None:
+        self._folder = folder
+        self._names = names
+        self._decoder = decoder
+        self._labels = labels
+        self.classes = classes
+        # Size and time of change, in nanoseconds, of each file.
+        self._status = np.empty((len(names), 2), np.int64)
+        digest = hashlib.sha256()
+        told = time.monotonic()
+        for row, name in enumerate(names):
+            self._status[row] = size, _ = _look(folder / name)
+            label = "" if labels is None else labels[row]
+            digest.update(f"{name}\0{size}\0{label}\n".encode())
+            if time.monotonic() - told > _TELL_SECONDS:
+                told = time.monotonic()
+                _LOG.info("%s: looked at %d of %d files", folder, row + 1, len(names))
+        told_classes = f", {len(classes)} classes" if classes else ""
+        self._fingerprint = (
+            f"files, {len(names)} files, {said}{told_classes}, "
+            f"{int(self._status[:, 0].sum())} bytes, sha256 {digest.hexdigest()}"
+        )
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Give one sample.
+
+        Args:
+            index: 0 .. ``len - 1``.
+
+        Raises:
+            IndexError: there is no such sample.
+            SourceError: the file is damaged, or not the one that was there at opening.
+            ClosedError: the source has been closed.
+        """
+        row = row_number(index, len(self._names))
+        name = self._names[row]
+        path = self._folder / name
+        if self._closed:
+            raise ClosedError(f"{path}: expected an open source, got one that has been closed")
+        size, changed = self._status[row].tolist()
+        sample: dict[str, Any] = {"data": apply(self._decoder, _read(path, size, changed), path)}
+        if self._labels is not None:
+            sample["label"] = self._labels[row]
+        sample["path"] = name
+        return sample
+
+    def locate(self, index: int) -> str:
+        """Say where a sample stands: the path of its file."""
+        return str(self._folder / self._names[row_number(index, len(self._names))])
+
+    def fingerprint(self) -> str:
+        """Tell these files from others: number, options, sizes, checksum of names and labels."""
+        return self._fingerprint
+
+    def close(self) -> None:
+        """Refuse reads from now on; no file is open between two of them."""
+        self._closed = True
+
+
+def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> list[str]:
+    """Find the files; give their paths relative to the folder, sorted."""
+    patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+    for each in patterns:
+        if Path(each).anchor or ".." in Path(each).parts:
+            raise ConfigError(
+                Problem(
+                    "/source/pattern",
+                    'a pattern below the folder, without ".."',
+                    repr(each),
+                    'name the place in "folder"',
+                )
+            )
+    # One by one: a file that two patterns find is no mistake here.
+    found = {
+        path.relative_to(folder).parts for each in patterns for path in expand(folder, each, root)
+    }
+    try:
+        return ["/".join(parts) for parts in sorted(found, key=_utf8)]
+    except UnicodeEncodeError as error:
+        raise SourceError(
+            "expected names in Unicode, got one that is not; rename it",
+            folder / error.object.encode("utf-8", "backslashreplace").decode(),
+        ) from error
+
+
+def _utf8(parts: Sequence[str]) -> list[bytes]:
+    return [part.encode() for part in parts]
+
+
+def _look(path: Path) -> tuple[int, int]:
+    """Give the size and the time of change of a regular file."""
+    try:
+        status = path.stat()
+        regular = stat.S_ISREG(status.st_mode)
+    except (OSError, ValueError):
+        regular = False
+    if not regular:
+        open_regular(path).close()  # says what is wrong with it
+        raise SourceError("expected a regular file, got one that comes and goes", path)
+    return status.st_size, status.st_mtime_ns
+
+
+def _read(path: Path, size: int, changed: int) -> bytes:
+    """Give all bytes of a file, if it is the one that was there at opening."""
+    try:
+        with open_regular(path) as file:
+            data = b""
+            while len(data) <= size:  # one byte more is asked for than there may be
+                part = file.read(size + 1 - len(data))
+                if not part:
+                    break
+                data = data + part if data else part
+            # After the bytes are read, so that they are those of an unchanged file.
+            status = os.fstat(file.fileno())
+    except SourceError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        raise SourceError(
+            "expected the file that was there when the source was opened, found none", path
+        ) from error
+    except OSError as error:
+        raise SourceError(f"expected {size} bytes, got: {error.strerror or error}", path) from error
+    if (len(data), status.st_size, status.st_mtime_ns) != (size, size, changed):
+        raise SourceError(
+            f"expected the file as it was when the source was opened, {size} bytes, got "
+            f"{status.st_size} bytes, changed since; open the source again when the file "
+            "is complete",
+            path,
+        )
+    return data

@@ -1,0 +1,240 @@
+r"""JSON Lines: each line of the files is a JSON value, and a sample.
+
+What a line is, and how it is found, stands in `_lines`. What is not strict JSON in UTF-8
+is an error when it is read, with file, line and byte, never left out: a key twice in an
+object, ``NaN`` and infinities, numbers too large for a float, a blank line (unless
+``skip_blank`` leaves those out), and the half of a line with which a file ends that was cut.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._dtypes import UnfitError, number_dtype, say, to_array
+from ._fields import chosen_fields, known_fields, near
+from ._lines import Line, LineFiles, open_lines
+
+__all__ = ["JsonlSource", "Shape", "open_jsonl"]
+
+_DEEPEST = 32
+"""Lists in each other that make one array: what every numpy can hold."""
+
+
+def open_jsonl(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> JsonlSource:
+    """Open ``{"type": "jsonl", "path": names or patterns, "fields": ..., "dtypes": {}}``.
+
+    Args:
+        spec: the section of the config; ``skip_blank`` and ``index`` as for text.
+        base: the folder to which relative paths are relative.
+        root: the folder that no file may lie outside of; None for no bound.
+
+    Returns:
+        The open source.
+
+    Raises:
+        SourceError: a file is missing, not a regular one, or cannot be read; a pattern
+            finds none; or a file comes twice or lies outside of root.
+        ConfigError: the options do not fit together.
+    """
+    shape = Shape(spec.get("fields"), spec.get("dtypes") or {})
+    return JsonlSource(open_lines(spec, base, root), shape)
+
+
+class Shape:
+    """What of a line's value makes the sample.
+
+    Args:
+        fields: field of the sample -> key in the line's object; or a list of keys, which
+            are fields of the same names. None: the value as it is.
+        dtypes: field -> dtype. A number, a bool, or a list of such (perhaps in lists of
+            equal length) becomes a numpy scalar or array of this dtype, exactly.
+
+    Raises:
+        ConfigError: a field twice, none at all, an unknown dtype, or a dtype for a field
+            that is not chosen.
+    """
+
+    def __init__(
+        self,
+        fields: Iterable[str] | Mapping[str, str] | None = None,
+        dtypes: Mapping[str, str] | None = None,
+    ) -> None:
+        self._fields: dict[str, str] | None = chosen_fields(fields, "the whole value")
+        if self._fields is not None:
+            known_fields("dtypes", dtypes or (), self._fields)
+        self._dtypes = {field: number_dtype(name) for field, name in (dtypes or {}).items()}
+
+    def sample(self, line: Line, value: Any) -> Any:
+        """Make a sample of a line's value.
+
+        Raises:
+            SourceError: the value is no object, has not the fields, or has one that its
+                dtype does not hold.
+        """
+        if self._fields is None and not self._dtypes:
+            return value
+        if type(value) is not dict:
+            raise line.error(f"expected an object, of which fields are taken, got {say(value)}")
+        sample = value
+        if self._fields is not None:
+            for key in self._fields.values():
+                if key not in value:
+                    raise line.error(_missing(key, value))
+            sample = {field: value[key] for field, key in self._fields.items()}
+        for field, dtype in self._dtypes.items():
+            if field not in sample:
+                raise line.error(_missing(field, value))
+            try:
+                sample[field] = _exact(sample[field], dtype)
+            except UnfitError as error:
+                raise line.error(
+                    f"field {field!r}: {error}; correct the line, or choose another dtype"
+                ) from None
+        return sample
+
+    def __str__(self) -> str:
+        parts = [] if self._fields is None else [f", fields {json.dumps(self._fields)}"]
+        if self._dtypes:
+            names = {field: str(dtype) for field, dtype in self._dtypes.items()}
+            parts.append(f", dtypes {json.dumps(names)}")
+        return "".join(parts)
+
+
+class JsonlSource:
+    """Samples are the JSON values of lines.
+
+    Objects are dicts, arrays lists, and the rest str, int, float, bool and None, as
+    Python's `json` gives them. Lines are read by position: any number of threads may read
+    at once.
+
+    Args:
+        lines: the lines of the files.
+        shape: what of a line's value makes the sample.
+    """
+
+    def __init__(self, lines: LineFiles, shape: Shape) -> None:
+        self._lines = lines
+        self._shape = shape
+        self._decoders = _Decoders()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, index: int) -> Any:
+        """Give the value of one line.
+
+        Args:
+            index: 0 .. ``len - 1``, counted through all files.
+
+        Returns:
+            The value, newly made; with ``fields`` a dict of them, in their order.
+
+        Raises:
+            IndexError: there is no such line.
+            SourceError: it is not strict JSON, has not the fields, has a value that its
+                dtype does not hold, or the file has changed since it was opened.
+            ClosedError: the source has been closed.
+        """
+        line = self._lines[index]
+        return self._shape.sample(line, self._parsed(line))
+
+    def _parsed(self, line: Line) -> Any:
+        text = line.text()
+        try:
+            return self._decoders.strict.decode(text)
+        except json.JSONDecodeError as error:
+            if not text or text.isspace():
+                hint = '"skip_blank": true leaves blank lines out'
+                raise line.error(f"expected a JSON value, got a blank line; {hint}") from error
+            at = len(text[: error.pos].encode())
+            rest = text[error.pos : error.pos + 20]
+            got = repr(rest) if rest else "the end of the line"
+            hint = "write one value a line, without line ends inside"
+            if not line.ended:
+                hint = "the file ends in this line: was it cut? copy it again"
+            raise line.error(f"expected JSON ({error.msg}), got {got}; {hint}", at) from error
+        except RecursionError as error:
+            raise line.error("expected JSON, got lists and objects nested too deeply") from error
+        except ValueError as error:
+            raise line.error(f"expected strict JSON, got {error}; correct the line") from error
+
+    def locate(self, index: int) -> str:
+        """Say where a line stands: ``path:line``, with its number in the file, from 1.
+
+        Raises:
+            IndexError: there is no such line.
+        """
+        return self._lines.locate(index)
+
+    def fingerprint(self) -> str:
+        """Tell this data from other data: number of lines, sizes in bytes, the options."""
+        return f"jsonl, {self._lines.fingerprint()}{self._shape}"
+
+    def close(self) -> None:
+        """Close the files; a second time does nothing."""
+        self._lines.close()
+
+
+class _Decoders(threading.local):
+    """A decoder for each thread: one keeps notes while it decodes."""
+
+    def __init__(self) -> None:
+        self.strict = json.JSONDecoder(
+            object_pairs_hook=_once, parse_float=_finite, parse_constant=_no_constant
+        )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} twice in one object")
+    return made
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]}, too large for a float")
+    return number
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text}, which JSON does not have")
+
+
+def _exact(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Make a numpy scalar of a number, or an array of lists of equal length."""
+    shape: list[int] = []
+    flat = [value]
+    while flat and type(flat[0]) is list and set(map(type, flat)) == {list}:
+        lengths = set(map(len, flat))
+        if len(lengths) > 1 or len(shape) == _DEEPEST:
+            one, other = len(flat[0]), next((len(x) for x in flat if len(x) != len(flat[0])), 0)
+            if len(lengths) > 1:
+                raise UnfitError("lists of equal length in it", f"lengths {one} and {other}")
+            raise UnfitError(f"at most {_DEEPEST} lists in each other", "more")
+        shape.append(lengths.pop())
+        flat = list(chain.from_iterable(flat))
+    try:
+        array = to_array(flat, dtype)
+    except UnfitError as error:
+        if not shape:
+            raise
+        place = "".join(f"[{at}]" for at in np.unravel_index(error.row, shape))
+        raise UnfitError(error.expected, f"{error.got} at {place}") from None
+    # The item itself: a number where there is no list.
+    return array.reshape(shape) if shape else array[0]
+
+
+def _missing(key: str, value: Mapping[str, Any]) -> str:
+    return f"expected an object with {key!r}, got one without it: {near(key, value)}"

@@ -1,0 +1,295 @@
+"""Arrays of ``.npy`` files, as `numpy.save` writes them, read row by row or mapped.
+
+A header is not believed before it is checked, and nothing is ever unpickled: a file must
+have exactly the bytes that its dtype and shape need. The format has no checksum of the
+values; an ``.npz`` file has one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import mmap
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
+
+from ._files import FileReader, inside, open_regular
+from ._npy_header import LONGEST, Header, read_header
+from .arrays import ArraySource, row_number, row_numbers
+
+__all__ = ["NpySource", "open_npy"]
+
+_CHECKED_ROWS = 64
+"""Rows that a fingerprint reads, as many as that of arrays in memory."""
+
+_DAMAGED = "copy the file again, or make it again with numpy.save"
+
+_Array = npt.NDArray[Any]
+
+
+def open_npy(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> NpySource:
+    """Open ``{"type": "npy", "fields": {field: path}, "mmap": false}``, or ``"path"`` for one.
+
+    Args:
+        spec: the section of the config.
+        base: the folder to which relative paths are relative.
+        root: the folder that no file may lie outside of; None for no bound.
+
+    Returns:
+        The open source.
+
+    Raises:
+        SourceError: a file is missing or damaged, lies outside of root, or does not have
+            as many rows as the others.
+        ConfigError: it names no file, or names them in both ways.
+    """
+    path, fields = spec.get("path"), spec.get("fields")
+    if (path is None) == (fields is None):
+        raise ConfigError(
+            Problem(
+                "/source",
+                'either "path", for one array, or "fields", for several under names',
+                "neither" if path is None else "both",
+            )
+        )
+    if fields is None:
+        return NpySource(inside(base / str(path), root), mapped=spec.get("mmap", False))
+    files = {field: inside(base / name, root) for field, name in fields.items()}
+    return NpySource(files, mapped=spec.get("mmap", False))
+
+
+class NpySource:
+    """Samples are rows of the array in a ``.npy`` file, or dicts of rows of several.
+
+    They are read by position, a row at a time, or a run of neighbouring rows in one read;
+    or the files are mapped into memory and rows are copied from there. Any number of
+    threads may read at once.
+
+    Args:
+        data: the file, or a mapping of field to file.
+        mapped: map the files into memory. A mapped file must not be cut while it is in
+            use: to read behind its new end kills the process, by the system and not
+            by an exception.
+
+    Raises:
+        SourceError: a file is missing or damaged, or does not have as many rows as the
+            others.
+        ConfigError: there is no file.
+    """
+
+    def __init__(self, data: Path | Mapping[str, Path], *, mapped: bool = False) -> None:
+        self._names = list(data) if isinstance(data, Mapping) else None
+        files = list(data.values()) if isinstance(data, Mapping) else [data]
+        if not files:
+            raise ConfigError(
+                Problem("/source/fields", "at least one field", "none", "name a .npy file")
+            )
+        self._rows: list[_Positioned | _Mapped] = []
+        with ExitStack() as undo:
+            for file in files:
+                rows = _Mapped(file) if mapped else _Positioned(file)
+                undo.callback(rows.close)
+                self._rows.append(rows)
+            self._length = self._common_length()
+            undo.pop_all()
+
+    def _common_length(self) -> int:
+        first = self._rows[0]
+        for rows in self._rows:
+            if rows.header.shape[0] != first.header.shape[0]:
+                raise SourceError(
+                    f"expected as many rows as {first.path} has, {first.header.shape[0]}, "
+                    f"got {rows.header.shape[0]}; name files that belong together",
+                    rows.path,
+                )
+        return first.header.shape[0]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        """Give one sample, in memory of its own.
+
+        Args:
+            index: 0 .. ``len - 1``.
+
+        Returns:
+            What `ArraySource` gives for an array in memory: an array of shape
+            ``sample_shape`` and the file's dtype, or a single value as a numpy scalar;
+            with fields, a dict of these.
+
+        Raises:
+            IndexError: there is no such sample.
+            SourceError: the file has no longer the size it had, or cannot be read.
+            ClosedError: the source has been closed.
+        """
+        row = row_number(index, self._length)
+        return self._built([rows.one(row) for rows in self._rows])
+
+    def take(self, indices: npt.ArrayLike) -> Any:
+        """Give a batch: the same as the samples of these indices, stacked.
+
+        Args:
+            indices: ``(batch,)``, integers.
+
+        Returns:
+            An array of shape ``(batch, *sample_shape)`` and the file's dtype, newly made
+            and C-contiguous; with fields, a dict of these.
+
+        Raises:
+            IndexError: one of them is negative or too large.
+            TypeError: they are not integers in one row.
+            SourceError: the file has no longer the size it had, or cannot be read.
+            ClosedError: the source has been closed.
+        """
+        numbers = row_numbers(indices, self._length)
+        return self._built([rows.take(numbers) for rows in self._rows])
+
+    def _built(self, parts: list[Any]) -> Any:
+        return parts[0] if self._names is None else dict(zip(self._names, parts, strict=True))
+
+    def fingerprint(self) -> str:
+        """Tell this data from other data: length, sizes, dtypes, shapes, checksum of 64 rows.
+
+        The rows are spread evenly from the first to the last. Whether the files are mapped
+        does not count.
+        """
+        count = min(_CHECKED_ROWS, self._length)
+        digest = hashlib.sha256()
+        # Row by row, since a row may be large; the empty batch says dtypes and shapes.
+        for i in range(-1, count):
+            chosen = [] if i < 0 else [i * (self._length - 1) // max(count - 1, 1)]
+            digest.update(ArraySource(self.take(np.array(chosen, np.int64))).fingerprint().encode())
+        labels = [""] if self._names is None else [f"field {name!r} " for name in self._names]
+        fields = ", ".join(
+            f"{label}{rows.header.dtype.str[1:]} {rows.header.shape[1:]} ({rows.size} bytes)"
+            for label, rows in zip(labels, self._rows, strict=True)
+        )
+        return f"npy, {self._length} samples, {fields}, sha256 {digest.hexdigest()}"
+
+    def locate(self, index: int) -> str:
+        """Say where a sample stands: ``path[row]``, of every field."""
+        row = row_number(index, self._length)
+        return ", ".join(f"{rows.path}[{row}]" for rows in self._rows)
+
+    def close(self) -> None:
+        """Close the files; a second time does nothing."""
+        with ExitStack() as stack:  # closes each of them, even when one close raises
+            for rows in self._rows:
+                stack.callback(rows.close)
+
+
+class _Positioned:
+    """The rows of one file, read by position."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with ExitStack() as undo:
+            self._reader = FileReader(path)
+            undo.callback(self._reader.close)
+            self.size = self._reader.size
+            start = self._reader.read(0, min(self.size, LONGEST))
+            self.header = _checked_header(path, start, self.size)
+            if self.header.columns_first and sum(n > 1 for n in self.header.shape) > 1:
+                raise SourceError(
+                    "expected the rows one after another (C order), got Fortran order; "
+                    'save numpy.ascontiguousarray(...) of it, or set "mmap" to true',
+                    path,
+                )
+            undo.pop_all()
+        dtype, rows = self.header.dtype, self.header.shape[0]
+        self._row_shape = self.header.shape[1:]
+        self._row_size = self.header.size // rows if rows else 0
+        # As in ArraySource: a numpy scalar cannot carry every dtype.
+        self._boxed = not self._row_shape and np.zeros((), dtype)[()].dtype != dtype
+
+    def one(self, row: int) -> Any:
+        data = self._reader.read(self.header.length + row * self._row_size, self._row_size)
+        # The copy can be written to, as what is read from an array in memory.
+        values = np.frombuffer(data, np.uint8).copy()
+        sample = self._shaped(values, 1)
+        return sample[0, ...] if self._boxed else sample[0]
+
+    def take(self, numbers: npt.NDArray[np.int64]) -> _Array:
+        offsets = numbers * self._row_size + self.header.length
+        return self._shaped(self._reader.gather(offsets, self._row_size), len(numbers))
+
+    def _shaped(self, values: npt.NDArray[np.uint8], count: int) -> _Array:
+        shape = (count, *self._row_shape)
+        if not values.size:  # a view cannot change to or from a dtype without bytes
+            return np.empty(shape, self.header.dtype)
+        return values.reshape(-1).view(self.header.dtype).reshape(shape)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class _Mapped:
+    """The rows of one file that is mapped into memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with io.BufferedReader(open_regular(path)) as file:
+            self.size = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            self.header = _checked_header(path, file.read(LONGEST), self.size)
+            array = _mapped(path, file.fileno(), self.header, self.size)
+        # Only this refers to the map, since ArraySource gives copies: without it, the map goes.
+        self._array: ArraySource | None = ArraySource(array)
+
+    def one(self, row: int) -> Any:
+        return self._open_array()[row]
+
+    def take(self, numbers: npt.NDArray[np.int64]) -> _Array:
+        taken: _Array = self._open_array().take(numbers)
+        return taken
+
+    def _open_array(self) -> ArraySource:
+        array = self._array
+        if array is None:
+            raise ClosedError(f"{self.path}: expected an open source, got one that has been closed")
+        return array
+
+    def close(self) -> None:
+        self._array = None
+
+
+def _mapped(path: Path, number: int, header: Header, size: int) -> _Array:
+    """Give the array of an open file, mapped, to be read only."""
+    if not header.size:  # there may be nothing to map, and none is needed
+        return np.empty(header.shape, header.dtype)
+    try:
+        # With the size: a file that has become shorter since is refused.
+        whole = mmap.mmap(number, size, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SourceError(f"expected a file that can be mapped, got: {reason}", path) from error
+    return np.ndarray(
+        header.shape,
+        header.dtype,
+        whole,
+        header.length,
+        order="F" if header.columns_first else "C",
+    )
+
+
+def _checked_header(path: Path, start: bytes, size: int) -> Header:
+    """Read the header of a file of this size that starts with these bytes."""
+
+    def fault(message: str) -> SourceError:
+        return SourceError(message, path)
+
+    header = read_header(io.BytesIO(start), fault, _DAMAGED, "; save it with one sample a row")
+    if header.length + header.size != size:
+        raise fault(
+            f"expected {header.size} bytes for shape {header.shape} of {header.dtype} behind "
+            f"the header of {header.length}, got {size - header.length}; {_DAMAGED}"
+        )
+    return header

@@ -1,0 +1,256 @@
+"""Rows of an SQLite database as samples, chosen by one query with an integer key.
+
+The rules:
+
+- The query is a single SELECT (or WITH ... SELECT) that only reads: all else is refused
+  before it runs. The database is opened read-only, can attach no other file and load no
+  extension. ``random()`` is refused too: a sample is the same whenever it is read.
+- The key is a column of the query that holds integers, each once. The keys are read once,
+  at opening; samples are sorted by them, ascending.
+- A sample is a dict of all columns, the key too: int, float, str or bytes. NULL is an
+  error, since no batch can hold it: ``coalesce(label, 0)`` says what to take instead.
+- A row is looked for by its key: let it be the table's own, or give it an index.
+- A database that is written to while it is open here is an error at the next read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import sqlite3
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import ConfigError, Problem, SourceError
+
+from ._fields import near
+from ._files import inside
+from ._sqlite_connections import Connections
+from .arrays import row_number
+
+__all__ = ["SqliteSource", "open_sqlite"]
+
+_LOG = logging.getLogger("threadloader")
+_TELL_SECONDS = 1.0
+"""Reading keys that takes longer says how far it is, and again after as long. Chosen."""
+
+_ROWS = 65_536
+"""Keys taken from the database at once. Chosen: little memory as Python integers."""
+
+_MANY = 1000
+"""Rows from which on it is worth a warning that each of them is searched for in all."""
+
+_FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
+_AGAIN = re.compile(r"(.+):[0-9]+", re.DOTALL)
+"""What SQLite makes of a column's name that another column has already."""
+_SEARCHED = re.compile(r"SCAN (?!\(|CONSTANT)")
+"""In a plan: all rows of a table are looked at."""
+
+
+def open_sqlite(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> SqliteSource:
+    """Open ``{"type": "sqlite", "path": ..., "query": "SELECT ...", "key": "id"}``.
+
+    Args:
+        spec: the section of the config.
+        base: the folder to which a relative path is relative.
+        root: the folder that the file may not lie outside of; None for no bound.
+
+    Returns:
+        The open source.
+
+    Raises:
+        SourceError: the database is missing, damaged or outside of root, or a key is not
+            an integer or comes twice.
+        ConfigError: the query is not a single SELECT that only reads, or asks for what is
+            not there.
+    """
+    return SqliteSource(inside(base / spec["path"], root), spec["query"], spec["key"])
+
+
+class SqliteSource:
+    """Samples are the rows that a query gives, as dicts, sorted by an integer key.
+
+    The keys are held in memory, 8 bytes each. Each thread that reads has a connection of
+    its own.
+
+    Args:
+        path: the database.
+        query: a single SELECT.
+        key: one of its columns.
+
+    Attributes:
+        columns: the names of the columns.
+
+    Raises:
+        SourceError: the database is missing or damaged, or a key is not an integer or
+            comes twice.
+        ConfigError: the query is not a single SELECT that only reads, or asks for what is
+            not there.
+    """
+
+    def __init__(self, path: Path, query: str, key: str) -> None:
+        word = _FIRST_WORD.match(query)
+        if word is None or word[1].upper() not in ("SELECT", "WITH"):
+            raise _refused("one that begins with SELECT or WITH", repr(query[:40]))
+        # Absolute: connections are made wherever the process has gone by then.
+        self._path = path.absolute()
+        self._key = key
+        query = query.rstrip().removesuffix(";")
+        name = '"' + key.replace('"', '""') + '"'
+        # The line ends keep a comment at the end of the query from hiding what follows.
+        self._row = f"SELECT * FROM (\n{query}\n) WHERE {name} = ?"
+        self._connections = Connections(self._path)
+        try:
+            self.columns = self._checked_columns(query)
+            self._keys = self._read_keys(f"SELECT {name} FROM (\n{query}\n)")
+            self._warn_of_searches()
+        except BaseException:
+            self.close()
+            raise
+        digest = hashlib.sha256(f"{query}\0{key}\0".encode())
+        digest.update(self._keys.astype("<i8").tobytes())
+        self._fingerprint = (
+            f"sqlite, {len(self._keys)} rows, {self._connections.size} bytes, "
+            f"sha256 of query and keys {digest.hexdigest()}"
+        )
+
+    def _checked_columns(self, query: str) -> tuple[str, ...]:
+        """Refuse what is not a single SELECT, before any of it runs; give its columns."""
+        with self._connections.mine() as mine:
+            try:
+                # What is only explained does not run; by itself first, since one that is no
+                # SELECT may become a part of one in the brackets of the second.
+                for text in (query, f"SELECT * FROM (\n{query}\n)"):
+                    mine.execute(f"EXPLAIN QUERY PLAN\n{text}").close()
+                with closing(mine.execute(f"SELECT * FROM (\n{query}\n) LIMIT 0")) as cursor:
+                    columns = tuple(column[0] for column in cursor.description)
+            except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+                if denied := self._connections.denied:
+                    raise _refused("one that only reads", denied[0]) from error
+                # Other codes, of a damaged or locked file, are not about the query.
+                if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) == sqlite3.SQLITE_ERROR:
+                    raise _refused(f"one that {self._path} answers", str(error)) from error
+                raise
+        for column in columns:
+            again = _AGAIN.fullmatch(column)
+            if again and again[1] in columns:
+                raise _refused("a name for each column", f"{again[1]!r} twice", "name one with AS")
+        if self._key not in columns:
+            raise ConfigError(
+                Problem(
+                    "/source/key",
+                    "a column of the query",
+                    repr(self._key),
+                    near(self._key, columns),
+                )
+            )
+        return columns
+
+    def _read_keys(self, query: str) -> npt.NDArray[np.int64]:
+        parts = [np.empty(0, np.int64)]
+        told, count = time.monotonic(), 0
+        with self._connections.mine() as mine, closing(mine.execute(query)) as cursor:
+            while rows := cursor.fetchmany(_ROWS):
+                keys = [row[0] for row in rows]
+                if set(map(type, keys)) != {int}:
+                    wrong = next(key for key in keys if type(key) is not int)
+                    got = "NULL" if wrong is None else repr(wrong)[:40]
+                    raise self._fault(
+                        f"expected integers as keys, got {got}; choose another column, or leave "
+                        "the row out by WHERE"
+                    )
+                parts.append(np.array(keys, np.int64))
+                count += len(keys)
+                if time.monotonic() - told > _TELL_SECONDS:
+                    told = time.monotonic()
+                    _LOG.info("%s: %d keys read", self._path, count)
+        found = np.sort(np.concatenate(parts))
+        twice = np.flatnonzero(found[1:] == found[:-1])
+        if len(twice):
+            raise self._fault(
+                f"expected each key once, got {int(found[twice[0]])} in several rows; "
+                "choose a column that tells the rows apart"
+            )
+        return found
+
+    def _warn_of_searches(self) -> None:
+        if len(self._keys) < _MANY:
+            return
+        with (
+            self._connections.mine() as mine,
+            closing(mine.execute(f"EXPLAIN QUERY PLAN\n{self._row}", (0,))) as cursor,
+        ):
+            plan = [str(row[3]) for row in cursor]
+        if any(map(_SEARCHED.match, plan)):
+            _LOG.warning(
+                "%s: each sample is searched for in all rows, which is slow (%s); give the "
+                "column behind %r an index, or write the result of the query into a table",
+                self._path,
+                ", ".join(plan),
+                self._key,
+            )
+
+    def _fault(self, message: str, place: str = "") -> SourceError:
+        return SourceError(message, self._path, place or f"column {self._key!r}")
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Give one row.
+
+        Args:
+            index: 0 .. ``len - 1``.
+
+        Returns:
+            Its columns.
+
+        Raises:
+            IndexError: there is no such row.
+            SourceError: it holds NULL or text that is not UTF-8, or the database is
+                damaged or has changed.
+            ClosedError: the source has been closed.
+        """
+        key = int(self._keys[row_number(index, len(self._keys))])
+        place = f"{self._key}={key}"
+        with self._connections.mine(place) as mine, closing(mine.execute(self._row, (key,))) as got:
+            rows = got.fetchmany(2)
+        if len(rows) != 1:
+            raise self._fault(
+                f"expected one row, got {'several' if rows else 'none'}; let the query give the "
+                "same rows each time",
+                place,
+            )
+        sample = dict(zip(self.columns, rows[0], strict=True))
+        for column, value in sample.items():
+            if value is None:
+                raise self._fault(
+                    f"expected a value in column {column!r}, got NULL; say in the query what to "
+                    f"take instead, as by coalesce({column}, 0), or leave the row out by WHERE",
+                    place,
+                )
+        return sample
+
+    def locate(self, index: int) -> str:
+        """Say where a row stands: ``path: key=value``."""
+        key = int(self._keys[row_number(index, len(self._keys))])
+        return f"{self._path}: {self._key}={key}"
+
+    def fingerprint(self) -> str:
+        """Tell this data from other data: rows, size in bytes, checksum of query and keys."""
+        return self._fingerprint
+
+    def close(self) -> None:
+        """Close the connections of all threads; a second time does nothing."""
+        self._connections.close()
+
+
+def _refused(expected: str, got: str, hint: str = "") -> ConfigError:
+    return ConfigError(Problem("/source/query", expected, got, hint))

@@ -1,0 +1,262 @@
+"""Windows over files of binary tokens, for training language models.
+
+The rules:
+
+- A *raw* file is nothing but tokens, a *shard* has a header; see `_token_layout`.
+- Sample i is the i-th window of ``window`` tokens; windows begin ``stride`` tokens apart,
+  in each file anew. With targets a window has one token more: x is all but the last, y all
+  but the first.
+- A file of n tokens has ``(n - span) // stride + 1`` windows, where span is ``window``, one
+  more with targets; none if n is less than span. No window goes over the end of a
+  file, so tokens behind its last window are left out; `TokensSource.left_out` counts them.
+- Files follow each other in the order given, those of a pattern sorted by `_paths`' rule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import ConfigError, Problem, SourceError
+
+from ._files import KEPT_OPEN, FileReader, expand
+from ._token_layout import layout, stored_dtype
+from .arrays import row_number, row_numbers
+
+__all__ = ["TokensSource", "open_tokens"]
+
+_LOG = logging.getLogger("threadloader")
+_TELL_SECONDS = 1.0
+"""Opening that takes longer says how far it is, and again after as long. Chosen."""
+
+_CHECKED = 64
+"""Windows that a fingerprint looks into."""
+_CHECKED_TOKENS = 256
+"""Tokens that it reads of each, at most."""
+
+_Array = npt.NDArray[Any]
+
+
+def open_tokens(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> TokensSource:
+    """Open ``{"type": "tokens", "path": names or patterns, "window": W, ...}``.
+
+    Args:
+        spec: the section of the config.
+        base: the folder to which relative paths are relative.
+        root: the folder that no file may lie outside of; None for no bound.
+
+    Returns:
+        The open source.
+
+    Raises:
+        SourceError: a file is missing or damaged, or lies outside of root; a pattern finds
+            none; or a file comes twice.
+        ConfigError: the options contradict each other.
+    """
+    return TokensSource(
+        expand(base, spec["path"], root),
+        format=spec.get("format", "raw"),
+        dtype=spec.get("dtype"),
+        window=spec["window"],
+        stride=spec.get("stride"),
+        targets=spec.get("targets", False),
+        output=spec.get("output", "int64"),
+    )
+
+
+class TokensSource:
+    """Samples are windows over files of tokens.
+
+    Nothing is in memory but where each file's windows begin. Tokens are read by
+    position: any number of threads may read at once.
+
+    Args:
+        paths: the files, at least one.
+        window: tokens of a sample, from 1.
+        stride: tokens from the beginning of a window to that of the next; None for window,
+            so that they lie side by side.
+        targets: give ``{"x": tokens, "y": the token that follows each}``.
+        format: "raw" or "shard".
+        dtype: how a token is stored in raw files: "uint8", "uint16" or "uint32".
+        output: dtype of the samples: "int64", which torch needs for targets and which
+            holds every token; "int32", which is half of it; or "stored".
+
+    Attributes:
+        left_out: tokens behind the last window of each file, all files together.
+
+    Raises:
+        SourceError: a file is missing, or its size or header is wrong.
+        ConfigError: there is no file, or the options contradict each other.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[Path],
+        *,
+        window: int,
+        stride: int | None = None,
+        targets: bool = False,
+        format: str = "raw",  # noqa: A002 (the option's name)
+        dtype: str | None = None,
+        output: str = "int64",
+    ) -> None:
+        stored = stored_dtype(format, dtype)
+        self._window = window
+        self._stride = window if stride is None else stride
+        self._targets = targets
+        self._format = format
+        self._stored = stored
+        self._output = stored.newbyteorder("=") if output == "stored" else np.dtype(output)
+        self._span = window + targets
+        self._readers: list[FileReader] = []
+        self._begins: list[int] = []  # byte at which each file's tokens begin
+        first = [0]
+        self.left_out = 0
+        told = time.monotonic()
+        with ExitStack() as undo:
+            for path in paths:
+                reader = FileReader(path, keep=len(self._readers) < KEPT_OPEN)
+                undo.callback(reader.close)
+                begin, count = layout(reader, format, stored)
+                windows = max((count - self._span) // self._stride + 1, 0)
+                end = (windows - 1) * self._stride + self._span if windows else 0
+                self.left_out += count - end
+                self._readers.append(reader)
+                self._begins.append(begin)
+                first.append(first[-1] + windows)
+                if time.monotonic() - told > _TELL_SECONDS:
+                    told = time.monotonic()
+                    _LOG.info("%s: %d files of tokens opened", path, len(self._readers))
+            undo.pop_all()
+        if not self._readers:
+            raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
+        # The index of each file's first window, and the number of all in the end.
+        self._first = first
+        self._firsts = np.array(first, np.int64)  # the same, for many at once
+
+    def __len__(self) -> int:
+        return self._first[-1]
+
+    def __getitem__(self, index: int) -> Any:
+        """Give one window.
+
+        Args:
+            index: 0 .. ``len - 1``, counted through all files.
+
+        Returns:
+            ``(window,)``, of the dtype ``output``; with targets, ``{"x", "y"}`` of two such.
+
+        Raises:
+            IndexError: there is no such window.
+            SourceError: the file has no longer the size it had, cannot be read, or has a
+                token that does not fit into int32 where that is asked for.
+            ClosedError: the source has been closed.
+        """
+        file, window = self._find(index)
+        offset = self._begins[file] + window * self._stride * self._stored.itemsize
+        data = self._readers[file].read(offset, self._span * self._stored.itemsize)
+        tokens = np.frombuffer(data, self._stored)
+        self._check(tokens[None], file, [offset])
+        if not self._targets:
+            return tokens.astype(self._output)
+        return {"x": tokens[:-1].astype(self._output), "y": tokens[1:].astype(self._output)}
+
+    def take(self, indices: npt.ArrayLike) -> Any:
+        """Give a batch: the same as the windows of these indices, stacked.
+
+        Args:
+            indices: ``(batch,)``, integers.
+
+        Returns:
+            ``(batch, window)``, of the dtype ``output``; with targets, ``{"x", "y"}`` of two
+            such.
+
+        Raises:
+            IndexError: one of them is negative or too large.
+            TypeError: they are not integers in one row.
+            SourceError: as a single window.
+            ClosedError: the source has been closed.
+        """
+        numbers = row_numbers(indices, len(self))
+        shape = (len(numbers), self._window)
+        x = np.empty(shape, self._output)
+        y = np.empty(shape, self._output) if self._targets else None
+        files = np.searchsorted(self._firsts, numbers, "right") - 1
+        width = self._stored.itemsize
+        for file in np.unique(files).tolist():
+            rows = np.flatnonzero(files == file)
+            windows = numbers[rows] - self._first[file]
+            offsets = windows * (self._stride * width) + self._begins[file]
+            data = self._readers[file].gather(offsets, self._span * width)
+            tokens = data.view(self._stored)
+            self._check(tokens, file, offsets)
+            x[rows] = tokens[:, : self._window]
+            if y is not None:
+                y[rows] = tokens[:, 1:]
+        return x if y is None else {"x": x, "y": y}
+
+    def _check(self, tokens: _Array, file: int, offsets: Sequence[int] | _Array) -> None:
+        """Refuse tokens of some windows that would become negative."""
+        most = np.iinfo(np.int32).max
+        if self._output != np.int32 or self._stored.itemsize < 4 or int(tokens.max()) <= most:
+            return
+        row, at = (int(n) for n in np.argwhere(tokens > most)[0])
+        raise SourceError(
+            f"expected tokens that fit into int32, got {tokens[row, at]}; "
+            'if it is right, set "output" to "int64"',
+            self._readers[file].path,
+            f"byte {int(offsets[row]) + 4 * at}",
+        )
+
+    def _find(self, index: int) -> tuple[int, int]:
+        number = row_number(index, len(self))
+        file = bisect_right(self._first, number) - 1
+        return file, number - self._first[file]
+
+    def locate(self, index: int) -> str:
+        """Say where a window stands: ``path[a:b]``, tokens a to b - 1 of the file.
+
+        Raises:
+            IndexError: there is no such window.
+        """
+        file, window = self._find(index)
+        start = window * self._stride
+        return f"{self._readers[file].path}[{start}:{start + self._span}]"
+
+    def fingerprint(self) -> str:
+        """Tell these windows from others: number, options, sizes, checksum of 64 stretches.
+
+        The stretches are the first 256 tokens (or less) of windows spread evenly from the
+        first to the last.
+        """
+        sizes = "+".join(str(reader.size) for reader in self._readers)
+        digest = hashlib.sha256(sizes.encode())
+        count = min(_CHECKED, len(self))
+        length = min(self._span, _CHECKED_TOKENS) * self._stored.itemsize
+        for i in range(count):
+            file, window = self._find(i * (len(self) - 1) // max(count - 1, 1))
+            offset = self._begins[file] + window * self._stride * self._stored.itemsize
+            digest.update(self._readers[file].read(offset, length))
+        files = len(self._readers)
+        total = sum(reader.size for reader in self._readers)
+        return (
+            f"tokens, {len(self)} windows of {self._window} every {self._stride}"
+            f"{' with targets' if self._targets else ''}, {self._format} {self._stored.name} "
+            f"as {self._output.name}, {files} files of {total} bytes, "
+            f"{self.left_out} tokens left out, sha256 {digest.hexdigest()}"
+        )
+
+    def close(self) -> None:
+        """Close the files; a second time does nothing."""
+        with ExitStack() as stack:  # closes each of them, even when one close raises
+            for reader in self._readers:
+                stack.callback(reader.close)
