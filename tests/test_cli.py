@@ -92,8 +92,8 @@ c.json:4:11: /num_worker: expected a known key, got "num_worker"; did you mean "
         ({**NPZ, "path": "b.npz"}, ":1:36: /source/path: expected a file, got " + MISSING),
         ({**NPZ, "path": "."}, ":1:36: /source/path: expected a regular file, got a folder; see "),
         ({**NPZ, "path": "a.txt"}, ":1:36: /source/path: expected "),
-        ({**NPZ, "fields": ["z"]}, ":1:36: /source/path: expected "),
-        ({**NPZ, "fields": {"x": "z"}}, ":1:36: /source/path: expected "),
+        ({**NPZ, "fields": ["z"]}, ":1:55: /source/fields: expected arrays of the names "),
+        ({**NPZ, "fields": {"x": "z"}}, ":1:55: /source/fields: expected arrays of the names "),
         (
             {**NPZ, "path": "n" * 5000},
             ":1:36: /source/path: expected a file that can be read, got ",

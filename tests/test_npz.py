@@ -179,10 +179,18 @@ def test_an_archive_without_arrays_is_refused(tmp_path):
 
 def test_a_missing_field_names_the_nearest(good):
     error = refused(good, fields={"y": "label"})
-    assert "field 'label'" == error.place
+    assert "/fields" == error.option
     assert (
-        "expected an array of this name, got 'images', 'labels', 'names'; did you mean 'labels'?"
+        "expected arrays of the names that are in the file, 'images', 'labels', 'names', "
+        "got 'label' (did you mean 'labels'?)"
     ) == error.message
+
+
+def test_all_missing_fields_are_named_at_once(good):
+    error = refused(good, fields={"y": "label", "x": "imges", "n": "names"})
+    assert error.message.endswith(
+        "got 'label' (did you mean 'labels'?); 'imges' (did you mean 'images'?)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,9 @@ def _from_source(report: Report, error: Exception) -> list[Problem]:
     """What kept the source from opening, at the option that names the file."""
     if not isinstance(error, SourceError):
         return _located(report, error, "/source", "a source that opens")
-    pointer, named = "/source", (report.source or {}).get("path", ())
+    pointer, named = "/source" + error.option, (report.source or {}).get("path", ())
+    if error.option:
+        named = []
     for number, path in enumerate(named if isinstance(named, list) else [named]):
         if error.path in (path, str(report.base / path)):
             pointer = "/source/path" if path is named else f"/source/path/{number}"

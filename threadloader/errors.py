@@ -98,20 +98,23 @@ class SourceError(LoaderError, OSError):
     Attributes:
         path: the file, or ``""`` when the source is not a file.
         place: what in the file: a field, a record, an offset; ``""`` for the whole.
+        option: which option of the source asked for it, as a JSON pointer below the
+            source (``"/fields/x"``); ``""`` where it is the path's.
     """
 
-    def __init__(self, message: str, path: object = "", place: str = "") -> None:
+    def __init__(self, message: str, path: object = "", place: str = "", option: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.path = str(path)
         self.place = place
+        self.option = option
 
     def __str__(self) -> str:
         where = ": ".join(part for part in (self.path, self.place) if part)
         return f"{where}: {self.message}" if where else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.message, self.path, self.place)
+        return type(self), (self.message, self.path, self.place, self.option)
 
 
 class CollateError(LoaderError, ValueError):

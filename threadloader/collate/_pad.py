@@ -47,8 +47,9 @@ class Pad:
         multiple_of: the longest is rounded up to a multiple of this.
         value: what is padded with: a number, or a mapping from field to number, which pads
             fields that it does not name with 0. Every padded field's dtype must hold its
-            number exactly. Names are those of ``fields``; a position may also be written as
-            a string, as JSON has to (``{"1": -100}``).
+            number exactly, but that a fraction is rounded to a float dtype. Names are those of
+            ``fields``; a position may also be written as a string, as JSON has to
+            (``{"1": -100}``).
         truncate: cut rows that are longer than ``length``, which is an error otherwise.
 
     Raises:
@@ -155,7 +156,10 @@ class Pad:
                 parts = (*fields.values(), *masks.values())
                 batch = parts if family == "tuple" else list(parts)
         else:
-            message = f"row 0 has {say(first)}, which is no dict, tuple or list of fields to pad; "
+            what = "a named tuple, which has no place for masks"
+            if not hasattr(first, "_fields"):
+                what = f"{say(first)}, which is no dict, tuple or list of fields to pad"
+            message = f"row 0 has {what}; "
             raise fault((), message + "return a dict from the transform", 0)
         faults.raise_lowest()
         return batch
@@ -212,7 +216,7 @@ class Pad:
         return values, np.arange(width) < np.array(sizes)[:, np.newaxis]
 
     def _fill(self, dtype: np.dtype[Any], path: Path) -> Any:
-        """Give the pad value in a dtype that holds exactly that value."""
+        """Give the pad value in a dtype that holds it."""
         value = self.value.get(str(*path), 0) if isinstance(self.value, Mapping) else self.value
         with suppress(OverflowError, ValueError):  # as for 10**400, or NaN in an integer
             if dtype.kind in "iu":
@@ -222,9 +226,12 @@ class Pad:
             elif dtype.kind in "bfc":
                 with np.errstate(all="ignore"):
                     fill = dtype.type(value)
-                # Compared as Python numbers, which compare exactly.
+                # Compared as Python numbers, which compare exactly. A fraction is rounded, as
+                # it was when it was written down; a whole number must be there as it is.
                 back = type(value)(fill.real)
                 if back == value or (back != back and value != value):
+                    return fill
+                if dtype.kind != "b" and np.isfinite(fill) and value != int(value):
                     return fill
         message = f"row 0 has dtype {dtype}, which cannot hold the pad value {say(value)}; "
         raise fault(path, message + 'give another "value", or the "fields" to pad', 0)

@@ -102,7 +102,10 @@ class Loader:
         if shard is not None:
             self._config = dataclasses.replace(self._config, shard=cast("Any", shard))
         if collate is not None and not callable(collate):
-            raise _wrong("collate", "a callable of a list of samples", collate)
+            hint = (
+                "an object of options stands in the config" if isinstance(collate, Mapping) else ""
+            )
+            raise _wrong("collate", "a callable of a list of samples", collate, hint)
         self._source = source
         self._collate = collate
         if transform is None and self._config.transform is not None:
@@ -111,7 +114,9 @@ class Loader:
         try:
             self._transform = transforms.bind(transform)
         except TypeError as error:
-            raise _wrong("transform", "a callable of one sample", transform, str(error)) from None
+            raise _wrong(
+                "transform", "a callable of one sample, or of a sample and rng", transform
+            ) from error
         self._batches: Batches | None = None
         # Says who has entered. Checked and set under the guard, a raw lock.
         self._entered: object | None = None

@@ -186,11 +186,14 @@ class _Archive:
                         pass
         if not chosen:
             raise self._fault("expected at least one array, got none; write it with numpy.savez")
-        for name in chosen.values():
-            if name not in arrays:
-                raise self._fault(
-                    f"expected an array of this name, got {_near(name, arrays)}", name
-                )
+        missing = [name for name in dict.fromkeys(chosen.values()) if name not in arrays]
+        if missing:
+            raise SourceError(
+                f"expected arrays of the names that are in the file, {_listed(arrays)}, "
+                f"got {'; '.join(_with_nearest(name, arrays) for name in missing)}",
+                self._path,
+                option="/fields",
+            )
         return {field: self._array(arrays[name], name) for field, name in chosen.items()}
 
     def _array(self, member: zipfile.ZipInfo, name: str) -> npt.NDArray[Any]:
@@ -244,9 +247,13 @@ class _Archive:
             )
 
 
-def _near(name: str, arrays: Iterable[str]) -> str:
-    """List the names that there are, and the nearest one."""
-    names = list(arrays)
-    listed = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-    near = difflib.get_close_matches(name, names, n=1)
-    return (listed or "no array") + (f"; did you mean {near[0]!r}?" if near else "")
+def _listed(names: Iterable[str]) -> str:
+    """List the names that there are."""
+    known = list(names)
+    return (", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")) or "none"
+
+
+def _with_nearest(name: str, known: Iterable[str]) -> str:
+    """Give a wrong name, and the nearest one that there is."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return repr(name) + (f" (did you mean {near[0]!r}?)" if near else "")
