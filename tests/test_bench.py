@@ -6,8 +6,10 @@ what real runs give is looked at for its form alone.
 
 import json
 import os
+import pickle
 import re
 import signal
+import socket
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -20,9 +22,9 @@ from frameworks import framework
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from threadloader import ConfigError, bench, cli
+from threadloader import ConfigError, LoaderConfig, bench, cli
 from threadloader.adapters import torch_loader
-from threadloader.bench import BenchError, Plan, Report, Row, picture, run
+from threadloader.bench import BenchError, Plan, Report, Row, _child, picture, run
 from threadloader.bench._choice import choose, compared, findings
 from threadloader.bench._measure import take_time
 from threadloader.bench._process import in_process
@@ -37,7 +39,7 @@ NPZ = {"type": "npz", "path": "x.npz"}
 QUICK = ("--batches", "4", "--repeat", "1")
 
 MODULE = '''
-import os, sys, time
+import os, socket, sys, time
 import numpy as np
 
 class Numbers:
@@ -47,6 +49,7 @@ class Numbers:
         print("read", index)
         return np.array([index, os.getpid()])
 
+def same(sample): return sample
 def noise(sample, rng): return sample + rng.random()
 def broken(): raise ValueError("no\\ndata")
 def leaves(): os._exit(3)
@@ -55,11 +58,9 @@ def exits(): sys.exit("enough")
 def nothing(): return []
 
 def held():
-    """Says that it is here, and holds the pipe open as long as this process lives."""
-    global pipe
-    pipe = open("pipe", "w")
-    pipe.write("here\\n")
-    pipe.flush()
+    """Says that it is here, and holds the line open as long as this process lives."""
+    global line
+    line = socket.create_connection(("127.0.0.1", int(os.environ["HELD_PORT"])))
     time.sleep(600)
 '''
 
@@ -523,7 +524,7 @@ def test_the_table_has_a_line_for_each_setting(waits):
     assert (waits is not None) == ("50.0%  poor" in text)
     assert "\nChoice: num_workers 16. " in text
     assert "\n- One thing.\n- Another thing, " in text
-    assert max(map(len, lines)) <= 120
+    assert max(map(len, lines)) <= 100
 
 
 def test_numbers_that_the_system_does_not_tell_are_a_dash():
@@ -781,7 +782,16 @@ def test_an_old_python_gets_one_line(monkeypatch, capsys):
 # No process is left.
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes in folders")
+@pytest.fixture
+def caller(monkeypatch):
+    """Gives a socket to which the source `held` will connect."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
+        monkeypatch.setenv("HELD_PORT", str(server.getsockname()[1]))
+        yield server
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no signal to one process")
 @pytest.mark.parametrize(
     ("number", "expected"),
     [
@@ -789,9 +799,8 @@ def test_an_old_python_gets_one_line(monkeypatch, capsys):
         ("SIGKILL", (-9, "run 1 of 5: num_workers 0 ...")),
     ],
 )
-def test_no_process_outlives_the_command(folder, number, expected):
+def test_no_process_outlives_the_command(folder, caller, number, expected):
     """The process of the run, stuck in its source, ends with the one that asked for it."""
-    os.mkfifo("pipe")
     command = [sys.executable, ROOT / "tools" / "bench", "c.json", "--source", "mine:held"]
     with subprocess.Popen(
         [*command, "--repeat", "1"],
@@ -799,10 +808,15 @@ def test_no_process_outlives_the_command(folder, number, expected):
         stderr=subprocess.PIPE,
         text=True,
     ) as running:
-        with open("pipe") as pipe:
-            assert "here\n" == pipe.readline()
-            running.send_signal(getattr(signal, number))
-            assert "" == pipe.read()  # its other end is closed when that process has ended
+        try:
+            held, _ = caller.accept()
+            with held:
+                held.settimeout(30)
+                running.send_signal(getattr(signal, number))
+                assert b"" == held.recv(1)  # closed, since the process that held it has ended
+        except BaseException:
+            running.kill()
+            raise
         assert running.stderr is not None
         lines = running.stderr.read().splitlines()
     assert expected == (running.returncode, lines[-1])
@@ -994,6 +1008,38 @@ def test_a_source_of_connections_is_opened_anew_in_a_fork(fake_torch, monkeypatc
     source.reopen = True
     source.get()
     assert [1, 1] == source.get()
+
+
+def test_the_transform_of_the_config_is_applied_there_too():
+    """Also behind pickling, as where processes are spawned; one given in its place comes first."""
+    options = {"type": "mlm", "field": "tokens", "vocabulary": 50, "mask_token": 3}
+    config = LoaderConfig(transform=options)
+    transform = _child._Transform(config, None)
+    sample = {"tokens": np.arange(40)}
+    expected = transform(sample, 7)
+    assert {"tokens", "labels"} == set(expected)
+    got = pickle.loads(pickle.dumps(transform))(sample, 7)
+    assert expected["labels"].tolist() == got["labels"].tolist()
+    assert "str" == _child._Transform(config, lambda sample: type(sample).__name__)("a", 7)
+
+
+def test_a_run_of_either_loader_gives_the_same_numbers(folder, fake_torch, monkeypatch):
+    """By name; that of torch also tells its version."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    spec = {
+        "base": str(folder),
+        "folder": str(folder),
+        "source": "",
+        "transform": "mine:same",
+        "step": "sleep",
+        "size": 0,
+        "seconds": None,
+        "batches": 4,
+        "config": {"source": NPZ, "batch_size": 5, "num_workers": 0},
+    }
+    ours, theirs = (_child.run({**spec, "loader": name}) for name in ("threadloader", "torch"))
+    assert set(ours) | {"version"} == set(theirs)
+    assert (3, 3, 3) == (ours["batches"], theirs["batches"], theirs["steps_of_epoch"])
 
 
 @pytest.mark.parametrize("shards", [[(0, 1)], [(0, 2), (1, 2)]], ids=["alone", "two-shards"])

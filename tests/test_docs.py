@@ -5,9 +5,13 @@ How the documents are written, for this to work:
 - A ``json`` block whose first line is ``// name.json`` is that file for the other blocks of its
   document; ``// name.json#/section`` says that the config is this section of it.
 - A ``python`` block stands by itself. A ``text`` block right behind it is what it prints.
+- A ``json`` block may name files that the ``python`` blocks before it make.
+- A block that imports an optional package, or has images decoded, runs where that is declared.
 - In a ``console`` block ``$ cat FILE`` makes the file of what follows, and what follows the
   other commands is what they print; files are in ``/data``.
 - `FILES` are the other files that blocks may name.
+
+Longer than other files: all that is held against the documents stands together.
 """
 
 import json
@@ -20,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from frameworks import framework
 from test_tools import loaded
 
 import threadloader
@@ -48,6 +53,8 @@ FILES = {
     "notes.txt": lambda path: path.write_text("a line\n\nanother line\n" * 20, encoding="utf-8"),
     "more.txt": lambda path: path.write_text("one more line", encoding="utf-8"),
 }
+
+OPTIONAL = ("torch", "jax", "PIL", "sklearn", "tokenizers")
 
 
 @dataclass(frozen=True)
@@ -104,13 +111,28 @@ def folder(block, tmp_path, monkeypatch):
     return tmp_path
 
 
-@of_kind("python")
-def test_a_python_block_runs(block, folder, capsys):
-    """Each python block runs by itself and prints the text block that stands right behind it."""
+def needed(block):
+    """Skips a test where an optional package that its block needs is not declared."""
+    for name in OPTIONAL:
+        if re.search(rf"^ *(?:import|from) {name}\b", block.text, re.MULTILINE):
+            framework(name)
+    if block.kind != "python" and re.search('"decode".*"image"', block.text):
+        framework("PIL")
+
+
+def run(block, folder):
+    """Runs a python block as a script in the current folder."""
     script = folder / f"{block.document.stem}_{block.line}.py"
     # The empty lines give a traceback the line numbers of the document.
     script.write_text("\n" * (block.line - 1) + block.text, encoding="utf-8")
     runpy.run_path(str(script), run_name="__main__")
+
+
+@of_kind("python")
+def test_a_python_block_runs(block, folder, capsys):
+    """Each python block runs by itself and prints the text block that stands right behind it."""
+    needed(block)
+    run(block, folder)
     printed = capsys.readouterr()
     assert "" == printed.err
     if block.output is not None:
@@ -128,10 +150,38 @@ def test_a_json_block_is_a_config(block, folder):
 
 
 @of_kind("json", "jsonc", naming='"source": {')
-def test_a_config_with_a_source_enters(block, folder):
-    """A json block that names a source can be entered as it stands."""
-    with Loader(block.file, transform=len) as batches:
-        assert len(batches) > 0
+def test_a_config_with_a_source_gives_a_batch(block, folder, capsys):
+    """A json block that names a source can be pasted: it is entered, and gives a first batch.
+
+    On a page under docs/ the python blocks before it make the files that it names.
+    """
+    needed(block)
+    page = [other for other in BLOCKS if other.document == block.document]
+    for other in page if "docs" in block.document.parts else []:
+        if other.kind == "python" and other.line < block.line:
+            needed(other)
+            run(other, folder)
+    name = block.file or "unnamed.json"
+    (folder / name.partition("#")[0]).write_text(block.text, encoding="utf-8")
+    with Loader(name, unknown="ignore" if "#" in name else "error") as batches:
+        assert next(iter(batches)) is not None
+    assert "" == capsys.readouterr().err
+
+
+def test_every_kind_of_source_has_its_page():
+    """docs/sources/ has a page with a pasteable config for each kind that the schema knows."""
+    kinds = {
+        choice["properties"]["type"]["const"]
+        for choice in SCHEMA["properties"]["source"]["anyOf"]
+        if choice["type"] == "object"
+    }
+    assert kinds == {page.stem for page in (ROOT / "docs" / "sources").glob("*.md")}
+    told = {
+        (block.document.stem, re.search(r'"type": "(\w+)"', block.text)[1])
+        for block in BLOCKS
+        if block.kind == "json" and block.document.parent.name == "sources"
+    }
+    assert {(kind, kind) for kind in kinds} == told
 
 
 @of_kind("console")
@@ -197,19 +247,28 @@ def test_the_tables_of_options_are_those_of_the_schema():
     assert README == tool.with_tables(README, tool.tables(SCHEMA))
 
 
+def objects(schema):
+    """Lists the options of an object of the schema, then those of each object inside it."""
+    found = [schema["properties"]]
+    for option in schema["properties"].values():
+        for choice in option.get("anyOf", ()):
+            if choice.get("type") == "object":
+                found += objects(choice)
+    return found
+
+
 def test_every_option_is_in_the_tables():
-    """Each option of the schema, nested ones too, has one row that holds its sentence."""
-    rows = [line for line in README.splitlines() if line.startswith("| `")]
-    nested = [
-        choice["properties"]
-        for option in SCHEMA["properties"].values()
-        for choice in option.get("anyOf", ())
-        if choice.get("type") == "object"
+    """Each object of the schema, nested ones too, has a table; each option a row, as it says."""
+    made = README.partition("<!-- options")[2]
+    told = [
+        re.findall(r"^\| `([^`]+)` \|.* \| (.*) \|$", section, re.MULTILINE)
+        for section in made.split("| option | type |")[1:]
     ]
-    for options in [SCHEMA["properties"], *nested]:
-        for name, option in options.items():
-            ends = f" {option['description']} |"
-            assert 1 == sum(row.startswith(f"| `{name}` |") and row.endswith(ends) for row in rows)
+    expected = [
+        [(name, option["description"]) for name, option in options.items()]
+        for options in objects(SCHEMA)
+    ]
+    assert expected == told
 
 
 @pytest.mark.parametrize(
@@ -250,6 +309,16 @@ def test_readme_tells_the_bands_of_data_wait():
     for _, name in threadloader.stats.BANDS:
         assert f"| {name} |" in README
     assert f"| {threadloader.stats.band(1.0)} |" in README
+
+
+def test_the_tuning_guide_quotes_what_bench_says():
+    """Each sentence that docs/tuning.md explains is one that threadloader bench can print."""
+    code = (PACKAGE / "bench" / "_choice.py").read_text(encoding="utf-8")
+    code = re.sub(r'"\s*f?"', "", code)  # a sentence stands there in pieces
+    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
+    quoted = re.findall(r'^\| "([^"]+)" \|', page, re.MULTILINE)
+    assert quoted
+    assert [] == [sentence for sentence in quoted if sentence not in code]
 
 
 def test_readme_tells_every_error():

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import transforms
 from ..adapters import launcher, torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig
@@ -158,7 +157,7 @@ def _torch(
         shard=(index, number),
         collate=make_collate(config.collate),
         whole=config.collate["type"] == "stack",
-        transform=None if transform is None else _Transform(transform, config.seed),
+        transform=_Transform(config, transform) if transform or config.transform else None,
         num_workers=config.num_workers,
         pin_memory=bool(config.pin_memory),
         reopen=_has_connections,
@@ -184,20 +183,24 @@ def _has_connections(source: Any) -> bool:
 
 
 class _Transform:
-    """A transform for a loader without epochs and positions: the index stands for them."""
+    """A config's transform, or the one in its place, for a loader without epochs and positions.
 
-    def __init__(self, transform: Any, seed: int) -> None:
-        self._transform = transform
-        self._seed = seed
+    Seed and index stand for those.
+    """
+
+    def __init__(self, config: LoaderConfig, given: Any) -> None:
+        self._config = config
+        self._given = given
         self._bound: Any = None
 
     def __call__(self, sample: Any, index: int) -> Any:
         if self._bound is None:
-            self._bound = transforms.bind(self._transform)
-        return self._bound(sample, self._seed, index)
+            # Made as the loader makes it, in each process: what comes of it cannot be pickled.
+            self._bound = Loader(self._config, range(0), transform=self._given)._transform
+        return self._bound(sample, self._config.seed, index)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_bound": None}  # what binding makes cannot be pickled
+        return self.__dict__ | {"_bound": None}
 
 
 def _close(source: Any) -> None:

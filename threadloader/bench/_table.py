@@ -68,8 +68,8 @@ def _loader(report: Report, loader: str) -> str:
 def _titles(report: Report, unit: str) -> list[str]:
     titles = [unit, "first batch", "samples/s"]
     titles += ["±"] if report.plan.repeat > 1 else []
-    titles += ["data wait", "", "batches ready"] if report.plan.step_ms else ["batches ready"]
-    return [*titles, "next epoch", "cores busy", "peak memory"]
+    titles += ["data wait", "", "ready"] if report.plan.step_ms else ["ready"]
+    return [*titles, "next epoch", "cores", "peak memory"]
 
 
 def _cells(report: Report, row: Row) -> list[str]:
