@@ -1,6 +1,7 @@
 """Batches as torch tensors in page-locked memory, from which a copy to a CUDA device is fast.
 
-The only file that imports torch, and only when a config asks for `pin_memory`.
+The only file of the loader that imports torch, and only when a config asks for `pin_memory`.
+(`torch_loader` is the bench's, for `--compare torch`.)
 """
 
 from __future__ import annotations
