@@ -1,13 +1,16 @@
 """The reader of JSON with comments: what it accepts, what it refuses, and where."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from configs import problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from threadloader.config import _text
 from threadloader.config._text import parse
 from threadloader.errors import ConfigError
 
@@ -266,9 +269,24 @@ def test_a_shorter_limit_of_the_process_for_integers_holds():
         "1." + "1" * (1 << 20),
         "1e" + "9" * (1 << 20),
         '{"' + "k" * (1 << 20) + '":[' + "NaN," * 1000 + "1]}",
+        "//\n" * (1 << 20) + "1",
+        "/*" + "/ *" * (1 << 20),
+        "/*/" * (1 << 20),
+        "/**/" * (1 << 19) + "/*" + "* /" * (1 << 19),
+        "/" * (1 << 20),
+        '"' + "\\u12" * (1 << 19),
+        '"' + "\\u1234" * (1 << 19),
+        '"' + "\\" * (1 << 21),
+        '"' + "a\\n" * (1 << 20) + "\\",
     ],
     ids=lambda it: it[:8],
 )
 def test_a_text_made_to_be_slow_is_read_all_the_same(text):
     """Each takes well under a second; in a time that is not linear, none would end."""
     assert len(problems(text)) in (0, 1, 100)
+
+
+def test_no_pattern_repeats_a_group_possessively():
+    """CPython before 3.11.5 loses its place in one (gh-106052), and then reads no comment."""
+    source = Path(_text.__file__).read_text(encoding="utf-8")
+    assert [] == re.findall(r"\)(?:[*+?]|\{[\d,]+\})\+", source)

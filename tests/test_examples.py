@@ -4,9 +4,12 @@ import hashlib
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,18 +24,27 @@ DIGITS = EXAMPLES / "data" / "digits.npz"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
 
 
-def printed(example: str, *arguments: object) -> str:
+def run(
+    example: str | Path, *arguments: object, flags: tuple[str, ...] = (), **options: object
+) -> subprocess.CompletedProcess[str]:
+    """Runs an example, by its name in examples/ or its path, to its end."""
+    command = [sys.executable, "-W", "error", *flags, EXAMPLES / example, *map(str, arguments)]
+    given: dict = {"env": ENVIRONMENT, "timeout": 120, **options}
+    return subprocess.run(command, capture_output=True, text=True, check=False, **given)
+
+
+def printed(example: str | Path, *arguments: object, **options: object) -> str:
     """What an example prints, run to its end without a word on stderr."""
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / example, *map(str, arguments)],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ran = run(example, *arguments, **options)
     assert (0, "") == (ran.returncode, ran.stderr)
     return ran.stdout
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The examples as they come, where they may write and be damaged."""
+    made = shutil.ignore_patterns("__pycache__", "topics.txt", "made")
+    return Path(shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=made))
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +106,36 @@ def test_the_characters_show_rate_and_data_wait(characters: str) -> None:
     assert 2 == len(re.findall(line, characters, re.MULTILINE))
 
 
+def test_the_characters_train_from_any_folder(copy: Path, tmp_path: Path) -> None:
+    """Without --folder the text stands beside the example, wherever it is called from."""
+    (tmp_path / "elsewhere").mkdir()
+    output = printed(copy / "characters.py", "--epochs", 1, cwd=tmp_path / "elsewhere")
+    assert 1 == len(losses(output))
+    assert (copy / "data" / "topics.txt").exists()
+
+
+@pytest.mark.parametrize("example", ["digits", "characters"])
+@pytest.mark.parametrize(
+    ("fraction", "band", "said"),
+    [
+        (0.00996, "excellent", "0.9% (excellent)"),
+        (0.01, "good", "1.0% (good)"),
+        (0.0499, "good", "4.9% (good)"),
+        (0.05, "fair", "5.0% (fair)"),
+        (0.19999, "fair", "19.9% (fair)"),
+        (0.2, "poor", "20.0% (poor)"),
+        (0, "excellent", "0.0% (excellent)"),
+        (1, "poor", "100.0% (poor)"),
+    ],
+)
+def test_the_word_of_a_data_wait_fits_its_number(
+    example: str, fraction: float, band: str, said: str
+) -> None:
+    """A number at the edge of a band is rounded into its own band."""
+    wait = runpy.run_path(str(EXAMPLES / f"{example}.py"))["wait"]
+    assert said == wait(SimpleNamespace(data_wait_fraction=fraction, data_wait_band=band))
+
+
 @pytest.mark.parametrize("example", ["digits", "characters"])
 def test_the_configs_are_right_and_explained_by_an_editor(example: str) -> None:
     """Each config reads without a problem, and names the schema at the root."""
@@ -113,16 +155,72 @@ def test_the_configs_are_right_and_explained_by_an_editor(example: str) -> None:
 )
 def test_bad_arguments_are_refused(arguments: tuple[str, ...]) -> None:
     """An argument out of bounds ends in a line that says what was expected, and exit code 2."""
-    ran = subprocess.run(
-        [sys.executable, EXAMPLES / arguments[0], *arguments[1:]],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ran = run(*arguments)
     assert 2 == ran.returncode
     assert "expected --epochs" in ran.stderr
+
+
+def halved(name: str) -> Callable[[Path], object]:
+    """A damage: the second half of a file is gone."""
+    return lambda at: os.truncate(at / name, (at / name).stat().st_size // 2)
+
+
+def gone(name: str) -> Callable[[Path], object]:
+    """A damage: there is no such file."""
+    return lambda at: (at / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "arguments", "said"),
+    [
+        (None, ("digits.py", "--workers", "99999"), "/num_workers: expected an integer"),
+        (None, ("characters.py", "--workers", "5000"), "/num_workers: expected an integer"),
+        (gone("data/digits.npz"), ("digits.py",), "digits.npz: expected a file"),
+        (halved("data/digits.npz"), ("digits.py",), "digits.npz: expected an npz file"),
+        (gone("digits.json"), ("digits.py",), "No such file"),
+        (halved("digits.json"), ("digits.py",), "digits.json:"),
+        (
+            lambda at: (at / "data/topics.txt").mkdir(),
+            ("characters.py",),
+            "; name a --folder of your own",
+        ),
+        (halved("characters.json"), ("characters.py",), "characters.json:"),
+    ],
+)
+def test_what_keeps_an_example_from_training_is_one_line(
+    copy: Path, damage: Callable[[Path], object] | None, arguments: tuple[str, ...], said: str
+) -> None:
+    """A wrong number, a file that is gone or damaged: its message, exit code 1, no traceback."""
+    if damage:
+        damage(copy)
+    ran = run(copy / arguments[0], *arguments[1:])
+    assert (1, "") == (ran.returncode, ran.stdout)
+    assert ran.stderr.startswith(f"{arguments[0]}: ")
+    assert said in ran.stderr
+    assert 1 == ran.stderr.count("\n")
+
+
+@pytest.mark.parametrize("example", ["digits.py", "characters.py"])
+@pytest.mark.parametrize("missing", ["numpy", "threadloader"])
+def test_without_what_it_needs_an_example_says_so(
+    tmp_path: Path, example: str, missing: str
+) -> None:
+    """Where numpy or threadloader is missing, it names it and the command that installs it."""
+    if missing != "numpy":
+        (tmp_path / "numpy.py").touch()
+    # -S: without the packages that are installed.
+    ran = run(example, flags=("-S",), env={**ENVIRONMENT, "PYTHONPATH": str(tmp_path)})
+    assert (1, "") == (ran.returncode, ran.stdout)
+    assert ran.stderr.startswith(f"{example}: No module named '{missing}'; install ")
+    assert ran.stderr.endswith(f"{sys.executable} -m pip install {ROOT}\n")
+
+
+@pytest.mark.parametrize("example", ["digits.py", "characters.py"])
+def test_an_interrupt_while_numpy_loads_is_tidy(tmp_path: Path, example: str) -> None:
+    """A Ctrl-C during the imports ends in exit code 130 and no traceback."""
+    (tmp_path / "numpy.py").write_text("raise KeyboardInterrupt")
+    ran = run(example, env={**ENVIRONMENT, "PYTHONPATH": str(tmp_path)})
+    assert (130, "", "") == (ran.returncode, ran.stdout, ran.stderr)
 
 
 def test_the_digits_are_what_their_readme_records() -> None:

@@ -130,7 +130,7 @@ def test_a_mapping_of_arrays_such_as_an_open_npz_is_a_source(tmp_path):
 
 def test_an_unknown_type_in_the_config_names_the_known_ones():
     with pytest.raises(
-        ConfigError, match='/source/type: expected one of "npz", .*"sqlite", got \'np\''
+        ConfigError, match=r'/source/type: expected one of "npz", .*"sqlite", got \'np\''
     ):
         open_source({"type": "np"})
     with pytest.raises(ConfigError, match="got None"):

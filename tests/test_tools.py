@@ -1,10 +1,14 @@
 """The tools make their environment once, say plainly what is missing, and pass on how it went."""
 
+import configparser
 import importlib.util
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -16,6 +20,14 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "tools"
 needs_signals = pytest.mark.skipif(os.name == "nt", reason="Windows sends no signal to one process")
+
+
+def put_numpy(venv: Path) -> Path:
+    """The folder of numpy in a fake environment, made."""
+    at = venv / ("Lib" if os.name == "nt" else "lib/python3.99") / "site-packages" / "numpy"
+    at.mkdir(parents=True, exist_ok=True)
+    (at / "__init__.py").touch()
+    return at
 
 
 def loaded(name: str) -> ModuleType:
@@ -58,8 +70,9 @@ def env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
         env.done.append(f"installed [{extra}]")
         if env.failure:
             raise env.failure
+        put_numpy(env.VENV)
 
-    monkeypatch.setattr(env.venv, "EnvBuilder", Builder)
+    monkeypatch.setattr("venv.EnvBuilder", Builder)
     monkeypatch.setattr(env, "_install", install)
     return env
 
@@ -96,12 +109,13 @@ def restamped(old: str, new: str) -> Callable[[Any], object]:
         pytest.param(lambda env: env.STAMP.write_text("{}"), id="interrupted"),
         pytest.param(lambda env: env.STAMP.write_text('{"root": "'), id="torn stamp"),
         pytest.param(lambda env: env._python().unlink(), id="no interpreter"),
+        pytest.param(lambda env: shutil.rmtree(put_numpy(env.VENV)), id="no numpy"),
         pytest.param(restamped("CPython ", "CPython 9"), id="another Python"),
         pytest.param(restamped('"root": "', '"root": "elsewhere'), id="moved"),
     ],
 )
 def test_a_broken_environment_is_made_anew(env: Any, damage: Callable[[Any], object]) -> None:
-    """An environment that is half made, moved or of another Python is removed and made anew."""
+    """One that is half made, damaged, moved or of another Python is removed and made anew."""
     env.environment()
     (env.VENV / "old").touch()
     damage(env)
@@ -137,6 +151,20 @@ def test_a_strangers_environment_is_left_alone(env: Any) -> None:
         env.environment()
     assert (env.VENV / "bin").exists()
     assert [] == env.done
+
+
+def test_a_file_in_its_place_is_told(env: Any) -> None:
+    """Where .venv is a file, the message says so, and the file stays."""
+    env.VENV.write_text("mine")
+    with pytest.raises(env.ToolError, match=r"expected no .*\.venv, .* got a file; move or remove"):
+        env.environment()
+    assert "mine" == env.VENV.read_text()
+
+
+def test_the_tools_load_without_venv(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python without `venv` still reads the tools, to be told so plainly."""
+    monkeypatch.setitem(sys.modules, "venv", None)
+    assert loaded("_env.py").environment
 
 
 @pytest.mark.parametrize("missing", ["venv", "ensurepip"])
@@ -189,6 +217,89 @@ def test_an_old_python_gets_one_line(monkeypatch: pytest.MonkeyPatch, tool: str)
         loaded(tool)
     start = f"tools/{tool}: expected CPython 3.11 or newer, got "
     assert str(ended.value.code).startswith(start)
+
+
+@pytest.mark.parametrize("tool", ["demo", "test"])
+def test_an_interrupt_while_a_tool_loads_is_tidy(
+    monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """A Ctrl-C that comes before a tool has begun ends it with exit code 130, not a traceback."""
+
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "_env":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "_env", raising=False)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        loaded(tool)
+    assert 130 == ended.value.code
+
+
+def test_the_help_of_the_demo_names_the_demo(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`tools/demo --help` tells the usage of tools/demo, not of the example that it runs."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "_env", raising=False)
+    for name in ("PYTHONPATH", "OPENBLAS_NUM_THREADS", "THREADLOADER_PROGRAM"):
+        monkeypatch.setenv(name, str(ROOT) if name == "PYTHONPATH" else "1")
+    demo: Any = loaded("demo")
+    monkeypatch.setattr(demo._env, "environment", lambda: sys.executable)
+    assert 0 == demo.demo(["--help"])
+    assert capfd.readouterr().out.startswith("usage: tools/demo [-h] ")
+
+
+@pytest.fixture
+def checkcfg(tmp_path: Path) -> Callable[[], tuple[int, str, str]]:
+    """tools/checkcfg in a copy of the checkout, run by a Python without numpy."""
+    for name in ("tools", "threadloader"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    shutil.copy(ROOT / "config_schema.json", tmp_path)
+    (tmp_path / "c.json").write_text("{}")
+
+    def run() -> tuple[int, str, str]:
+        # -S: without the packages that are installed, -E: or named by PYTHONPATH.
+        command = [sys.executable, "-S", "-E", "tools/checkcfg", "c.json", "--source-in-code"]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return ran.returncode, ran.stdout, ran.stderr
+
+    return run
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the interpreter of the environment is a shell script")
+def test_checkcfg_finds_numpy_in_the_environment(
+    checkcfg: Callable[[], tuple[int, str, str]], tmp_path: Path
+) -> None:
+    """Where the tools have made .venv, tools/checkcfg runs in it by itself."""
+    put_numpy(tmp_path / ".venv")
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    assert (0, "c.json: OK\n", "") == checkcfg()
+
+
+def test_checkcfg_without_numpy_names_the_ways_to_get_it(
+    checkcfg: Callable[[], tuple[int, str, str]],
+) -> None:
+    """Without an environment it says what to do, and exits with 2."""
+    code, out, err = checkcfg()
+    assert (2, "") == (code, out)
+    assert err.startswith("tools/checkcfg: expected numpy, found none; write python3 tools/demo, ")
+    assert err.endswith(f"{sys.executable} -m pip install numpy\n")
+
+
+def test_a_tool_that_runs_in_the_environment_does_not_go_round(
+    env: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A numpy that .venv has and cannot import is told, not looked for in .venv once more."""
+    env.environment()
+    monkeypatch.setattr(sys, "prefix", str(env.VENV))
+    assert 2 == env.without_numpy("tools/x")
 
 
 @pytest.mark.parametrize("ctrl_c", [False, True])
@@ -278,6 +389,27 @@ def test_all_checks_run_and_any_failure_counts(
     tests.codes = codes
     assert expected == tests.test([])
     assert EVERYTHING == tests.ran
+
+
+def test_a_failed_check_is_said_at_the_end_too(
+    tests: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What failed before the tests is the last line on stderr; stdout ends as pytest ends it."""
+    tests.codes = {"mypy": 1}
+    tests.test([])
+    out, err = capsys.readouterr()
+    assert "tools/test: FAILED before the tests: mypy\n" == err
+    assert out.endswith("== FAILED, see above: mypy; the tests follow\n== pytest\n")
+
+
+def test_a_new_release_of_a_checker_breaks_no_checkout() -> None:
+    """The checkers have an upper bound, and ruff leaves the documents alone."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    wanted = setup["options.extras_require"]["test"].split()
+    assert ["mypy", "ruff"] == [it.partition(">")[0] for it in wanted if "<" in it]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert ["*.md"] == project["tool"]["ruff"]["extend-exclude"]
 
 
 def test_an_interrupt_ends_the_whole_run(tests: Any) -> None:

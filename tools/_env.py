@@ -17,7 +17,6 @@ import subprocess
 import sys
 import sysconfig
 import time
-import venv
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,9 +66,9 @@ def environment(extra: str = "") -> Path:
     with _alone():
         found, wanted = _read_stamp(), _recipe()
         python = _python()
-        fits = {key: found.get(key) for key in wanted["place"]} == wanted["place"]
-        if not fits or not python.exists():
-            _make(found, wanted)
+        broken = _difference(found, wanted["place"])
+        if broken:
+            _make(broken)
             found = {}
         extra = extra or found.get("extra", "")  # what was installed once stays
         stamp = {**wanted["place"], "hash": wanted["hash"], "extra": extra}
@@ -122,8 +121,37 @@ def _shell_code(code: int) -> int:
     return 128 - code if code < 0 else code  # ended by signal N: 128 + N, as shells say it
 
 
+def without_numpy(tool: str) -> int:
+    """Runs a tool that found no numpy again, in ``.venv`` where that has it; it makes nothing.
+
+    Args:
+        tool: its name, for the message.
+
+    Returns:
+        The exit code: the tool's own, or 2 after a message that says how to get numpy.
+    """
+    # Not again where it runs in .venv already: it would run again for ever.
+    if _python().exists() and _has_numpy() and Path(sys.prefix) != VENV:
+        command = [str(_python()), *sys.argv]
+        if os.name == "nt":  # where exec leaves the shell nothing to wait for
+            return call(command)
+        os.execv(command[0], command)
+    print(
+        f"{tool}: expected numpy, found none; write python3 tools/demo, which makes a .venv that"
+        f" has it, or: {sys.executable} -m pip install numpy",
+        file=sys.stderr,
+    )
+    return 2
+
+
 def _python() -> Path:
     return VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def _has_numpy() -> bool:
+    """Looks for its file alone: to import it takes longer than all else that is done here."""
+    packages = "Lib/site-packages" if os.name == "nt" else "lib/python*/site-packages"
+    return any(VENV.glob(f"{packages}/numpy/__init__.py"))
 
 
 def _recipe() -> dict[str, Any]:
@@ -154,22 +182,25 @@ def _write_stamp(stamp: dict[str, Any]) -> None:
     STAMP.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
 
 
-def _make(found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Makes an empty environment, in place of one that is half made or of another Python."""
+def _make(broken: str) -> None:
+    """Makes an empty environment, in place of one that is ``broken`` in this way."""
     for module in ("venv", "ensurepip"):
         if importlib.util.find_spec(module) is None:
             raise ToolError(
                 f"expected a Python with the standard module {module}, got {sys.executable} without"
                 " it; on Debian and Ubuntu: apt install python3-venv"
             )
+    import venv  # as late as this: not every Python has it
+
     try:
-        if VENV.exists():
-            if not STAMP.exists() and any(VENV.iterdir()):
+        if os.path.lexists(VENV):
+            if not VENV.is_dir() or (not STAMP.exists() and any(VENV.iterdir())):
+                got = "another" if VENV.is_dir() else "a file"
                 raise ToolError(
-                    f"expected no {VENV}, or one that these tools made, got another; move or"
+                    f"expected no {VENV}, or one that these tools made, got {got}; move or"
                     " remove it, they make their own there"
                 )
-            say(f"removing .venv: {_difference(found, wanted['place'])}")
+            say(f"removing .venv: {broken}")
             shutil.rmtree(VENV)
         VENV.mkdir()
         # First of all, so that an interrupted run leaves something to recognise.
@@ -186,11 +217,16 @@ def _make(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 
 def _difference(found: dict[str, Any], place: dict[str, Any]) -> str:
-    """Why an environment is not used again, in words."""
+    """Why an environment is not used again, in words; ``""`` where it is."""
     if not found:
         return "it is half made"
     differing = [f"{key} {found.get(key)!r}" for key in place if found.get(key) != place[key]]
-    return f"it was made with {', '.join(differing)}" if differing else "its interpreter is gone"
+    if differing:
+        return f"it was made with {', '.join(differing)}"
+    if not _python().exists():
+        return "its interpreter is gone"
+    # pip alone would not mend it: for pip numpy is installed while its record is there.
+    return "" if "hash" not in found or _has_numpy() else "numpy is gone from it"
 
 
 def _install(python: Path, extra: str) -> None:
