@@ -20,7 +20,7 @@ import numpy as np
 from english import english
 from guesser import Guesser
 
-from threadloader import ConfigError, Loader
+from threadloader import ConfigError, Loader, LoaderError
 
 CONFIG = Path(__file__).resolve().with_name("cpp_trainer.json")
 WINDOW = 64  # characters of a sample
@@ -96,6 +96,8 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except (LoaderError, OSError) as error:
+        sys.exit(f"cpp_config: {error}")
     except KeyboardInterrupt:
         print("\ninterrupted: the loader is closed", file=sys.stderr)
         sys.exit(130)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from threadloader import Loader
+from threadloader import Loader, LoaderError
 from threadloader.sources import open_source
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
@@ -111,6 +111,8 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except (LoaderError, OSError) as error:
+        sys.exit(f"jax_digits: {error}")
     except KeyboardInterrupt:
         print("\ninterrupted: the loader is closed", file=sys.stderr)
         sys.exit(130)

@@ -32,7 +32,7 @@ import numpy as np
 from english import english, write_whole
 from guesser import Guesser
 
-from threadloader import Loader, LoaderConfig
+from threadloader import Loader, LoaderConfig, LoaderError
 from threadloader.adapters.launcher import shard_of_process
 from threadloader.sources import open_source
 
@@ -179,6 +179,8 @@ def told(shard: Any) -> str:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except (LoaderError, OSError) as error:
+        sys.exit(f"masked: {error}")
     except KeyboardInterrupt:
         print("\ninterrupted: the loader is closed", file=sys.stderr)
         sys.exit(130)

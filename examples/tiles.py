@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from english import write_whole
 
-from threadloader import Loader, LoaderConfig
+from threadloader import Loader, LoaderConfig, LoaderError
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
 SIDE = 32  # pixels
@@ -142,6 +142,8 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except (LoaderError, OSError) as error:
+        sys.exit(f"tiles: {error}")
     except KeyboardInterrupt:
         print("\ninterrupted: the loader is closed", file=sys.stderr)
         sys.exit(130)

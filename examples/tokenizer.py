@@ -20,7 +20,7 @@ import numpy as np
 from english import english, write_whole
 from guesser import IGNORED, Guesser
 
-from threadloader import Loader
+from threadloader import Loader, LoaderError
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
 VOCABULARY = 1000
@@ -109,6 +109,8 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except (LoaderError, OSError) as error:
+        sys.exit(f"tokenizer: {error}")
     except KeyboardInterrupt:
         print("\ninterrupted: the loader is closed", file=sys.stderr)
         sys.exit(130)

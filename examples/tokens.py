@@ -16,7 +16,7 @@ import numpy as np
 from english import english, write_whole
 from guesser import Guesser
 
-from threadloader import Loader
+from threadloader import Loader, LoaderError
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
 MAGIC, VERSION = 20240520, 1
@@ -84,6 +84,8 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except (LoaderError, OSError) as error:
+        sys.exit(f"tokens: {error}")
     except KeyboardInterrupt:
         print("\ninterrupted: the loader is closed", file=sys.stderr)
         sys.exit(130)

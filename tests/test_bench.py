@@ -56,6 +56,7 @@ def leaves(): os._exit(3)
 def killed(): os.kill(os.getpid(), 9)
 def exits(): sys.exit("enough")
 def nothing(): return []
+def forgot(): pass
 
 def held():
     """Says that it is here, and holds the line open as long as this process lives."""
@@ -751,6 +752,13 @@ def test_whatever_happens_in_a_run_is_code_1_and_a_line(command, source, said):
     first, last = err.splitlines()
     assert (1, "", "run 1 of 1: num_workers 0 ...") == (code, out, first)
     assert last.startswith(f"threadloader bench: num_workers 0: {said}")
+
+
+def test_a_function_that_forgets_its_return_is_bad_usage(command):
+    """It must not measure the config's source in its place."""
+    code, out, err = command("c.json", "--source", "mine:forgot", "--workers", "0", *QUICK)
+    assert (2, "") == (code, out)
+    assert "--source: expected a function that returns a source, got None" in err
 
 
 def test_a_picture_that_cannot_be_written_in_the_end_is_code_2(command, monkeypatch):

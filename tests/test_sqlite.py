@@ -446,3 +446,13 @@ def test_the_keys_are_held_as_int64(tmp_path):
     made(tmp_path, [(2**63 - 1, "a", 1), (-(2**63), "b", 1)])
     with closing(opened(tmp_path)) as source:
         assert (np.int64, [-(2**63), 2**63 - 1]) == (source._keys.dtype, source._keys.tolist())
+
+
+def test_a_damaged_schema_is_an_error_of_the_file(tmp_path):
+    """SQLite quotes the damaged bytes in what it says, which is then no UTF-8."""
+    made(tmp_path)
+    path = tmp_path / "a.db"
+    whole = path.read_bytes()
+    at = whole.index(b"TABLE")
+    path.write_bytes(whole[: at + 4] + b"\xc5" + whole[at + 5 :])
+    assert f"{path}: expected a database that can be read" in refused(tmp_path)

@@ -102,6 +102,14 @@ def _named(option: str, name: str) -> Any:
     return found
 
 
+def _source(given: Callable[[], Any]) -> Any:
+    """Give what --source gives; a forgotten return must not measure the config's source."""
+    source = given()
+    if source is None:
+        raise UsageError("--source: expected a function that returns a source, got None from it")
+    return source
+
+
 def _ours(
     spec: dict[str, Any], given: Callable[[], Any] | None, transform: Any, bounds: dict[str, Any]
 ) -> dict[str, Any]:
@@ -110,8 +118,8 @@ def _ours(
         with contextlib.suppress(Exception):
             torch_loader.find()  # what torch itself takes is not the loader's memory
     memory, stored = Memory(), storage_bytes()
-    source = None if given is None else given()
-    if source is None:
+    source = None if given is None else _source(given)
+    if given is None:
         os.chdir(spec["base"])
     try:
         with Loader(config, source=source, transform=transform) as batches:

@@ -81,7 +81,8 @@ class Connections:
     def _mistrust(self, place: str) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, sqlite3.Warning) as error:
+        # UnicodeDecodeError: sqlite3 decodes what SQLite says, which may quote damaged bytes.
+        except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:
             if self._closed:  # which ends what a thread is reading
                 raise self._closed_error() from error
             raise SourceError(

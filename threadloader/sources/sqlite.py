@@ -134,8 +134,10 @@ class SqliteSource:
             except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
                 if denied := self._connections.denied:
                     raise _refused("one that only reads", denied[0]) from error
-                # Other codes, of a damaged or locked file, are not about the query.
-                if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) == sqlite3.SQLITE_ERROR:
+                # Other codes, of a damaged or locked file, are not about the query, nor is a
+                # message that quotes damaged bytes.
+                code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+                if code == sqlite3.SQLITE_ERROR and not isinstance(error, UnicodeDecodeError):
                     raise _refused(f"one that {self._path} answers", str(error)) from error
                 raise
         for column in columns:
