@@ -151,8 +151,11 @@ class ArraySource:
         rows = row_numbers(indices, self._length)
         return self._build(
             [
-                # Indices are known to be in range; "clip" spares numpy a buffer.
-                np.take(array, rows, axis=0, mode="clip") if direct else _gather(array, rows)
+                # Indices are known to be in range; "clip" spares numpy a buffer. The layout of
+                # what fancy indexing gives is left open by numpy.
+                np.take(array, rows, axis=0, mode="clip")
+                if direct
+                else np.ascontiguousarray(array[rows])
                 for array, direct in zip(self._arrays, self._direct, strict=True)
             ]
         )
@@ -257,9 +260,8 @@ def row_numbers(indices: npt.ArrayLike, length: int) -> npt.NDArray[np.int64]:
     """
     rows = np.asarray(indices)
     if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
-        raise TypeError(
-            f"expected integers in one row as indices, got {rows.dtype} of shape {rows.shape}"
-        )
+        got = f"{rows.dtype} of shape {rows.shape}"
+        raise TypeError(f"expected integers in one row as indices, got {got}")
     if rows.dtype != np.int64:
         # Above int64 an unsigned index becomes a negative one, and is refused as that.
         rows = rows.astype(np.int64)
@@ -268,11 +270,6 @@ def row_numbers(indices: npt.ArrayLike, length: int) -> npt.NDArray[np.int64]:
         wrong = rows[rows.view(np.uint64) >= length]
         raise IndexError(_outside(int(wrong[0]), length))
     return rows
-
-
-def _gather(array: _Array, rows: npt.NDArray[np.int64]) -> _Array:
-    # ascontiguousarray: the layout of what fancy indexing gives is left open by numpy.
-    return np.ascontiguousarray(array[rows])
 
 
 def _hash(update: Callable[[bytes], object], values: _Array) -> None:

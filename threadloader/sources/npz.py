@@ -19,8 +19,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError
+from threadloader.errors import SourceError
 
+from ._fields import chosen_fields
 from ._files import inside, open_regular
 from ._npy_header import read_header
 from .arrays import ArraySource, row_number
@@ -72,7 +73,7 @@ class NpzSource(ArraySource):
         self, path: str | Path, fields: Iterable[str] | Mapping[str, str] | None = None
     ) -> None:
         self._path = Path(path)
-        chosen = _chosen(fields)
+        chosen = chosen_fields(fields, "every array")
         with BufferedReader(open_regular(self._path)) as file:
             self._size = file.seek(0, 2)
             arrays = _Archive(self._path, file, self._size).load(chosen)
@@ -89,26 +90,6 @@ class NpzSource(ArraySource):
 
     def close(self) -> None:
         """Do nothing: the file was closed when it had been read."""
-
-
-def _chosen(fields: Iterable[str] | Mapping[str, str] | None) -> dict[str, str] | None:
-    if fields is None:
-        return None
-    if isinstance(fields, Mapping):
-        chosen = dict(fields)
-    else:
-        names = list(fields)
-        chosen = dict(zip(names, names, strict=True))
-        if len(chosen) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ConfigError(
-                Problem("/source/fields", "each field once", f"{twice!r} twice", "name it once")
-            )
-    if not chosen:
-        raise ConfigError(
-            Problem("/source/fields", "at least one field", "none", "null takes every array")
-        )
-    return chosen
 
 
 def _check_lengths(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
