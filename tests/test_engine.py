@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import queue
 import threading
 import weakref
 
@@ -135,10 +136,25 @@ def test_every_part_is_done_once(make_engine):
     assert [(n, part) for n in range(50) for part in range(32)] == sorted(done)
 
 
-def test_the_queues_have_no_bound_to_block_on():
-    """G4: neither queue has a size at which a put would wait."""
-    assert 0 == Runtime().queue().maxsize
-    assert not hasattr(Runtime().simple_queue(), "maxsize")
+def test_no_put_ever_waits(make_engine):
+    """G4: every put of feeder and consumer finds room at once, at a depth far above the workers."""
+    waited = []
+
+    class Watched(queue.Queue):
+        def put(self, item, block=True, timeout=None):
+            waited.append(self.full())
+            super().put(item, block, timeout)
+
+    class Watching(Runtime):
+        def queue(self):
+            return Watched(super().queue().maxsize)
+
+    engine = make_engine(2, runtime=Watching())
+    stream = engine.stream(iter([Job(n, parts=2) for n in range(500)]), depth=400)
+    results(stream, 500)
+    engine.stop()
+    assert len(waited) > 500
+    assert {False} == set(waited)
 
 
 def test_no_part_begins_after_a_stop(make_engine):
@@ -475,7 +491,8 @@ def test_an_error_in_the_engine_itself_reaches_the_consumer(make_engine, monkeyp
 
     monkeypatch.setattr(Slot, "conclude", failing)
     stream = make_engine(1).stream(iter([Job(0), Job(1)]), depth=1)
-    assert "no memory" == str(stream.result(0).error)
+    outcome = stream.result(0)
+    assert (0, "no memory") == (outcome.job.number, str(outcome.error))
     assert (1, [0]) == stream.result(1).value
 
 

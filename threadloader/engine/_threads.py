@@ -114,7 +114,7 @@ def _work(shared: Shared, worker: Worker) -> None:
                     slot.conclude(job, complete, value, error)
         except BaseException as broken:  # noqa: BLE001 (a thread that dies lets others wait)
             # In the lines above, none of which is the user's: out of memory, say.
-            slot.fill(Outcome(error=broken))
+            slot.fill(Outcome(worker.job, error=broken))
         worker.job = worker.part = None
         slot = job = claims = error = value = None
 
