@@ -13,7 +13,7 @@ from oracle import expected_cursor, expected_epoch, expected_len
 from strategies import cuts, deals, epochs, seeds
 
 from threadloader import order as ordering
-from threadloader.order import Deal, Order, key
+from threadloader.order import Deal, Order, _deal, key
 
 
 def whole(n, seed=0, epoch=0, shuffle=True):
@@ -120,6 +120,57 @@ def test_an_order_is_the_one_it_was_when_it_was_written_down(golden):
     assert golden["indices"] == order.at(np.array(golden["positions"])).tolist()
 
 
+def in_plain_integers(n, seed, epoch, positions):
+    """The arithmetic of the order once more, in Python's integers, a position at a time."""
+    stream = np.random.Philox(key=key("order", seed, epoch, n))
+    if n <= ordering.SMALL:
+        draws = stream.random_raw(n).tolist()
+        table = sorted(range(n), key=lambda i: (draws[i], i))
+        return [table[position] for position in positions]
+    keys, word = stream.random_raw(8).tolist(), 2**32 - 1
+    bits = (n - 1).bit_length()
+    low_bits, high_bits = (bits + 1) // 2, bits // 2
+
+    def mixed(x, draw, keep):
+        x = (x * (draw & word | 1) + (draw >> 32)) & word
+        x ^= x >> 15
+        return ((x * 0x85EBCA6B) & word) >> (32 - keep)
+
+    def permuted(value):
+        low, high = value % 2**low_bits, value >> low_bits
+        for number, draw in enumerate(keys):
+            if number % 2:
+                low ^= mixed(high, draw, low_bits)
+            else:
+                high ^= mixed(low, draw, high_bits)
+        return high << low_bits | low
+
+    indices = []
+    for position in positions:
+        value = permuted(position)
+        while value >= n:
+            value = permuted(value)
+        indices.append(value)
+    return indices
+
+
+@given(n=st.one_of(st.integers(1, 300), st.integers(2**13, 2**62)), seed=seeds, data=st.data())
+def test_the_arithmetic_is_that_of_plain_integers(n, seed, data):
+    """Words of 32 bits that wrap around, in numpy, are integers modulo 2**32."""
+    positions = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=5))
+    indices = Order(n, seed=seed, epoch=3, shuffle=True).at(np.array(positions))
+    assert in_plain_integers(n, seed, 3, positions) == indices.tolist()
+
+
+@given(n=st.one_of(st.integers(1, 300), st.integers(2**13, 2**62)), seed=seeds, data=st.data())
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_sample_is_found_where_it_comes(n, seed, shuffle, data):
+    order = Order(n, seed=seed, epoch=0, shuffle=shuffle)
+    position = data.draw(st.integers(0, n - 1))
+    index = int(order.at(np.array([position]))[0])
+    assert [position] == order.find(index).tolist()
+
+
 @given(cut=cuts(), deal=deals(), seed=seeds)
 def test_a_shard_gets_what_the_oracle_says(cut, deal, seed):
     """Indices, positions and padding of every step, from the start or from any cut."""
@@ -127,6 +178,35 @@ def test_a_shard_gets_what_the_oracle_says(cut, deal, seed):
     order = Order(n, seed=seed, epoch=1, shuffle=True)
     expected = expected_epoch(whole(n, seed, 1).tolist(), **deal, start=start)
     assert expected == shares(order, Deal(**deal), start)
+
+
+@given(cut=cuts(), deal=deals(), seed=seeds)
+def test_one_step_alone_is_that_step_of_all(cut, deal, seed):
+    n, start = cut
+    order = Order(n, seed=seed, epoch=1, shuffle=True)
+    expected = shares(order, Deal(**deal), start)
+    steps = range(-1, len(expected) + 2)
+    alone = [Deal(**deal).share(order, step, start) for step in steps]
+    assert [None, *expected, None, None] == [
+        share and tuple(part.tolist() for part in share) for share in alone
+    ]
+
+
+@given(cut=cuts(max_n=40), deal=deals())
+def test_every_row_of_a_position_is_known(cut, deal):
+    """Steps, shards, rows and padding of a position are those in which it comes out."""
+    n, start = cut
+    order = Order(n, seed=0, epoch=0, shuffle=False)
+    expected = {position: set() for position in range(n)}
+    for shard in range(deal["shard_count"]):
+        dealt = shares(order, Deal(**{**deal, "shard_index": shard}), start)
+        for step, (_, positions, valid) in enumerate(dealt):
+            for row, position in enumerate(positions):
+                expected[position].add((step, shard, row, valid[row]))
+    found = {position: list(Deal(**deal).rows(n, position, start)) for position in range(n)}
+    assert expected == {position: set(rows) for position, rows in found.items()}
+    for rows in found.values():
+        assert sorted(rows, key=lambda row: not row.valid) == rows
 
 
 @given(cut=cuts(), deal=deals())
@@ -180,7 +260,7 @@ def test_blocks_do_not_show_in_the_steps(monkeypatch):
     order = Order(1000, seed=1, epoch=0, shuffle=True)
     expected = shares(order, Deal(7, 1, 3))
     for block in (1, 20, 70):
-        monkeypatch.setattr(ordering, "BLOCK", block)
+        monkeypatch.setattr(_deal, "BLOCK", block)
         assert expected == shares(order, Deal(7, 1, 3))
 
 

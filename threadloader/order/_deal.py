@@ -1,0 +1,196 @@
+"""How the global order is dealt: to the shards, and in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._shuffle import Indices
+
+__all__ = ["BLOCK", "Deal", "Row", "Share"]
+
+BLOCK = 32768
+"""Positions computed together: enough to spread numpy's cost of a call (an epoch of 60,000 takes
+0.6 ms, 0.9 ms by half as many), and still in a core's own cache."""
+
+
+class _Order(Protocol):
+    """A global order: how many positions it has, and the index at each."""
+
+    n: int
+
+    def at(self, positions: Indices, /) -> Indices:
+        """Give the dataset indices at some positions."""
+        ...
+
+
+class Share(NamedTuple):
+    """What one shard gets in one step, each of shape (rows,).
+
+    Attributes:
+        indices: int64, the dataset index of each row.
+        positions: int64, the position of each row in the global order.
+        valid: bool, False where the row is padding.
+    """
+
+    indices: Indices
+    positions: Indices
+    valid: NDArray[np.bool_]
+
+
+class Row(NamedTuple):
+    """Where a position of the global order comes out.
+
+    Attributes:
+        step: the step of the epoch, counted from where dealing began.
+        shard: index of the shard.
+        row: row of its batch.
+        valid: False where it comes as padding.
+    """
+
+    step: int
+    shard: int
+    row: int
+    valid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """How the global order is dealt to the shards.
+
+    Step t of the world takes batch_size * shard_count positions, a slice for each
+    shard in turn. The tail that is too short for that is left out (`drop_last`), or
+    dealt by `remainder`: "pad" cuts it into equal parts, the missing positions taken
+    from the start of the order; "drop" cuts it into equal parts and leaves out what is
+    over; "keep" gives earlier shards one more and adds and loses nothing.
+
+    Every method takes `start`, the position where dealing begins: 0, or where a run was
+    cut. What remains from there on is dealt as if it were the whole, but padding still
+    comes from the start of the epoch's order.
+    """
+
+    batch_size: int = 32
+    shard_index: int = 0
+    shard_count: int = 1
+    remainder: str = "pad"
+    drop_last: bool = False
+
+    @property
+    def global_batch(self) -> int:
+        """Positions that the world takes in a step."""
+        return self.batch_size * self.shard_count
+
+    def _tail(self, n: int, start: int) -> tuple[int, int, int, int]:
+        """Give this shard's part of the tail.
+
+        Returns:
+            First and last position (exclusive) of the part, of which those from n on are
+            padding; the size of the largest part of any shard; the tail's own start.
+        """
+        remaining = n - start
+        begin = start + remaining - remaining % self.global_batch
+        tail = n - begin
+        if self.drop_last:
+            tail = 0
+        r, count = self.shard_index, self.shard_count
+        if self.remainder == "keep":
+            size, extra = divmod(tail, count)
+            first = begin + r * size + min(r, extra)
+            return first, first + size + (r < extra), size + (extra > 0), begin
+        size = -(-tail // count) if self.remainder == "pad" else tail // count
+        return begin + r * size, begin + (r + 1) * size, size, begin
+
+    def steps(self, n: int, start: int = 0) -> int:
+        """Count the steps of this shard from `start` to the end of an epoch of n."""
+        first, last, _, begin = self._tail(n, start)
+        return (begin - start) // self.global_batch + (last > first)
+
+    def after(self, n: int, start: int, steps: int) -> int | None:
+        """Give the world's position after some steps; None when the epoch is over.
+
+        The same on every shard. It is over after the last step that any shard makes.
+        """
+        _, _, largest, begin = self._tail(n, start)
+        full = (begin - start) // self.global_batch
+        if steps >= full + (largest > 0):
+            return None
+        return start + steps * self.global_batch
+
+    def shares(self, order: _Order, start: int = 0) -> Iterator[Share]:
+        """Give this shard's part of each step, from `start` to the end of the epoch.
+
+        The arrays are read-only views of larger ones.
+        """
+        size, step = self.batch_size, self.global_batch
+        first, last, _, begin = self._tail(order.n, start)
+        together = max(1, BLOCK // size)
+        mine = self.shard_index * size
+        for block in range(start, begin, together * step):
+            if block == start:  # not before: a batch may be far larger than the epoch
+                row = np.arange(size, dtype=np.int64)
+                valid = _frozen(np.ones(size, np.bool_))
+            starts = np.arange(block, min(block + together * step, begin), step, dtype=np.int64)
+            positions = _frozen((starts + mine)[:, np.newaxis] + row)
+            indices = _frozen(order.at(positions))
+            for here, there in zip(indices, positions, strict=True):
+                yield Share(here, there, valid)
+        if last > first:
+            yield _share(order, first, last)
+
+    def share(self, order: _Order, step: int, start: int = 0) -> Share | None:
+        """Give this shard's part of one step alone; None when it has no such step.
+
+        Args:
+            order: the epoch's global order.
+            step: counted from `start`.
+            start: where dealing began.
+        """
+        first, last, _, begin = self._tail(order.n, start)
+        full = (begin - start) // self.global_batch
+        if 0 <= step < full:
+            first = start + step * self.global_batch + self.shard_index * self.batch_size
+            return _share(order, first, first + self.batch_size)
+        return _share(order, first, last) if step == full and last > first else None
+
+    def rows(self, n: int, position: int, start: int = 0) -> Iterator[Row]:
+        """Give every row in which a position comes out, on any shard, the real one first.
+
+        None for a position before `start`, unless it pads, or one that is left out.
+
+        >>> list(Deal(batch_size=2, shard_count=2).rows(5, 0))
+        [Row(step=0, shard=0, row=0, valid=True), Row(step=1, shard=1, row=0, valid=False)]
+        """
+        _, _, _, begin = self._tail(n, start)
+        if start <= position < begin:
+            step, row = divmod(position - start, self.global_batch)
+            yield Row(step, *divmod(row, self.batch_size), True)
+        step = (begin - start) // self.global_batch
+        for shard in range(self.shard_count):
+            first, last, _, _ = replace(self, shard_index=shard)._tail(n, start)
+            if first <= position < last:
+                yield Row(step, shard, position - first, True)
+        for shard in range(self.shard_count):
+            first, last, _, _ = replace(self, shard_index=shard)._tail(n, start)
+            for padding in range(max(first, n), last):
+                if (padding - n) % n == position:
+                    yield Row(step, shard, padding - first, False)
+
+
+def _share(order: _Order, first: int, last: int) -> Share:
+    """Give the rows of some positions, of which those from n on are padding."""
+    positions = np.arange(first, last, dtype=np.int64)
+    valid = _frozen(positions < order.n)
+    if last > order.n:
+        positions = np.where(valid, positions, (positions - order.n) % order.n)
+    positions = _frozen(positions)
+    return Share(_frozen(order.at(positions)), positions, valid)
+
+
+def _frozen(array: NDArray[Any]) -> Any:
+    """Make an array read-only: it is shared by batches and handed to users."""
+    array.flags.writeable = False
+    return array

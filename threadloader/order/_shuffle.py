@@ -1,0 +1,161 @@
+"""The global order of an epoch: a keyed permutation.
+
+Up to `SMALL` samples it is a sort of raw Philox draws, which is a uniform permutation but
+for ties of 64-bit draws. Above, it is a keyed bijection, so that it needs no memory and any
+position can be had at once: an alternating Feistel network of `ROUNDS` rounds on the
+smallest 2**k >= n, walked along its cycle until it falls below n. M. Luby and C. Rackoff,
+"How to construct pseudorandom permutations from pseudorandom functions" (1988), for the
+network and its analysis; J. Black and P. Rogaway, "Ciphers with arbitrary finite domains"
+(2002), for the walk and its analysis. The round function is two odd multiplications and a
+shift-xor in 32 bits, keyed by raw draws of Philox: J. Salmon, M. Moraes, R. Dror and
+D. Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). numpy guarantees that raw
+stream between its versions, and `Generator.permutation` not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SMALL", "VERSION", "Indices", "Order", "key"]
+
+VERSION = 1
+"""Version of the arithmetic below; a state of another one is refused."""
+
+SMALL = 8192
+"""Up to here an order is sorted (0.4 ms), above it is computed where it is needed."""
+
+ROUNDS = 8
+"""Four make a pseudorandom permutation of ideal rounds; ours are not ideal and a half has
+as little as seven bits, so twice that."""
+
+MIX = np.uint32(0x85EBCA6B)
+"""Odd multiplier that spreads the low bits of a half over the high ones; any odd number
+without a pattern serves."""
+
+FOLD = np.uint32(15)
+"""By how much the high bits are folded onto the low ones: about half the word, so that every
+bit of a half reaches the bits that are kept."""
+
+Indices = NDArray[np.int64]
+
+
+def key(purpose: str, seed: int, epoch: int, n: int = 0) -> int:
+    """Give the 128-bit key of a random stream.
+
+    Hashing, and not adding, keeps seed s in epoch 1 apart from seed s + 1 in epoch 0.
+
+    Args:
+        purpose: what the stream is for; streams of two purposes are unrelated.
+        seed: 0 to 2**64 - 1.
+        epoch: 0 to 2**64 - 1.
+        n: number of samples, 0 to 2**64 - 1.
+
+    >>> key("order", 0, 1) == key("order", 1, 0)
+    False
+    """
+    words = b"".join(word.to_bytes(8, "little") for word in (seed, epoch, n))
+    digest = hashlib.blake2b(words, digest_size=16, person=purpose.encode()).digest()
+    return int.from_bytes(digest, "little")
+
+
+class Order:
+    """The global order of one epoch: a dataset index for each position.
+
+    Args:
+        n: number of samples, 0 to 2**62.
+        seed: seed of the run.
+        epoch: number of the epoch, from 0.
+        shuffle: whether to permute; otherwise position i holds sample i.
+
+    >>> Order(5, seed=0, epoch=0, shuffle=False).at(np.arange(5))
+    array([0, 1, 2, 3, 4])
+    """
+
+    __slots__ = ("_bits", "_keys", "_table", "n")
+
+    def __init__(self, n: int, *, seed: int, epoch: int, shuffle: bool) -> None:
+        self.n = n
+        self._table: Indices | None = None
+        self._keys: list[tuple[Any, Any]] = []
+        self._bits = max(n - 1, 1).bit_length()
+        if not shuffle:
+            return
+        stream = np.random.Philox(key=key("order", seed, epoch, n))
+        if n <= SMALL:
+            # Stable: ties, if they ever come, fall alike on every platform.
+            self._table = np.argsort(stream.random_raw(n), kind="stable").astype(np.int64)
+        else:
+            # An odd multiplier loses no bit of what it multiplies.
+            self._keys = [
+                (np.uint32(draw & 0xFFFFFFFF | 1), np.uint32(draw >> 32))
+                for draw in stream.random_raw(ROUNDS).tolist()
+            ]
+
+    def at(self, positions: Indices) -> Indices:
+        """Give the dataset indices at some positions.
+
+        Args:
+            positions: int64 array of positions in [0, n), any shape.
+
+        Returns:
+            int64 array of the same shape, a new one.
+        """
+        if self._table is not None:
+            return self._table[positions]
+        return self._walk(positions) if self._keys else positions.copy()
+
+    def find(self, index: int) -> Indices:
+        """Give the positions at which a sample comes: one, as int64 array of shape (1,).
+
+        Args:
+            index: a dataset index in [0, n).
+        """
+        if self._table is not None:
+            return np.flatnonzero(self._table == index)
+        here = np.array([index], np.int64)
+        return self._walk(here, backwards=True) if self._keys else here
+
+    def _walk(self, values: Indices, *, backwards: bool = False) -> Indices:
+        """Permute 0 .. n - 1 by a permutation of 0 .. 2**k - 1.
+
+        A value that falls outside goes on along its cycle, which leads back inside; since
+        2**k < 2n, about half of those outside, at worst, stay there in each round.
+        """
+        walked = values.ravel().astype(np.uint64)
+        self._permute(walked, backwards=backwards)
+        n = np.uint64(self.n)
+        while (outside := np.flatnonzero(walked >= n)).size:
+            again = walked[outside]
+            self._permute(again, backwards=backwards)
+            walked[outside] = again
+        return walked.view(np.int64).reshape(values.shape)
+
+    def _permute(self, values: NDArray[np.uint64], *, backwards: bool) -> None:
+        """Permute 0 .. 2**k - 1 in place: one half is changed by a function of the other, in turn.
+
+        A half has at most 31 bits; 32-bit words are twice as fast as 64-bit ones. Unsigned
+        arrays wrap around, as meant. Going backwards undoes the rounds, last one first.
+        """
+        low_bits = (self._bits + 1) // 2
+        high_bits = self._bits - low_bits
+        low = (values & np.uint64((1 << low_bits) - 1)).astype(np.uint32)
+        high = (values >> np.uint64(low_bits)).astype(np.uint32)
+        x, folded = np.empty_like(low), np.empty_like(low)
+        keep_low, keep_high = np.uint32(32 - low_bits), np.uint32(32 - high_bits)
+        rounds = list(enumerate(self._keys))
+        for number, (factor, offset) in reversed(rounds) if backwards else rounds:
+            read, changed, keep = (high, low, keep_low) if number % 2 else (low, high, keep_high)
+            np.multiply(read, factor, out=x)
+            np.add(x, offset, out=x)
+            np.right_shift(x, FOLD, out=folded)
+            np.bitwise_xor(x, folded, out=x)
+            np.multiply(x, MIX, out=x)
+            np.right_shift(x, keep, out=x)
+            np.bitwise_xor(changed, x, out=changed)
+        values[:] = high
+        values <<= np.uint64(low_bits)
+        values |= low
