@@ -29,6 +29,7 @@ TYPES = {
     "boolean": "bool",
     "integer": "int",
     "number": "float",
+    "array": "Sequence[int]",
     "null": "None",
 }
 

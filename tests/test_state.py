@@ -7,18 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.errors import StateError
-from threadloader.state import Cursor, dump, load
+from threadloader.state import NOTHING, Cursor, Excluded, dump, load
 
 RUN = {"source": "x", "seed": 2**64 - 1, "shuffle": True, "order": 1}
 WORLD = {"batch_size": 4, "shard_count": 2}
 counts = st.integers(0, 2**62)
-cursors = st.builds(Cursor, counts, counts, counts, counts, counts)
+skips = st.lists(st.tuples(counts, counts, counts), max_size=3).map(tuple)
+cursors = st.builds(Cursor, counts, counts, counts, counts, counts, skips, st.text())
+lists = st.sampled_from([NOTHING, Excluded.of("3 7-9")])
 
 
-@given(cursor=cursors)
-def test_what_is_dumped_is_loaded_through_json(cursor):
-    state = json.loads(json.dumps(dump(cursor, RUN, WORLD, 1), allow_nan=False))
-    assert cursor == load(state, RUN, WORLD, 1)
+@given(cursor=cursors, excluded=lists)
+def test_what_is_dumped_is_loaded_through_json(cursor, excluded):
+    state = json.loads(json.dumps(dump(cursor, RUN, WORLD, 1, excluded), allow_nan=False))
+    assert (cursor, excluded) == load(state, RUN, WORLD, 1)
 
 
 def test_the_world_part_is_the_same_on_every_shard():
@@ -33,12 +35,12 @@ def test_the_world_part_is_the_same_on_every_shard():
 )
 def test_another_world_goes_on_from_the_position_and_counts_steps_from_the_cut(world):
     state = dump(Cursor(3, 16, 2, 9, 30), RUN, WORLD, 0)
-    assert Cursor(3, 16, 0, 0, 0) == load(state, RUN, world, 0)
+    assert Cursor(3, 16, 0, 0, 0) == load(state, RUN, world, 0)[0]
 
 
 def test_another_shard_of_the_same_world_goes_on_without_the_counts_of_the_first():
     state = dump(Cursor(3, 16, 2, 9, 30), RUN, WORLD, 0)
-    assert Cursor(3, 16, 2, 0, 0) == load(state, RUN, WORLD, 1)
+    assert Cursor(3, 16, 2, 0, 0) == load(state, RUN, WORLD, 1)[0]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def walk(value, path=()):
     return [path]
 
 
-STATE = dump(Cursor(1, 8, 2, 5, 20), RUN, WORLD, 0)
+STATE = dump(Cursor(1, 8, 2, 5, 20, ((0, 3, 2),), "f0"), RUN, WORLD, 0, Excluded.of("4-6"))
 
 
 @pytest.mark.parametrize("path", walk(STATE), ids=".".join)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import CollateError
 
-__all__ = ["BatchInfo", "BatchJob", "Recipe"]
+__all__ = ["BatchInfo", "BatchJob", "InEpoch", "NoBatch", "Recipe"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # eq: arrays do not compare to one bool
@@ -25,6 +25,8 @@ class BatchInfo:
         valid: bool, shape (rows,), read-only: False where a row is padding, which repeats
             a sample so that every shard makes the same number of steps.
         skipped: dataset indices left out because they failed.
+        fingerprint: that of the content of all batches that this shard was given, up to
+            this one; "" unless the config asks for it.
     """
 
     epoch: int
@@ -32,6 +34,7 @@ class BatchInfo:
     indices: NDArray[np.int64]
     valid: NDArray[np.bool_]
     skipped: tuple[int, ...] = ()
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Recipe:
         pin: batch -> batch in page-locked memory, or None.
         whole: "take" when the source builds whole batches, "getitems" when it reads all of a
             batch's samples at once, "" when it is read sample by sample.
+        digest: batch -> fingerprint of its content, or None.
     """
 
     source: Any
@@ -52,6 +56,43 @@ class Recipe:
     collate: Callable[[list[Any]], Any]
     pin: Callable[[Any], Any] | None = None
     whole: str = ""
+    digest: Callable[[Any], bytes] | None = None
+
+
+class InEpoch(NamedTuple):
+    """What a job is in its epoch.
+
+    Attributes:
+        after: epoch, position and step at which the run stands once it is delivered.
+        length: positions of the epoch's global order.
+        last: whether this shard has no further step in the epoch.
+    """
+
+    after: tuple[int, int, int]
+    length: int
+    last: bool
+
+
+class NoBatch:
+    """Takes the place of the batches of an epoch in which this shard has no step."""
+
+    parts = 1
+    info = None
+
+    def __init__(self, within: InEpoch) -> None:
+        self.within = within
+
+    def run(self, parts: Iterator[int]) -> None:
+        """Do nothing."""
+        for _ in parts:
+            pass
+
+    def finish(self) -> None:
+        """Give nothing."""
+
+    def describe(self, part: int | None) -> str:
+        """Say what it is."""
+        return "an epoch without a step"
 
 
 class BatchJob:
@@ -62,10 +103,11 @@ class BatchJob:
         info: what it is.
         positions: int64, shape (rows,), the rows' places in the global order.
         key: the epoch's key for transforms.
-        after: epoch, position and step at which the run stands once it is delivered.
+        within: what it is in its epoch.
 
     Attributes:
         samples: rows that are not padding.
+        digest: fingerprint of the batch's content, once it is made; b"" without.
     """
 
     __slots__ = (
@@ -75,10 +117,11 @@ class BatchJob:
         "_recipe",
         "_row",
         "_samples",
-        "after",
+        "digest",
         "info",
         "parts",
         "samples",
+        "within",
     )
 
     def __init__(
@@ -87,10 +130,11 @@ class BatchJob:
         info: BatchInfo,
         positions: NDArray[np.int64],
         key: int,
-        after: tuple[int, int, int],
+        within: InEpoch,
     ) -> None:
         self.info = info
-        self.after = after
+        self.within = within
+        self.digest = b""  # written by the worker that finishes, before the slot is filled
         self.samples = int(np.count_nonzero(info.valid))
         self._recipe = recipe
         # Python integers: a source need not know numpy's. Made here, in the feeder.
@@ -143,6 +187,8 @@ class BatchJob:
         batch, self._samples = self._samples, None
         if self._recipe.whole != "take":
             batch = self._recipe.collate(batch)
+        if self._recipe.digest is not None:
+            self.digest = self._recipe.digest(batch)
         return batch if self._recipe.pin is None else self._recipe.pin(batch)
 
     def describe(self, part: int | None) -> str:

@@ -1,23 +1,32 @@
 """What to write down so that a run can go on exactly where it was.
 
 A state is plain JSON: who the run is (source, seed, order), where the world stands (epoch,
-position in its global order), what this shard has counted, and a checksum over it all.
-It says what was *delivered*; what was only prefetched is not in it.
+position in its global order), which samples are left out, what this shard has counted, and
+a checksum over it all. It says what was *delivered*; what was only prefetched is not in it.
+
+A file holds a state in one form only, so that any other byte anywhere shows. It is written
+beside its place, flushed to the disk, and renamed: whoever is killed leaves the old one or
+the new one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import StateError
+from .errors import ConfigError, Problem, StateError
 
-__all__ = ["FORMAT", "VERSION", "Cursor", "dump", "load"]
+__all__ = ["FORMAT", "NOTHING", "VERSION", "Cursor", "Excluded", "dump", "load", "read", "write"]
 
 FORMAT = "threadloader.state"
 VERSION = 1
+
+Skip = tuple[int, int, int]
+"""Epoch and step at which steps were left out, and how many."""
 
 
 class Cursor(NamedTuple):
@@ -29,6 +38,8 @@ class Cursor(NamedTuple):
         step: number of the next batch in its epoch.
         batches: batches that this shard was given in the whole run, over all resumes.
         samples: samples that this shard was given, padding not counted.
+        skips: the steps that were left out, by `skip_steps`.
+        fingerprint: that of all batches that this shard was given; "" without.
     """
 
     epoch: int = 0
@@ -36,10 +47,36 @@ class Cursor(NamedTuple):
     step: int = 0
     batches: int = 0
     samples: int = 0
+    skips: tuple[Skip, ...] = ()
+    fingerprint: str = ""
+
+
+class Excluded(NamedTuple):
+    """The samples that are left out of an epoch.
+
+    Attributes:
+        text: their indices, ascending, as numbers and ranges: ``"3 7-9"``; "" for none.
+        digest: the text's checksum, so that a long one is hashed once and not at every state.
+    """
+
+    text: str
+    digest: str
+
+    @classmethod
+    def of(cls, text: str) -> Excluded:
+        """Give a text with its checksum."""
+        return cls(text, hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
+
+
+NOTHING = Excluded.of("")
 
 
 def dump(
-    cursor: Cursor, run: Mapping[str, Any], world: Mapping[str, int], shard: int
+    cursor: Cursor,
+    run: Mapping[str, Any],
+    world: Mapping[str, int],
+    shard: int,
+    excluded: Excluded = NOTHING,
 ) -> dict[str, Any]:
     """Give the state of a run.
 
@@ -48,6 +85,7 @@ def dump(
         run: what it is: fields that must be the same to go on, plain JSON values.
         world: batch_size and shard_count; another world goes on from the same position.
         shard: index of this shard.
+        excluded: what is left out of the epoch that it stands in.
 
     Returns:
         Plain JSON values. All but ``"shard"`` and ``"checksum"`` are the same on every
@@ -62,14 +100,27 @@ def dump(
             "position": cursor.position,
             "step": cursor.step,
             **world,
+            "skips": [list(skip) for skip in cursor.skips],
         },
-        "shard": {"index": shard, "batches": cursor.batches, "samples": cursor.samples},
+        "exclude": excluded.text,
+        "shard": {
+            "index": shard,
+            "batches": cursor.batches,
+            "samples": cursor.samples,
+            "fingerprint": cursor.fingerprint,
+        },
     }
-    state["checksum"] = _checksum(state)
+    state["checksum"] = _checksum(state, excluded)
     return state
 
 
-def load(state: Any, run: Mapping[str, Any], world: Mapping[str, int], shard: int) -> Cursor:
+def load(
+    state: Any,
+    run: Mapping[str, Any],
+    world: Mapping[str, int],
+    shard: int,
+    allow: Collection[str] = (),
+) -> tuple[Cursor, Excluded]:
     """Read a state.
 
     Args:
@@ -77,20 +128,26 @@ def load(state: Any, run: Mapping[str, Any], world: Mapping[str, int], shard: in
         run: what this run is.
         world: its batch_size and shard_count.
         shard: index of this shard.
+        allow: fields of `run` that may differ.
 
     Returns:
-        Where to go on. Under another world or batch size the steps count from the cut, and
-        on another shard the counts of this one begin at 0.
+        Where to go on, and what is left out of that epoch. Under another world or batch
+        size the steps count from the cut, and on another shard the counts of this one begin
+        at 0.
 
     Raises:
         StateError: it is damaged, of another version, or of another run; for that the
             differing fields are named.
+        ConfigError: there is no such field to allow.
     """
+    if isinstance(allow, str) or not set(allow) <= set(run):
+        known = ", ".join(f'"{name}"' for name in run)
+        raise ConfigError(Problem("allow", f"a list of fields among {known}", repr(allow)))
     if not isinstance(state, Mapping) or state.get("format") != FORMAT:
         got = type(state).__name__ if not isinstance(state, Mapping) else state.get("format")
         raise StateError(
-            f'state: expected an object with "format": "{FORMAT}", got {got!r}; '
-            "pass what state_dict() gave"
+            f'state: expected an object with "format": "{FORMAT}", got {got!r:.80}; '
+            "pass what state_dict() gave, or the file that save() wrote"
         )
     version = state.get("version")
     if not _is_count(version):
@@ -101,9 +158,12 @@ def load(state: Any, run: Mapping[str, Any], world: Mapping[str, int], shard: in
             "load it with the threadloader that wrote it, or begin the run anew"
         )
     body = {name: value for name, value in state.items() if name != "checksum"}
+    if not isinstance(body.get("exclude"), str):
+        raise _damaged("exclude", "a string", body.get("exclude"))
     try:
-        checksum = _checksum(body)
-    except (TypeError, ValueError) as error:
+        excluded = Excluded.of(body["exclude"])
+        checksum = _checksum(body, excluded)
+    except (TypeError, ValueError, RecursionError) as error:
         raise _damaged("checksum", "plain JSON values", str(error)) from None
     if state.get("checksum") != checksum:
         raise _damaged("checksum", checksum, state.get("checksum"))
@@ -112,17 +172,7 @@ def load(state: Any, run: Mapping[str, Any], world: Mapping[str, int], shard: in
     saved = state.get("run")
     if not isinstance(saved, Mapping):
         raise _damaged("run", "an object", saved)
-    differing = [name for name in {**saved, **run} if saved.get(name) != run.get(name)]
-    if differing:
-        lines = (
-            f"{name}: the state has {saved.get(name)!r}, this run {run.get(name)!r}"
-            for name in differing
-        )
-        raise StateError(
-            "the state is of another run; " + "; ".join(lines) + "; "
-            "give the loader the same source, seed and sampling, or begin the run anew",
-            differing,
-        )
+    _refuse_another_run(saved, run, allow)
     same_world = all(position[name] == world[name] for name in world)
     mine = counted["index"] == shard and same_world
     return Cursor(
@@ -131,12 +181,100 @@ def load(state: Any, run: Mapping[str, Any], world: Mapping[str, int], shard: in
         position["step"] if same_world else 0,
         counted["batches"] if mine else 0,
         counted["samples"] if mine else 0,
-    )
+        _skips(state["world"].get("skips")),
+        str(state["shard"].get("fingerprint")) if mine else "",
+    ), excluded
 
 
-def _checksum(state: Mapping[str, Any]) -> str:
-    text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool = False) -> None:
+    """Write a state to a file: it is there whole, or the file is as it was.
+
+    When this returns, the state is on the disk. A symbolic link is followed.
+
+    Args:
+        state: what `dump` gave.
+        path: the file.
+        tidy: first remove what a process that was killed while it wrote has left behind
+            for the same shard.
+
+    Raises:
+        OSError: the system cannot write it.
+    """
+    place = Path(os.path.realpath(path))
+    prefix = f"{place.name}.{state['shard']['index']}."
+    if tidy:
+        for left in place.parent.iterdir():
+            if left.name.startswith(prefix) and left.name.endswith(".tmp"):
+                left.unlink(missing_ok=True)
+    # A name of its own: two runs, or two threads, that save at once do not mix.
+    temporary = place.with_name(f"{prefix}{os.getpid()}-{os.urandom(4).hex()}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(_text(state))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(place)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if hasattr(os, "O_DIRECTORY"):  # elsewhere a folder cannot be opened, or need not be
+        folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the file of a state; `load` says whether it fits.
+
+    Raises:
+        StateError: it is damaged.
+        OSError: the system cannot read it.
+    """
+    data = Path(path).read_bytes()
+    try:
+        state = json.loads(data)
+        whole = isinstance(state, dict) and _text(state) == data
+    except (ValueError, RecursionError):  # neither UTF-8 nor JSON; absurdly deep
+        whole = False
+    if not whole:
+        raise StateError(
+            f"{os.fspath(path)}: the state is damaged: expected what save() writes, got "
+            f"{len(data)} bytes that are not; use an older one, or begin the run anew"
+        )
+    return dict(state)
+
+
+def _text(state: Mapping[str, Any]) -> bytes:
+    """Give the one form in which a state stands in a file."""
+    return (json.dumps(state, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _checksum(state: Mapping[str, Any], excluded: Excluded) -> str:
+    body = {**state, "exclude": excluded.digest}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _refuse_another_run(
+    saved: Mapping[str, Any], run: Mapping[str, Any], allow: Collection[str]
+) -> None:
+    differing = [
+        name for name in {**saved, **run} if saved.get(name) != run.get(name) and name not in allow
+    ]
+    if differing:
+        lines = (
+            f"{name}: the state has {saved.get(name)!r}, this run {run.get(name)!r}"
+            for name in differing
+        )
+        named = "".join(f"{name!r}, " for name in differing)
+        raise StateError(
+            "the state is of another run; " + "; ".join(lines) + "; give the loader the same "
+            "source, seed and sampling, or begin the run anew, or, if you know better, "
+            f"load_state_dict(state, allow=({named.rstrip()}))",
+            differing,
+        )
 
 
 def _is_count(value: Any) -> bool:
@@ -151,6 +289,16 @@ def _counts(state: Mapping[str, Any], section: str, names: tuple[str, ...]) -> d
         if not _is_count(values.get(name)):
             raise _damaged(f"{section}.{name}", "an integer >= 0", values.get(name))
     return {name: values[name] for name in names}
+
+
+def _skips(values: Any) -> tuple[Skip, ...]:
+    skips = []
+    for row in values if isinstance(values, list) else [values]:
+        if not (isinstance(row, list) and len(row) == 3 and all(map(_is_count, row))):
+            raise _damaged("world.skips", "a list of [epoch, step, steps]", values)
+        epoch, step, steps = row
+        skips.append((epoch, step, steps))
+    return tuple(skips)
 
 
 def _damaged(field: str, expected: str, got: Any) -> StateError:

@@ -10,11 +10,11 @@ code, unpickles nothing, and opens no data.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from threadloader._schema import Path as Place
 from threadloader._schema import pointer, show
@@ -41,13 +41,16 @@ class LoaderConfig:
         root: a folder that no path of the source may leave; ``None`` for no bound.
         transform: what the workers do to a sample, by its ``type``; ``None`` for nothing.
         batch_size: samples in one batch, on each shard.
-        shuffle: whether each epoch has an order of its own.
+        shuffle: whether each epoch has an order of its own; False beside a sampler.
+        sampler: which samples make an epoch, by its ``type``; ``None`` for all of them.
+        exclude: samples that are left out: a list, or the path of one; ``None`` for none.
         seed: decides, with the epoch, the order and the random choices; 0 to 2**64 - 1.
         drop_last: whether the tail that does not fill a batch on every shard is left out.
         shard: ``{"index": r, "count": W, "remainder": "pad"}``, or ``"auto"``.
         collate: how samples become a batch, by its ``type``.
         pin_memory: ``True`` for torch tensors in page-locked memory, ``"auto"`` for them
             where torch and CUDA are there.
+        fingerprint: whether `stats()` and `info` carry a fingerprint of all batches.
         num_workers: threads; 0 loads in the calling thread, for debugging.
         prefetch_batches: batches ready or in work ahead of the training loop.
         num_epochs: epochs of a run; ``None`` for no end.
@@ -70,7 +73,9 @@ class LoaderConfig:
     root: str | None = None
     transform: Mapping[str, Any] | None = None
     batch_size: int = 32
-    shuffle: bool = True
+    shuffle: bool = cast("bool", ...)  # not said: True, but False beside a sampler
+    sampler: Mapping[str, Any] | None = None
+    exclude: str | Sequence[int] | None = None
     seed: int = 0
     drop_last: bool = False
     shard: Mapping[str, Any] | Literal["auto"] = field(
@@ -78,6 +83,7 @@ class LoaderConfig:
     )
     collate: Mapping[str, Any] = field(default_factory=lambda: {"type": "stack"})
     pin_memory: Literal[False, True, "auto"] = False
+    fingerprint: bool = False
     num_workers: int = 2
     prefetch_batches: int = 3
     num_epochs: int | None = None
@@ -85,12 +91,14 @@ class LoaderConfig:
 
     def __post_init__(self) -> None:
         given = {option.name: getattr(self, option.name) for option in fields(self)}
+        if given["shuffle"] is ...:
+            del given["shuffle"]
         options, found = _check.plain(given)
         refused = {mismatch.path for mismatch in found}
-        found += _check.check(options, refused, source_in_code=True)
+        found += _check.check(options, refused, {"source": True})
         if found:
             raise ConfigError(_check.problems(found, options))
-        for name, value in _check.schema().fill(options).items():
+        for name, value in _check.filled(options).items():
             object.__setattr__(self, name, value)
 
     def __hash__(self) -> int:
@@ -145,6 +153,7 @@ def read_config(
     *,
     unknown: str = "error",
     source_in_code: bool = False,
+    sampler_in_code: bool = False,
 ) -> tuple[LoaderConfig, Path]:
     """The config, and the folder that relative paths in it are relative to.
 
@@ -156,6 +165,7 @@ def read_config(
             not options; one that is one edit away from an option is an error all the
             same, and so is any unknown key further down.
         source_in_code: whether the config may do without a source.
+        sampler_in_code: whether a sampler takes the place of `sampler`, and of `shuffle`.
 
     Returns:
         The config, and the folder of its file, or the current folder without a file.
@@ -170,7 +180,9 @@ def read_config(
     threadloader.errors.ConfigError: /num_worker: expected a known key, got "num_worker"; \
 did you mean "num_workers"?
     """
-    report = examine(config, unknown=unknown, source_in_code=source_in_code)
+    report = examine(
+        config, unknown=unknown, source_in_code=source_in_code, sampler_in_code=sampler_in_code
+    )
     if report.config is None:
         raise ConfigError(report.problems, report.file)
     return report.config, report.base
@@ -181,6 +193,7 @@ def examine(
     *,
     unknown: str = "error",
     source_in_code: bool = False,
+    sampler_in_code: bool = False,
 ) -> Report:
     """What `read_config` reads, as a report that holds the problems instead of raising them.
 
@@ -188,6 +201,7 @@ def examine(
         config: as for `read_config`.
         unknown: as for `read_config`.
         source_in_code: as for `read_config`.
+        sampler_in_code: as for `read_config`.
 
     Returns:
         The report.
@@ -199,12 +213,15 @@ def examine(
     if not isinstance(unknown, str) or unknown not in ("error", "ignore"):
         raise ConfigError(Problem("unknown", 'one of "error", "ignore"', show(unknown)))
     ignore = unknown == "ignore"
+    in_code = {"source": source_in_code, "sampler": sampler_in_code}
     if isinstance(config, LoaderConfig):
         config = config.as_dict()
+        if sampler_in_code:  # it has a value whether or not somebody gave it
+            del config["shuffle"]
     if isinstance(config, Mapping):
         options, found = _check.plain(_check.ours(config, ignore=ignore))
         refused = {mismatch.path for mismatch in found}
-        found += _check.check(options, refused, source_in_code=source_in_code)
+        found += _check.check(options, refused, in_code)
         refused.update(mismatch.path for mismatch in found)
         return _report(options, _check.problems(found, options), refused, Path.cwd())
     file, names = split(config)
@@ -223,7 +240,7 @@ def examine(
         value = _check.ours(value, ignore=ignore)
     depth = len(section)
     refused = {path[depth:] for path in document.refused if path[:depth] == section}
-    found = _check.check(value, refused, source_in_code=source_in_code)
+    found = _check.check(value, refused, in_code)
     problems += _check.problems(found, (), section, document.place)
     problems.sort(key=_line_and_column)
     refused.update(mismatch.path for mismatch in found)
@@ -240,7 +257,7 @@ def _report(
         source = _check.schema().properties["source"].fill(options.get("source"))
         root = options.get("root")
     if not problems:
-        filled = _check.schema().fill(options)
+        filled = _check.filled(options)
         config = LoaderConfig(**{name: filled[name] for name in filled if name != "$schema"})
     return Report(config, source, root, base, tuple(problems), *where)
 

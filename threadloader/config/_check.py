@@ -20,7 +20,7 @@ from threadloader.errors import ConfigError, Problem
 from ._file import DEEPEST
 from ._words import hint, one_edit
 
-__all__ = ["check", "ours", "plain", "problems", "schema"]
+__all__ = ["check", "filled", "ours", "plain", "problems", "schema"]
 
 _MOST_VALUES = 1_000_000
 _HALF = re.compile("[\ud800-\udfff]")
@@ -118,13 +118,24 @@ def _with_text_keys(
             found.append(Mismatch(path, "keys that are text", show(key)))
 
 
-def check(options: object, refused: Collection[Place], *, source_in_code: bool) -> list[Mismatch]:
+def filled(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Valid options, with their defaults filled in."""
+    whole: dict[str, Any] = schema().fill(options)
+    if whole["sampler"] is not None:  # what it gives is the order, and nothing shuffles that
+        whole["shuffle"] = False
+    return whole
+
+
+def check(
+    options: object, refused: Collection[Place], in_code: Mapping[str, bool]
+) -> list[Mismatch]:
     """All that is wrong with plain options.
 
     Args:
         options: the options; JSON values.
         refused: paths at which something else is known to be wrong: not said again.
-        source_in_code: whether the config may do without a source.
+        in_code: which options are given in code: without a source there, the config must
+            have one, and beside a sampler, there or here, it may not ask to shuffle.
 
     Returns:
         What is wrong, each option in the order of the options.
@@ -132,10 +143,15 @@ def check(options: object, refused: Collection[Place], *, source_in_code: bool) 
     found = schema().check(options)
     if isinstance(options, dict):
         wrong = {mismatch.path for mismatch in found}.union(refused)
-        if options.get("source") is None and not source_in_code and ("source",) not in wrong:
+        needs_source = not in_code.get("source")
+        if options.get("source") is None and needs_source and ("source",) not in wrong:
             got = "null" if "source" in options else "nothing"
             found.append(Mismatch(("source",), "a source here or source=... in code", got))
         found += _wrong_together(options, wrong)
+        sampled = in_code.get("sampler") or options.get("sampler") is not None
+        if sampled and options.get("shuffle") is True:
+            expected = "false or nothing, since there is a sampler, whose order it is"
+            found.append(Mismatch(("shuffle",), expected, "true"))
     return [mismatch for mismatch in found if mismatch.path not in refused]
 
 
@@ -156,6 +172,11 @@ def _wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mism
         if isinstance(path, str) and "\0" in path:
             place = ("source", "path") if path is paths else ("source", "path", number)
             yield Mismatch(place, "a path without NUL characters", show(path))
+    if right("sampler", "type", "field", "labels") and options["sampler"]["type"] == "balanced":
+        given = [key for key in ("field", "labels") if options["sampler"].get(key) is not None]
+        if len(given) != 1:
+            expected = "a field or labels, one of the two"
+            yield Mismatch(("sampler",), expected, " and ".join(given) or "none of them")
     if right("shard", "index", "count"):
         index, count = (options["shard"].get(key, n) for n, key in enumerate(("index", "count")))
         if index >= count:

@@ -1,7 +1,7 @@
 """`Batches`: a run of batches, epoch after epoch, in the consumer's hands.
 
 One thread at a time may ask, the one that has the *turn*. Where the run stands is one
-immutable `_Place`, worked out first and then put in place by a single store with no call
+immutable `Place`, worked out first and then put in place by a single store with no call
 between it and the return: an interrupt, which can only land where a call begins or ends,
 comes before all of it or after all of it.
 
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import queue
 import weakref
-from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Collection, Mapping
+from os import PathLike
+from typing import Any, NoReturn, cast
 
 from .._runtime import Runtime
 from ..config import LoaderConfig
@@ -26,51 +27,18 @@ from ..errors import (
     Problem,
     StateError,
 )
-from ..jobs import BatchInfo, BatchJob, Recipe
+from ..jobs import BatchInfo, BatchJob, NoBatch, Recipe
 from ..order import Deal
-from ..state import Cursor, dump, load
+from ..state import Cursor, dump, load, read, write
 from ..stats import Stats, Tally
+from ._arguments import count_of
 from ._epochs import Epoch, Epochs
 from ._failure import explained
-from ._schedule import behind, jobs
+from ._place import Place
+from ._sampling import Samplings
+from ._schedule import Plan, jobs, skipped
 
 __all__ = ["Batches"]
-
-
-class _Place(NamedTuple):
-    """Where a run stands. Replaced whole, so any thread may read it.
-
-    Attributes:
-        cursor: what was delivered.
-        info: what the batch delivered last is.
-        tally: the counts.
-        live: the iterator that may ask.
-        begun: the epoch that the last iterator began; -1 after a state was loaded.
-        left: steps of that epoch whose results are not yet taken.
-        stream: the results.
-        taken: how many results were taken from it.
-        end: the epoch before which the stream's jobs end.
-        failed: the cursor behind a batch that was raised and not yet passed.
-    """
-
-    cursor: Cursor = Cursor()
-    info: BatchInfo | None = None
-    tally: Tally = Tally()
-    live: weakref.ref[Epoch] | None = None
-    begun: int = -1
-    left: int = 0
-    stream: Stream | InlineStream | None = None
-    taken: int = 0
-    end: int | None = None
-    failed: Cursor | None = None
-
-    def passed(self) -> _Place:
-        """The place behind a failed batch; itself without one."""
-        if self.failed is None:
-            return self
-        return self._replace(
-            cursor=self.failed, taken=self.taken + 1, left=self.left - 1, failed=None
-        )
 
 
 class Batches:
@@ -93,7 +61,7 @@ class Batches:
         config: LoaderConfig,
         recipe: Recipe,
         deal: Deal,
-        length: int,
+        samplings: Samplings,
         identity: dict[str, Any],
         close_source: Callable[[], None] | None,
         runtime: Runtime,
@@ -102,7 +70,7 @@ class Batches:
         self._config = config
         self._recipe = recipe
         self._deal = deal
-        self._length = length
+        self._samplings = samplings
         self._identity = identity
         self._runtime = runtime
         self._not_pinned = not_pinned
@@ -116,6 +84,7 @@ class Batches:
         if close_source is not None:
             self._closing.put(close_source)
         self._closed_at: float | None = None
+        self._saved = False  # goes to True with the first `save`, whoever calls it
         # The turn. It is taken by trying and given back by putting a new lock in its place:
         # a store, since a call to release it could be interrupted behind the delivery. Its
         # own thread may take it again, so an interrupt right behind the taking does not shut
@@ -123,14 +92,22 @@ class Batches:
         # says that somebody is at work under it, so that nobody is let in twice.
         self._turn = runtime.turn()
         self._inside = False
-        self._place = _Place()  # written by who has the turn
+        self._place = Place(Plan(samplings.now))  # written by who has the turn
 
     def _start(self) -> None:
         self._engine.start()
 
     def __len__(self) -> int:
-        """Count the steps of a whole epoch on this shard."""
-        return self._deal.steps(self._length)
+        """Count the steps of a whole epoch on this shard.
+
+        Of the epoch that is live, or of the one that comes next. Where a callable sampler
+        gives each epoch a length of its own, it waits until that was asked.
+        """
+        place = self._place
+        live = place.live is not None and place.live() is not None
+        epoch = place.begun if live else place.cursor.epoch
+        length = place.plan.of(epoch).sampler.length
+        return self._deal.steps(self._asked_length() if length is None else length)
 
     def __iter__(self) -> Epoch:
         """Begin the next epoch; after `load_state_dict`, go on with the interrupted one.
@@ -161,9 +138,7 @@ class Batches:
         """
         end = self._config.num_epochs
         if n is not None:
-            end = getattr(n, "__index__", lambda: -1)()  # numpy's integers too
-            if isinstance(n, bool) or end < 0:
-                raise ConfigError(Problem("epochs(n)", "an integer >= 0 or None", repr(n)))
+            end = count_of("epochs(n)", n, "an integer >= 0 or None")
         return Epochs(self, end)
 
     @property
@@ -182,20 +157,49 @@ class Batches:
 
         After an exception it stands before the failed batch until `next` is called again.
         """
-        return dump(self._place.cursor, self._identity, self._world(), self._deal.shard_index)
+        place = self._place
+        # An epoch that was not begun has what the config says when it is.
+        begun = place.cursor.position > 0
+        sampling = place.plan.of(place.cursor.epoch) if begun else place.plan.now
+        shard = self._deal.shard_index
+        return dump(place.cursor, self._identity, self._world(), shard, sampling.excluded)
 
-    def load_state_dict(self, state: Any) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the state to a file, for `resume`. It is there whole, or not at all.
+
+        When this returns, it is on the disk; whoever is killed in the middle leaves the
+        file that was there before. Each shard saves to a file of its own, or one of them for
+        all: counts of a shard are kept only for the shard that saved them.
+
+        Args:
+            path: the file; it is replaced if it is there.
+
+        Raises:
+            OSError: the system cannot write it.
+        """
+        write(self.state_dict(), path, tidy=not self._saved)
+        self._saved = True
+
+    def load_state_dict(
+        self, state: Mapping[str, Any] | str | PathLike[str], allow: Collection[str] = ()
+    ) -> None:
         """Go on where a state stands: the next iterator begins there. Nothing is read.
 
         Args:
-            state: what `state_dict` gave, perhaps through JSON. Another batch size or number
-                of shards is fine: the positions that remain are dealt anew.
+            state: what `state_dict` gave, perhaps through JSON, or the path of a file that
+                `save` wrote. Another batch size or number of shards is fine: the positions
+                that remain are dealt anew.
+            allow: fields of the state that may differ from this run, as in ``("source",)``;
+                `StateError.fields` has their names.
 
         Raises:
             StateError: it is damaged, or of another run; the differing fields are named.
             BusyError: an iterator is live.
             ClosedError: the ``with`` was left.
+            OSError: the file cannot be read.
         """
+        if isinstance(state, (str, PathLike)):
+            state = read(state)
         fresh = self._take_turn()
         try:
             self._inside = True
@@ -206,17 +210,29 @@ class Batches:
                     "load_state_dict while an iterator is live: load before the loop, "
                     "or let the iterator end first"
                 )
-            cursor = load(state, self._identity, self._world(), self._deal.shard_index)
-            if cursor.position > self._length:
+            shard = self._deal.shard_index
+            cursor, excluded = load(state, self._identity, self._world(), shard, allow)
+            plan = self._samplings.plan(cursor.epoch, cursor.position, excluded)
+            length = plan.of(cursor.epoch).sampler.length
+            if length is not None and cursor.position > length:
                 raise StateError(
-                    f"the state is damaged: world.position: expected at most {self._length}, "
-                    f"the length of the source, got {cursor.position}"
+                    f"the state does not fit: world.position: expected at most {length}, "
+                    f"the length of the epoch, got {cursor.position}"
                 )
             if place.stream is not None:
                 place.stream.cancel()
-            self._place = _Place(cursor=cursor, info=place.info, tally=place.tally)
+            self._place = Place(plan, cursor, place.info, place.tally)
         finally:
             self._inside, self._turn = False, fresh
+
+    def _skip(self, steps: int) -> None:
+        """Leave out steps; before anything is begun."""
+        place = self._place
+        try:
+            cursor = skipped(self._deal, place.plan, place.cursor, steps)
+        except ValueError as error:
+            raise ConfigError(Problem("skip_steps", "steps to leave out", str(error))) from error
+        self._place = place._replace(cursor=cursor)
 
     def close(self) -> None:
         """End the threads and close the source, if it is ours. Leaving the ``with`` does it.
@@ -294,7 +310,7 @@ class Batches:
             if (
                 before is not None
                 and not before.cancelled
-                and place.left == 0
+                and place.over
                 and cursor.epoch == place.begun + 1
                 and end == place.end
                 and (end is None or cursor.epoch < end)
@@ -303,20 +319,18 @@ class Batches:
             else:
                 stream, taken = self._open_stream(cursor, end), 0
             epoch = Epoch(self, cursor.epoch)
-            left = self._deal.steps(self._length, cursor.position)
-            following = _Place(
+            following = Place(
+                place.plan,
                 cursor,
                 place.info,
                 place.tally,
                 weakref.ref(epoch),
                 cursor.epoch,
-                left,
-                stream,
-                taken,
-                end,
+                stream=stream,
+                taken=taken,
+                end=end,
             )
-            if left:
-                stream.prefetch(taken)
+            stream.prefetch(taken)
             if before is not None and before is not stream:
                 before.cancel()
             self._place = following
@@ -324,10 +338,34 @@ class Batches:
         finally:
             self._inside, self._turn = False, fresh
 
+    def _asked_length(self) -> int:
+        """Wait until the epoch's sampler has been asked, and give the length of its order."""
+        fresh = self._take_turn()
+        try:
+            self._inside = True
+            self._check_open()
+            place = self._place
+            if place.over or place.length is None:  # it comes with the next result
+                if place.stream is None or place.stream.cancelled:
+                    cursor, end = place.cursor, self._config.num_epochs
+                    # As if the epoch before had ended here: the next iterator goes on with it.
+                    place = place._replace(begun=cursor.epoch - 1, over=True, taken=0, end=end)
+                    place = self._place = place._replace(stream=self._open_stream(cursor, end))
+                outcome = cast("Stream", place.stream).result(place.taken)
+                if outcome.error is not None:
+                    raise explained(outcome, outcome.error)
+                if outcome.job is not None:
+                    length: int = outcome.job.within.length
+                    return length
+            return place.length or 0
+        finally:
+            self._inside, self._turn = False, fresh
+
     def _open_stream(self, cursor: Cursor, end: int | None) -> Stream | InlineStream:
         if end is not None:
             end = max(end, cursor.epoch + 1)
-        upcoming = jobs(self._recipe, self._deal, self._length, self._config, cursor, end)
+        plan, seed = self._place.plan, self._config.seed
+        upcoming = jobs(self._recipe, self._deal, plan, seed, cursor, end)
         return self._engine.stream(upcoming, self._config.prefetch_batches)
 
     def _next(self, epoch: Epoch) -> Any:
@@ -346,21 +384,28 @@ class Batches:
                 )
             if place.failed is not None:
                 place = self._place = place.passed()
-            if not place.left:
-                self._end_epoch(epoch, called)
+            if place.over:
+                self._end_epoch(place, epoch, called)
             place, ready, outcome = self._outcome(place)
             now = self._runtime.monotonic()
             if outcome.error is not None:
                 self._raise(place, outcome, outcome.error, place.tally.waited(called, now, 1))
-            job: BatchJob = outcome.job
+            job: BatchJob | NoBatch = outcome.job
+            if isinstance(job, NoBatch):
+                following = place._replace(
+                    over=True, length=job.within.length, taken=place.taken + 1
+                )
+                self._end_epoch(following, epoch, called)
             batch = outcome.value
-            following = _Place(
-                self._behind(place.cursor, job.after, job.samples),
+            following = Place(
+                place.plan,
+                self._behind(place.cursor, job, delivered=True),
                 job.info,
                 place.tally.delivered(called, now, job.samples, ready),
                 place.live,
                 place.begun,
-                place.left - 1,
+                job.within.last,
+                job.within.length,
                 place.stream,
                 place.taken + 1,
                 place.end,
@@ -372,8 +417,7 @@ class Batches:
         finally:
             self._inside, self._turn = False, fresh
 
-    def _end_epoch(self, epoch: Epoch, called: float) -> NoReturn:
-        place = self._place
+    def _end_epoch(self, place: Place, epoch: Epoch, called: float) -> NoReturn:
         cursor = place.cursor
         # A shard that had a step less than others gets to the next epoch only here.
         if cursor.epoch == epoch.number:
@@ -384,7 +428,7 @@ class Batches:
         self._place = following
         raise StopIteration
 
-    def _outcome(self, place: _Place) -> tuple[_Place, int, Outcome]:
+    def _outcome(self, place: Place) -> tuple[Place, int, Outcome]:
         """Wait for the next outcome.
 
         Returns:
@@ -407,22 +451,24 @@ class Batches:
             raise RuntimeError("the order ended before its epoch did")
         return place, 0, outcome
 
-    def _behind(
-        self, cursor: Cursor, after: tuple[int, int, int] | None, samples: int | None
-    ) -> Cursor:
-        """Give the cursor behind the next batch; `samples` is None if that failed."""
-        if after is None:  # the iterator of jobs failed, and there is no job to say it
-            after = behind(self._deal, self._length, cursor, 1)
-        if samples is None:
-            return Cursor(*after, cursor.batches, cursor.samples)
-        return Cursor(*after, cursor.batches + 1, cursor.samples + samples)
+    def _behind(self, cursor: Cursor, job: BatchJob, *, delivered: bool) -> Cursor:
+        """Give the cursor behind a batch; one that failed counts nowhere."""
+        batches, samples = cursor.batches, cursor.samples
+        if delivered:
+            batches, samples = batches + 1, samples + job.samples
+        return Cursor(*job.within.after, batches, samples, cursor.skips, cursor.fingerprint)
 
     def _raise(
-        self, place: _Place, outcome: Outcome, error: BaseException, tally: Tally
+        self, place: Place, outcome: Outcome, error: BaseException, tally: Tally
     ) -> NoReturn:
         job: BatchJob | None = outcome.job
-        failed = self._behind(place.cursor, None if job is None else job.after, None)
-        following = place._replace(failed=failed, tally=tally)
+        if job is None:
+            # The order of the samples failed, so nothing says what comes next: it is asked
+            # again, from the same place.
+            following = place._replace(stream=None, tally=tally)
+        else:
+            failed = self._behind(place.cursor, job, delivered=False), job.within.last
+            following = place._replace(failed=failed, tally=tally)
         error = explained(outcome, error)
         try:
             # Stores only up to the raise. Neither the outcome nor this frame may keep the

@@ -5,23 +5,27 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
+
+from numpy.typing import NDArray
 
 from .. import _runtime, sources, transforms
 from ..adapters.launcher import shard_of_process
 from ..collate import make_collate
 from ..config import LoaderConfig, read_config
 from ..engine import from_signal
-from ..errors import BusyError, ClosedError, ConfigError, Problem, SourceError
+from ..errors import BusyError, ClosedError, SourceError
 from ..jobs import Recipe
 from ..masking import mlm
 from ..order import VERSION, Deal
+from ._arguments import count_of, wrong
 from ._batches import Batches
 from ._failure import noted
+from ._sampling import Samplings
 
 __all__ = ["Loader", "open_configured"]
 
@@ -70,7 +74,14 @@ class Loader:
         transform: callable of one sample; if it has a parameter named ``rng`` it is given a
             numpy `Generator` keyed by seed, epoch and position, by keyword.
         collate: callable of a list of samples that gives the batch.
+        sampler: what gives each epoch its order, in the place of `sampler` and `shuffle` of
+            the config: a callable of (epoch, n) that gives dataset indices, n being the
+            number of samples, asked once for each epoch; or a sequence of them, the same in
+            every epoch.
         shard: ``{"index": r, "count": W, "remainder": "pad"}`` or ``"auto"``.
+        resume: where the run goes on: a state that `Batches.state_dict` gave, or the path
+            of a file that `Batches.save` wrote; None begins anew.
+        skip_steps: how many steps are left out, from there on.
         unknown: "error", or "ignore" to let through keys of the config's section that
             belong to others; a near miss of one of ours is an error all the same.
 
@@ -93,28 +104,41 @@ class Loader:
         *,
         transform: Callable[..., Any] | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
+        sampler: Callable[[int, int], Any] | Sequence[int] | NDArray[Any] | None = None,
         shard: Mapping[str, Any] | str | None = None,
+        resume: Mapping[str, Any] | str | PathLike[str] | None = None,
+        skip_steps: int = 0,
         unknown: str = "error",
     ) -> None:
         self._config, self._base = read_config(
-            config, unknown=unknown, source_in_code=source is not None
+            config,
+            unknown=unknown,
+            source_in_code=source is not None,
+            sampler_in_code=sampler is not None,
         )
+        if sampler is not None:
+            self._config = dataclasses.replace(self._config, sampler=None, shuffle=False)
         if shard is not None:
             self._config = dataclasses.replace(self._config, shard=cast("Any", shard))
         if collate is not None and not callable(collate):
             hint = (
                 "an object of options stands in the config" if isinstance(collate, Mapping) else ""
             )
-            raise _wrong("collate", "a callable of a list of samples", collate, hint)
+            raise wrong("collate", "a callable of a list of samples", collate, hint)
+        if resume is not None and not isinstance(resume, (Mapping, str, PathLike)):
+            raise wrong("resume", "a state, or the path of a file of one", resume)
         self._source = source
         self._collate = collate
+        self._sampler = sampler
+        self._resume = resume
+        self._skip_steps = count_of("skip_steps", skip_steps)
         if transform is None and self._config.transform is not None:
             options = dict(self._config.transform)
             transform = _TRANSFORMS[options.pop("type")](**options)
         try:
             self._transform = transforms.bind(transform)
         except TypeError as error:
-            raise _wrong(
+            raise wrong(
                 "transform", "a callable of one sample, or of a sample and rng", transform
             ) from error
         self._batches: Batches | None = None
@@ -135,8 +159,9 @@ class Loader:
 
         Raises:
             SourceError: the source is missing, damaged, or not what the config says.
-            ConfigError: the source in code cannot be one; or ``shard: "auto"`` finds an
-                environment that makes no sense.
+            ConfigError: the source in code cannot be one; ``shard: "auto"`` finds an
+                environment that makes no sense; or the sampler does not fit the source.
+            StateError: the state to resume is damaged, or of another run.
             BusyError: it is open already.
             RuntimeError: the system starts no more threads.
         """
@@ -154,18 +179,22 @@ class Loader:
                 close = source.close if isinstance(source, sources.PerThread) else None
             recipe, not_pinned = self._recipe(source)
             length = _length(source)
-            identity = self._identity(source, length)
+            samplings = Samplings(self._config, self._base, source, length, self._sampler)
+            identity = self._identity(source, length, samplings.now.sampler.name)
             batches = Batches(
                 self._config,
                 recipe,
                 self._deal(),
-                length,
+                samplings,
                 identity,
                 close,
                 self._runtime,
                 not_pinned,
             )
             self._batches = batches
+            if self._resume is not None:
+                batches.load_state_dict(self._resume)
+            batches._skip(self._skip_steps)
             batches._start()
             return batches
         except BaseException:
@@ -244,13 +273,14 @@ class Loader:
         collate = make_collate(config.collate) if self._collate is None else self._collate
         return Recipe(source, self._transform, collate, pin, whole), not_pinned
 
-    def _identity(self, source: Any, length: int) -> dict[str, Any]:
+    def _identity(self, source: Any, length: int, sampler: str | None) -> dict[str, Any]:
         """Say what the run is: what must be the same for a state to fit."""
         return {
             "source": sources.fingerprint(source),
             "samples": length,
             "seed": self._config.seed,
             "shuffle": self._config.shuffle,
+            "sampler": sampler,
             "order": VERSION,
         }
 
@@ -262,7 +292,3 @@ def _length(source: Any) -> int:
         raise SourceError(
             f"expected a source whose len() is an integer from 0 to {sys.maxsize}, got: {error}"
         ) from error
-
-
-def _wrong(argument: str, expected: str, got: Any, hint: str = "") -> ConfigError:
-    return ConfigError(Problem(argument, expected, type(got).__name__, hint))

@@ -109,14 +109,17 @@ class Deal:
         first, last, _, begin = self._tail(n, start)
         return (begin - start) // self.global_batch + (last > first)
 
+    def world_steps(self, n: int, start: int = 0) -> int:
+        """Count the steps of the shard that has most: after them the epoch is over for all."""
+        _, _, largest, begin = self._tail(n, start)
+        return (begin - start) // self.global_batch + (largest > 0)
+
     def after(self, n: int, start: int, steps: int) -> int | None:
         """Give the world's position after some steps; None when the epoch is over.
 
         The same on every shard. It is over after the last step that any shard makes.
         """
-        _, _, largest, begin = self._tail(n, start)
-        full = (begin - start) // self.global_batch
-        if steps >= full + (largest > 0):
+        if steps >= self.world_steps(n, start):
             return None
         return start + steps * self.global_batch
 

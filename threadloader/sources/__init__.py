@@ -27,6 +27,7 @@ from threadloader.errors import ConfigError, Problem
 
 from ._per_thread import PerThread
 from .arrays import ArraySource
+from .columns import column, read_numbers
 
 __all__ = [
     "ArraySource",
@@ -34,9 +35,11 @@ __all__ = [
     "PerThread",
     "Source",
     "as_source",
+    "column",
     "fingerprint",
     "open_source",
     "per_thread",
+    "read_numbers",
 ]
 
 
@@ -51,6 +54,8 @@ class Source(Protocol):
     - ``__getitems__(indices) -> list of samples``, where reading many at once is faster.
     - ``fingerprint() -> str``, the same in every run over the same data and different
       for other data: a saved state is refused when it has changed.
+    - ``column(field)``, one field of every sample, or None, where it can be had without
+      reading them: a balanced sampler asks for it.
     - ``locate(index) -> str``, where a sample stands (``notes.txt:17``), for messages.
     - ``close()``. The loader closes only the sources that its config made, and those
       of `per_thread`.

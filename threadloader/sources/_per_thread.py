@@ -11,7 +11,7 @@ from threadloader.errors import ClosedError, ConfigError, Problem
 
 __all__ = ["PerThread"]
 
-_OPTIONAL = ("take", "__getitems__", "fingerprint", "locate")
+_OPTIONAL = ("take", "__getitems__", "column", "fingerprint", "locate")
 
 
 class _Opening:

@@ -98,6 +98,7 @@ class ArraySource:
             _checked(label, field) for label, field in zip(self._labels, fields, strict=True)
         ]
         self._length = _common_length(self._labels, self._arrays)
+        self._names = list(data) if isinstance(data, Mapping) else list(range(len(self._arrays)))
         # A numpy scalar cannot carry every dtype: a string is cut to its own
         # width, foreign byte order is swapped. Such a value stays an array.
         self._boxed = [
@@ -159,6 +160,14 @@ class ArraySource:
                 for array, direct in zip(self._arrays, self._direct, strict=True)
             ]
         )
+
+    def column(self, field: str | int) -> _Array | None:
+        """Give a field of every sample, not copied; None where there is no such field.
+
+        >>> ArraySource((np.zeros((2, 9)), np.array([7, 8]))).column(1)
+        array([7, 8])
+        """
+        return self._arrays[self._names.index(field)] if field in self._names else None
 
     def fingerprint(self) -> str:
         """Tell this data from other data: length, dtypes, shapes, checksum of 64 rows.

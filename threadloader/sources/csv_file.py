@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem, SourceError
@@ -121,6 +122,13 @@ class CsvSource(ArraySource):
         for field, joined in self._texts.items():
             batch[field] = [joined[begin:end].decode() for begin, end in batch[field].tolist()]
         return batch
+
+    def column(self, field: str | int) -> npt.NDArray[Any] | None:
+        """Give a field of every sample; None where there is no such field."""
+        if field in self._texts:
+            texts: npt.NDArray[Any] = np.asarray(self.take(np.arange(len(self)))[field])
+            return texts
+        return super().column(field)
 
     def fingerprint(self) -> str:
         """Tell this data from other data: as for arrays, and sizes of the files and options."""

@@ -151,6 +151,10 @@ class FilesSource:
         sample["path"] = name
         return sample
 
+    def column(self, field: str | int) -> Sequence[Any] | None:
+        """Give the labels or the paths of all samples; None for what has to be read."""
+        return {"label": self._labels, "path": self._names}.get(str(field))
+
     def locate(self, index: int) -> str:
         """Say where a sample stands: the path of its file."""
         return str(self._folder / self._names[row_number(index, len(self._names))])

@@ -1,0 +1,26 @@
+"""Arguments given in code, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ConfigError, Problem
+
+__all__ = ["count_of", "wrong"]
+
+
+def count_of(argument: str, value: Any, expected: str = "an integer >= 0") -> int:
+    """Give an argument that is an integer >= 0, as a Python integer.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    count = getattr(value, "__index__", lambda: -1)()  # numpy's integers too
+    if isinstance(value, bool) or count < 0:
+        raise ConfigError(Problem(argument, expected, repr(value)))
+    return int(count)
+
+
+def wrong(argument: str, expected: str, got: Any, hint: str = "") -> ConfigError:
+    """Give the error of an argument of another type."""
+    return ConfigError(Problem(argument, expected, type(got).__name__, hint))

@@ -1,0 +1,266 @@
+"""Which samples an epoch has: all of them, or what a sampler gives.
+
+What a sampler gives for an epoch *is* the epoch's global order, and its length takes the
+place of the number of samples. A sampler has a `name`, which goes into the state; `length`,
+which is None where each epoch has to be asked; and `order(epoch)`. Those here are pure
+functions of (seed, epoch, position). `_weighted` draws at random, `_draws` has the random
+numbers, `_kept` is about samples that are excluded and orders that are lists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ConfigError, Problem
+from ..order import Indices, Order
+from ._kept import EpochOrder, Kept, Listed, Through, from_text, to_text
+from ._weighted import Balanced, Weighted, WithoutReplacement
+
+__all__ = [
+    "EpochOrder",
+    "Kept",
+    "Sampler",
+    "checked",
+    "configured",
+    "from_text",
+    "given",
+    "plain",
+    "to_text",
+]
+
+
+class Sampler(Protocol):
+    """What gives each epoch its order.
+
+    Attributes:
+        name: what it does, with a checksum of what it was given; None for a plain shuffle
+            or the order of the source, of which the state has other fields.
+        length: positions of every epoch; None when each epoch has to be asked.
+    """
+
+    @property
+    def name(self) -> str | None:
+        """What goes into the state."""
+        ...
+
+    @property
+    def length(self) -> int | None:
+        """Positions of every epoch, if it is known."""
+        ...
+
+    def order(self, epoch: int) -> EpochOrder:
+        """Give the order of an epoch; asked once for each, by one thread at a time."""
+        ...
+
+
+class _Plain:
+    name = None
+
+    def __init__(self, seed: int, shuffle: bool, kept: Kept) -> None:
+        self.length = kept.count
+        self._seed = seed
+        self._shuffle = shuffle
+        self._kept = kept
+
+    def order(self, epoch: int) -> EpochOrder:
+        order = Order(self.length, seed=self._seed, epoch=epoch, shuffle=self._shuffle)
+        return order if self._kept.all else Through(order, self._kept)
+
+
+def plain(seed: int, shuffle: bool, kept: Kept) -> Sampler:
+    """Give the sampler of a plain order: every sample once.
+
+    Args:
+        seed: seed of the run.
+        shuffle: whether each epoch is permuted.
+        kept: the samples that are not excluded.
+    """
+    return _Plain(seed, shuffle, kept)
+
+
+def configured(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
+    """Give the sampler that a config describes.
+
+    Args:
+        spec: the config's ``sampler``, defaults filled in; what it names as files is there
+            as arrays already: ``weights`` and ``labels`` of shape (n,), ``indices``.
+        n: samples of the source.
+        seed: seed of the run.
+        kept: the samples that are not excluded.
+
+    Raises:
+        ConfigError: weights, labels or indices that are wrong; with the option's pointer.
+    """
+    make = {"balanced": _balanced, "subset": _subset}.get(spec["type"], _weighted)
+    return make(spec, n, seed, kept)
+
+
+def _weighted(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
+    weights = _weights(spec["weights"], n)[kept.mask(np.arange(n))]
+    chosen = int(np.count_nonzero(weights))
+    if not chosen:
+        raise _wrong("weights", "a weight above 0 of a sample that is kept", "none")
+    replace = spec["type"] == "weighted"
+    length = spec.get("num_samples") or (n if replace else chosen)
+    if not replace and length > chosen:
+        expected = f"at most {chosen}, the number of weights above 0"
+        raise _wrong("num_samples", expected, length)
+    name = f"{spec['type']}, {_described(weights)}, {length} samples"
+    kind = Weighted if replace else WithoutReplacement
+    return kind(weights, length, seed, kept, name)
+
+
+def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
+    labels = np.asarray(spec["labels"])
+    if labels.shape != (n,) or labels.dtype.kind not in "iubUS":
+        expected = f"an integer or a text for each of the {n} samples"
+        raise _wrong("labels", expected, f"{labels.dtype} of shape {labels.shape}")
+    names, classes = np.unique(labels[kept.mask(np.arange(n))], return_inverse=True)
+    if not len(names):
+        raise _wrong("labels", "a sample that is kept", "none")
+    length = spec.get("num_samples") or n
+    name = f"balanced, {len(names)} classes, {_described(classes)}, {length} samples"
+    return Balanced(classes.astype(np.int64), length, seed, kept, name)
+
+
+def _subset(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
+    indices = checked(spec["indices"], n, "/sampler/indices")
+    return _List(indices, "subset", seed, kept, shuffle=bool(spec.get("shuffle")))
+
+
+class _List:
+    """A list of dataset indices, in its own order or permuted in each epoch."""
+
+    def __init__(
+        self, indices: Indices, kind: str, seed: int, kept: Kept, *, shuffle: bool = False
+    ) -> None:
+        self.name = f"{kind}, {_described(indices)}" + (", shuffled" if shuffle else "")
+        self._indices = indices[kept.mask(indices)]
+        self.length = len(self._indices)
+        self._seed = seed
+        self._shuffle = shuffle
+
+    def order(self, epoch: int) -> EpochOrder:
+        if not self._shuffle:
+            return Listed(self._indices)
+        order = Order(self.length, seed=self._seed, epoch=epoch, shuffle=True)
+        return Listed(self._indices, order)
+
+
+class _Asked:
+    """A callable of the user's, asked for each epoch."""
+
+    length = None
+
+    def __init__(self, sampler: Callable[..., Any], n: int, kept: Kept) -> None:
+        self.name = _name(sampler)
+        self._sampler = sampler
+        self._n = n
+        self._kept = kept
+        # Orders of the two epochs asked for last: a new stream of batches may begin in the
+        # middle of one, and it is asked once. One thread at a time uses it: whoever enters
+        # the loader, then the feeder, or the consumer where there are no workers.
+        self._orders: dict[int, EpochOrder] = {}
+
+    def order(self, epoch: int) -> EpochOrder:
+        if epoch not in self._orders:
+            indices = checked(self._sampler(epoch, self._n), self._n, "sampler")
+            order = Listed(indices[self._kept.mask(indices)])
+            self._orders = {**dict(list(self._orders.items())[-1:]), epoch: order}
+        return self._orders[epoch]
+
+
+def given(sampler: Any, n: int, kept: Kept) -> Sampler:
+    """Give the sampler that was given in code.
+
+    Args:
+        sampler: a callable of (epoch, n) that gives dataset indices, in every epoch asked
+            anew; or a sequence of them, the same in every epoch. Its `name`, or that of
+            its function or class, goes into the state.
+        n: samples of the source.
+        kept: the samples that are not excluded.
+
+    Raises:
+        ConfigError: it is neither, or an index is not one of the source's.
+    """
+    if callable(sampler):
+        return _Asked(sampler, n, kept)
+    if not isinstance(sampler, (Sequence, np.ndarray)) or isinstance(sampler, (str, bytes)):
+        raise ConfigError(
+            Problem(
+                "sampler",
+                "a callable of (epoch, n), or a sequence of indices",
+                type(sampler).__name__,
+                "for an iterable: lambda epoch, n: list(it)",
+            )
+        )
+    return _List(checked(sampler, n, "sampler"), "sequence", 0, kept)
+
+
+def checked(indices: Any, n: int, pointer: str) -> Indices:
+    """Give dataset indices as an int64 array of its own, shape (m,), if each is in [0, n).
+
+    Args:
+        indices: a sequence, an array, or anything to iterate.
+        n: samples of the source.
+        pointer: who gave them, for the message.
+
+    Raises:
+        ConfigError: they are not integers, or one is negative or too large: none counts
+            from the end.
+    """
+    try:
+        if not isinstance(indices, (np.ndarray, Sequence)):
+            indices = list(indices)
+        array = np.asarray(indices)
+    except (TypeError, ValueError):  # not to be iterated; lists of differing length
+        array = np.asarray(None)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        got = type(indices).__name__ if array.ndim == 0 else f"{array.dtype} of shape {array.shape}"
+        raise ConfigError(Problem(pointer, "dataset indices: integers in one row", got))
+    outside = np.flatnonzero((array < 0) | (array >= n))
+    if len(outside):
+        place = int(outside[0])
+        expected = f"indices from 0 to {n - 1}" if n else "no index: the source is empty"
+        more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
+        got = f"{array[place]} at position {place}{more}"
+        raise ConfigError(Problem(pointer, expected, got, "no index counts from the end"))
+    return array.astype(np.int64)
+
+
+def _weights(weights: Any, n: int) -> NDArray[np.float64]:
+    array = np.asarray(weights)
+    if array.shape != (n,) or array.dtype.kind not in "iuf":
+        expected = f"a number for each of the {n} samples"
+        raise _wrong("weights", expected, f"{array.dtype} of shape {array.shape}")
+    array = array.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+    if len(wrong):
+        got = f"{array[wrong[0]]} for sample {wrong[0]}"
+        raise _wrong("weights", "finite numbers >= 0", got)
+    return array
+
+
+def _wrong(option: str, expected: str, got: object) -> ConfigError:
+    return ConfigError(Problem(f"/sampler/{option}", expected, str(got)))
+
+
+def _described(values: NDArray[Any]) -> str:
+    """Name values by their number and a checksum, the same on every platform."""
+    plain = values.astype(values.dtype.newbyteorder("<"), order="C")
+    return f"{len(values)} x {hashlib.blake2b(plain.tobytes(), digest_size=8).hexdigest()}"
+
+
+def _name(sampler: Callable[..., Any]) -> str:
+    while hasattr(sampler, "func"):  # functools.partial
+        sampler = sampler.func
+    name = getattr(sampler, "name", None)
+    if isinstance(name, str):
+        return name
+    # Without the module, which is another one when a script is imported instead of run.
+    return getattr(sampler, "__qualname__", type(sampler).__qualname__)

@@ -1,0 +1,145 @@
+"""Which samples are left when some are excluded."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..order import Indices
+
+__all__ = ["EpochOrder", "Kept", "Listed", "Through", "from_text", "to_text"]
+
+
+class EpochOrder(Protocol):
+    """The global order of one epoch.
+
+    Attributes:
+        n: its length.
+    """
+
+    n: int
+
+    def at(self, positions: Indices, /) -> Indices:
+        """Give the dataset indices at some positions in [0, n), any shape; a new array."""
+        ...
+
+    def find(self, index: int, /) -> Indices:
+        """Give the positions at which a sample comes, ascending, shape (times,)."""
+        ...
+
+
+class Kept:
+    """The samples that are not excluded; their *ranks* count them in the order of the source.
+
+    Args:
+        n: samples of the source.
+        excluded: int64, ascending, without repetition, each in [0, n).
+
+    Attributes:
+        count: how many are left.
+        all: whether that is every one.
+
+    >>> Kept(5, np.array([1, 2])).indices(np.arange(3))
+    array([0, 3, 4])
+    """
+
+    def __init__(self, n: int, excluded: Indices) -> None:
+        self.count = n - len(excluded)
+        self.all = len(excluded) == 0
+        self._excluded = excluded
+        # How many are kept before each excluded one.
+        self._before = excluded - np.arange(len(excluded))
+
+    def indices(self, ranks: Indices) -> Indices:
+        """Give the dataset indices of some ranks in [0, count)."""
+        if self.all:
+            return ranks
+        return ranks + np.searchsorted(self._before, ranks, side="right")
+
+    def rank(self, index: int) -> int | None:
+        """Give the rank of a sample; None when it is excluded."""
+        before = int(np.searchsorted(self._excluded, index))
+        gone = before < len(self._excluded) and int(self._excluded[before]) == index
+        return None if gone else index - before
+
+    def mask(self, indices: Indices) -> NDArray[np.bool_]:
+        """Say of each of some dataset indices, shape (m,), whether it is kept."""
+        if self.all:
+            return np.ones(len(indices), np.bool_)
+        places = np.minimum(np.searchsorted(self._excluded, indices), len(self._excluded) - 1)
+        return np.asarray(self._excluded[places] != indices)
+
+
+class Through:
+    """An order of ranks, as an order of dataset indices."""
+
+    def __init__(self, order: EpochOrder, kept: Kept) -> None:
+        self.n = order.n
+        self._order = order
+        self._kept = kept
+
+    def at(self, positions: Indices) -> Indices:
+        """Give the dataset indices at some positions."""
+        return self._kept.indices(self._order.at(positions))
+
+    def find(self, index: int) -> Indices:
+        """Give the positions at which a sample comes."""
+        rank = self._kept.rank(index)
+        return np.empty(0, np.int64) if rank is None else self._order.find(rank)
+
+
+class Listed:
+    """A list of dataset indices as an order, perhaps permuted by another one."""
+
+    def __init__(self, indices: Indices, order: EpochOrder | None = None) -> None:
+        self.n = len(indices)
+        self._indices = indices
+        self._order = order
+
+    def at(self, positions: Indices) -> Indices:
+        """Give the dataset indices at some positions."""
+        return self._indices[positions if self._order is None else self._order.at(positions)]
+
+    def find(self, index: int) -> Indices:
+        """Give the positions at which a sample comes."""
+        places = np.flatnonzero(self._indices == index)
+        if self._order is None or not len(places):
+            return places
+        return np.sort(np.concatenate([self._order.find(int(place)) for place in places]))
+
+
+def to_text(indices: Indices) -> str:
+    """Write ascending indices as numbers and ranges.
+
+    >>> to_text(np.array([3, 7, 8, 9]))
+    '3 7-9'
+    """
+    if not len(indices):
+        return ""
+    cuts = np.flatnonzero(np.diff(indices) != 1) + 1
+    runs = [(int(run[0]), int(run[-1])) for run in np.split(indices, cuts)]
+    return " ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def from_text(text: str, n: int) -> Indices:
+    """Read what `to_text` wrote.
+
+    Args:
+        text: the indices.
+        n: samples of the source.
+
+    Raises:
+        ValueError: it is something else, or names a sample that is not there.
+    """
+    found = [np.empty(0, np.int64)]
+    after = 0
+    for word in text.split():
+        first, _, last = word.partition("-")
+        begin, end = int(first), int(last or first)
+        if not after <= begin <= end < n:
+            raise ValueError(f"expected ascending numbers below {n}, got {word:.40}")
+        found.append(np.arange(begin, end + 1, dtype=np.int64))
+        after = end + 1
+    return np.concatenate(found)

@@ -1,0 +1,118 @@
+"""One field of every sample, and lists of numbers in files: what samplers ask for."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from threadloader.errors import ConfigError, Problem, SourceError
+
+from ._files import expand, open_regular
+
+__all__ = ["column", "read_numbers"]
+
+_LOG = logging.getLogger("threadloader")
+
+_TELL_SECONDS = 1.0
+
+_MAGIC = b"\x93NUMPY"
+
+
+def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any]:
+    """Give one field of every sample.
+
+    A source that has its fields in memory says so by a method ``column(field)``; of any
+    other every sample is read, once, and the log tells how far it is.
+
+    Args:
+        source: the source.
+        field: the name of a field, or its position.
+        pointer: the option that names it, for messages.
+
+    Returns:
+        An array of shape ``(n,)``, or of more dimensions where the values are arrays.
+
+    Raises:
+        ConfigError: samples have no such field.
+    """
+    own = getattr(source, "column", None)
+    values = own(field) if callable(own) else None
+    if values is None:
+        values = []
+        told = time.monotonic()
+        for index in range(len(source)):
+            try:
+                values.append(source[index][field])
+            except (KeyError, IndexError, TypeError) as error:
+                got = f"{type(error).__name__}: {error} in sample {index}"
+                raise ConfigError(Problem(pointer, "a field that each sample has", got)) from error
+            if time.monotonic() - told > _TELL_SECONDS:
+                told = time.monotonic()
+                _LOG.info("field %r: read %d of %d samples", field, index + 1, len(source))
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # arrays of differing shape
+        got = str(error)
+        raise ConfigError(Problem(pointer, "a field with one value a sample", got)) from error
+
+
+def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any]:
+    """Read a list of numbers from a file.
+
+    Args:
+        path: a ``.npy`` file with one row of numbers, told by its first bytes; or text with
+            one number a line, or one JSON object a line whose ``"index"`` is the number.
+            Empty lines do not count.
+        base: the folder to which the path is relative.
+        root: a folder that it may not leave.
+
+    Returns:
+        int64 or float64 of shape ``(n,)`` from text; of a ``.npy`` file what stands in it.
+
+    Raises:
+        SourceError: it is missing, damaged, or has something else in it.
+    """
+    file = expand(base, [path], root)[0]
+    with open_regular(file) as handle:
+        start = handle.read(len(_MAGIC))
+        data = b"" if start == _MAGIC else start + handle.readall()
+    if start == _MAGIC:
+        from .npy import NpySource  # imported when it is asked for, as every kind
+
+        with closing(NpySource(file)) as source:
+            numbers: npt.NDArray[Any] = source.take(np.arange(len(source)))
+        if numbers.ndim != 1:
+            raise SourceError(f"expected one row of numbers, got shape {numbers.shape}", file)
+        return numbers
+    values = [
+        _number(line, file, number)
+        for number, line in enumerate(data.splitlines(), start=1)
+        if line.strip()
+    ]
+    if all(isinstance(value, int) for value in values):
+        try:
+            return np.array(values, np.int64)
+        except OverflowError as error:
+            raise SourceError("expected numbers below 2**63, got a larger one", file) from error
+    return np.array(values, np.float64)
+
+
+def _number(line: bytes, file: Path, number: int) -> int | float:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, or absurdly deep
+        value = None
+    if isinstance(value, dict):
+        value = value.get("index")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        got = line[:40].decode(errors="replace")
+        message = f'expected a number, or an object with an "index", got {got!r}'
+        raise SourceError(message, file, f"line {number}")
+    return value
