@@ -1,0 +1,264 @@
+"""Fingerprints of batches: 16 bytes that say whether two batches hold the same.
+
+`digest` reads the *content*: structure, dtypes, shapes, and every value by its bits. Where it
+lies in memory does not count: byte order, strides, padding between the fields of a record, or
+which library holds an array (numpy, anything with the buffer protocol or ``__array__``, such
+as tensors of torch and arrays of jax). So it is the same on every machine and numpy version.
+`chained` makes the running fingerprint of a run of batches.
+
+What is fed to the hash is prefix-free: each value begins with a tag and its length, so no two
+structures can give the same bytes. BLAKE2b: Aumasson, Neves, Wilcox-O'Hearn, Winnerlein,
+"BLAKE2: simpler, smaller, fast as MD5", 2013.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["chained", "digest", "place"]
+
+SIZE = 16
+"""Bytes of a digest: two of 2**64 batches meet with a chance of about one half."""
+
+_DEEPEST = 64
+"""Containers inside each other. Chosen: no batch needs as many; one that holds itself has more."""
+
+_BLOCK_BYTES = 1 << 20
+"""Rows of so many bytes, at least one, are copied at once where an array is not stored in order."""
+
+_LABELS = ("columns", "iloc", "coords")
+"""What an object with ``__array__`` has that holds more than its array: names of its rows."""
+
+_EXPECTED = (
+    "arrays, numbers, bool, None, str, bytes, or dicts, tuples and lists of them",
+    "give what it holds as these, in the transform or in collate",
+)
+
+Update = Callable[[Any], object]
+Path = tuple[Any, ...]
+"""The keys and positions that lead from a batch to what is inside it."""
+
+_SCALARS: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
+    type(None): (b"N", lambda value: b""),
+    bool: (b"B", lambda value: b"\1" if value else b"\0"),
+    int: (b"I", lambda value: value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)),
+    float: (b"F", struct.Struct("<d").pack),
+    complex: (b"C", lambda value: struct.pack("<dd", value.real, value.imag)),
+    str: (b"S", lambda value: value.encode("utf-8", "surrogatepass")),
+    bytes: (b"Y", lambda value: value),
+}
+# What these are is all that they hold; a subclass (an enum) may hold more, and is refused.
+
+
+def digest(batch: Any) -> bytes:
+    """Give the fingerprint of a batch's content.
+
+    Args:
+        batch: numpy arrays and scalars; objects with the buffer protocol or ``__array__``, which
+            count as the array they give; ``None``, bool, int, float, complex, str, bytes; and
+            dicts, lists, tuples and named tuples of them. Arrays in C order, of any strides,
+            are read in place, in one pass; others in blocks of rows.
+
+    Returns:
+        16 bytes. They differ where anything differs that a trainer can see: the order of a
+        dict's keys, the name and fields of a named tuple, a dtype, a shape, the sign of a
+        zero, the bits of a NaN.
+
+    Raises:
+        TypeError: it holds something else. The message says where and of which type.
+
+    >>> digest({"x": np.zeros(2)}) == digest({"x": np.zeros((2, 2))[:, 0]})
+    True
+    >>> digest({"x": np.zeros(2)}) == digest({"x": -np.zeros(2)})
+    False
+    >>> digest([1, {2, 3}])
+    Traceback (most recent call last):
+    ...
+    TypeError: batch[1]: expected arrays, numbers, bool, None, str, bytes, or dicts, tuples and \
+lists of them, got builtins.set; give what it holds as these, in the transform or in collate
+    """
+    hashed = hashlib.blake2b(digest_size=SIZE)
+    _feed(hashed.update, batch, ())
+    return hashed.digest()
+
+
+def chained(previous: str, digest: bytes) -> str:
+    """Give the running fingerprint of a run that goes on by one batch.
+
+    Args:
+        previous: the running fingerprint before the batch; ``""`` at the start.
+        digest: of the batch.
+
+    Returns:
+        32 characters, hexadecimal: the hash of both.
+
+    Raises:
+        ValueError: `previous` is no running fingerprint.
+
+    >>> chained(chained("", digest(1)), digest(2)) == chained(chained("", digest(2)), digest(1))
+    False
+    """
+    before = bytes.fromhex(previous)
+    if len(before) not in (0, SIZE):
+        raise ValueError(
+            f'expected a running fingerprint, 32 hexadecimal characters or "", got {previous!r}'
+        )
+    return hashlib.blake2b(before + digest, digest_size=SIZE).hexdigest()
+
+
+def place(path: Path) -> str:
+    """Give a path as one writes it.
+
+    >>> place(("x", 3))
+    "batch['x'][3]"
+    """
+    return "batch" + "".join(f"[{key!r:.60}]" for key in path)
+
+
+def _feed(update: Update, value: Any, path: Path) -> None:
+    """Feed a value into a hash."""
+    kind = type(value)
+    if kind in _SCALARS:
+        tag, encode = _SCALARS[kind]
+        data = encode(value)
+        _head(update, tag, len(data))
+        update(data)
+    elif isinstance(value, np.generic):
+        _array(update, b"V", np.asarray(value), path)
+    elif isinstance(value, np.ndarray):
+        # Other subclasses add something, a mask or a unit, that reading values would lose.
+        if kind not in (np.ndarray, np.memmap, np.recarray):
+            _refuse(value, path)
+        _array(update, b"A", np.asarray(value), path)
+    elif isinstance(value, (dict, list, tuple)):
+        _container(update, value, path)
+    else:
+        _array(update, b"A", _as_array(value, path), path)
+
+
+def _head(update: Update, tag: bytes, length: int) -> None:
+    update(tag + length.to_bytes(8, "little"))
+
+
+def _container(update: Update, value: Any, path: Path) -> None:
+    if len(path) >= _DEEPEST:
+        raise TypeError(
+            f"{place(path[:3])}...: expected at most {_DEEPEST} containers inside each other, "
+            "got more; does one hold itself?"
+        )
+    kind = type(value)
+    tag = b"D" if isinstance(value, dict) else b"L" if isinstance(value, list) else b"T"
+    if kind in (dict, list, tuple):
+        _head(update, tag, len(value))
+    else:
+        # A class of its own: its name, and what its objects hold beside the items.
+        _head(update, tag.lower(), len(value))
+        own = {**getattr(value, "__dict__", {})}
+        for part in (kind.__name__, getattr(value, "_fields", None), own or None):
+            _feed(update, part, path)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _feed(update, key, path)
+            _feed(update, item, (*path, key))
+    else:
+        for number, item in enumerate(value):
+            _feed(update, item, (*path, number))
+
+
+def _as_array(value: Any, path: Path) -> npt.NDArray[Any]:
+    """Give the array that an object holds, not copied if it lies in this machine's memory."""
+    try:
+        memoryview(value).release()
+    except (TypeError, ValueError, BufferError):
+        if not hasattr(type(value), "__array__") or any(hasattr(value, it) for it in _LABELS):
+            _refuse(value, path)
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        raise TypeError(
+            f"{place(path)}: expected an array, got {_name(value)}, which gives none: {error}"
+        ) from error
+    if array.dtype.hasobject:
+        _refuse(value, path)
+    return array
+
+
+def _refuse(value: Any, path: Path) -> NoReturn:
+    expected, advice = _EXPECTED
+    raise TypeError(f"{place(path)}: expected {expected}, got {_name(value)}; {advice}")
+
+
+def _name(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _array(update: Update, tag: bytes, values: npt.NDArray[Any], path: Path) -> None:
+    update(tag)
+    _feed(update, _described(values.dtype), path)
+    _feed(update, values.shape, path)
+    _values(update, values, path)
+
+
+def _described(dtype: np.dtype[Any]) -> Any:
+    """Say what a dtype is, without its byte order and without how it lies in memory."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return [_described(base), shape]
+    if dtype.names is not None and dtype.fields is not None:
+        # A field's entry is its dtype, its offset and, if it has one, its title.
+        return {
+            name: (_described(dtype.fields[name][0]), *dtype.fields[name][2:])
+            for name in dtype.names
+        }
+    if dtype.kind == "T":  # strings of any length; what stands for a missing one may differ
+        return ("T", getattr(dtype, "na_object", ""))
+    # A dtype of another package (bfloat16) is known by its name.
+    return dtype.name if dtype.isbuiltin == 2 else dtype.str[1:]
+
+
+def _values(update: Update, values: npt.NDArray[Any], path: Path) -> None:
+    """Feed the values of an array in C order, little-endian."""
+    dtype = values.dtype
+    if dtype.names is not None:
+        for name in dtype.names:
+            _values(update, values[name], (*path, name))
+        return
+    if dtype.kind in "OT":
+        for index in np.ndindex(values.shape):
+            _feed(update, values[index], (*path, index))
+        return
+    if dtype.isbuiltin == 2 and dtype.itemsize in (1, 2, 4, 8):
+        values = values.view(f"u{dtype.itemsize}")
+        dtype = values.dtype
+    elif dtype.kind not in "biufcmMSUV" or dtype.isbuiltin == 2:
+        raise TypeError(
+            f"{place(path)}: expected an array of a dtype of numpy, got {dtype}; "
+            "convert it with astype, in the transform or in collate"
+        )
+    if not values.nbytes:
+        return
+    if dtype.kind in "fc" and dtype.itemsize > 8 * (1 + (dtype.kind == "c")):
+        update(_without_unused(values))
+        return
+    little = dtype.newbyteorder("<")
+    if values.ndim == 0:
+        values = values.reshape(1)
+    # All at once where nothing has to be copied.
+    in_place = values.flags.c_contiguous and dtype == little
+    rows = len(values) if in_place else max(1, _BLOCK_BYTES * len(values) // values.nbytes)
+    for start in range(0, len(values), rows):
+        block = np.ascontiguousarray(values[start : start + rows], little)
+        update(block.reshape(-1).view(np.uint8))  # as bytes: hashlib takes no buffer of dates
+
+
+def _without_unused(values: npt.NDArray[Any]) -> bytes:
+    """Give the bytes of long doubles; of 80 bits, the rest of their 12 or 16 bytes is anything."""
+    native = np.ascontiguousarray(values, values.dtype.newbyteorder("=")).view(np.longdouble)
+    used = 10 if np.finfo(np.longdouble).nmant == 63 else native.itemsize
+    return native.reshape(-1).view(np.uint8).reshape(-1, native.itemsize)[:, :used].tobytes()
