@@ -1146,3 +1146,41 @@ class TestStats:
             before = batches.stats().ready_sum
             next(epoch)
             assert 3 == batches.stats().ready_sum - before
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_the_running_fingerprint_goes_on_over_a_resume(workers):
+    """It is the same at any number of workers, in info, stats and state, cut or not."""
+    config = {"batch_size": 3, "num_workers": workers, "fingerprint": True, "seed": 5}
+    with Loader({**config, "num_workers": 0}, source=np.arange(10)) as batches:
+        expected = [batches.info.fingerprint for epoch in batches.epochs(2) for _ in epoch]
+    got = []
+    state = None
+    while len(got) < 8:
+        with Loader(config, source=np.arange(10), resume=state) as batches:
+            for epoch in batches.epochs(2):
+                for _ in epoch:
+                    got.append(batches.info.fingerprint)
+                    if len(got) % 3 == 0:
+                        break
+                if len(got) % 3 == 0:
+                    break
+            state = batches.state_dict()
+            assert got[-1] == batches.stats().fingerprint == state["shard"]["fingerprint"]
+    assert expected == got
+    assert len(set(got)) == 8
+
+
+def test_other_content_has_another_running_fingerprint():
+    def running(source):
+        with Loader({"fingerprint": True}, source=source) as batches:
+            list(batches)
+            return batches.stats().fingerprint
+
+    assert running(np.arange(10)) != running(np.arange(10.0))
+
+
+def test_without_asking_there_is_no_fingerprint():
+    with Loader({}, source=np.arange(10)) as batches:
+        list(batches)
+        assert ("", "") == (batches.info.fingerprint, batches.stats().fingerprint)

@@ -1,4 +1,4 @@
-"""The commands: ``threadloader check`` and ``threadloader bench``."""
+"""The commands: ``threadloader check``, ``bench`` and ``order``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import bench
+from . import bench, lookup
 from .config import LoaderConfig, Report, examine
 from .errors import CollateError, ConfigError, LoaderError, Problem, SourceError
 from .loader import Loader
@@ -100,7 +100,39 @@ def _parser() -> argparse.ArgumentParser:
     measure = commands.add_parser("bench", help="measure a config with several numbers of workers")
     measure.set_defaults(command=_bench)
     bench.add_arguments(measure)
+    order = commands.add_parser("order", help="say which samples come when, without a run")
+    order.set_defaults(command=_order)
+    lookup.add_arguments(order)
     return parser
+
+
+def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
+    """Runs ``order``; what it prints is put into ``out`` and ``err``."""
+    arguments.source_in_code = arguments.samples is not None
+    report = _read(arguments, err)
+    if report is None:
+        return _USAGE
+    problems = list(report.problems)
+    source: Any = None
+    try:
+        if report.config is None:
+            return _PROBLEM
+        if arguments.samples is not None:
+            source = range(arguments.samples)
+        else:
+            source = open_source(report.source or {}, report.base, report.root)
+        out += lookup.look_up(arguments, report.config, report.base, source).split("\n")
+    except Exception as error:  # noqa: BLE001 - a command shows no traceback
+        if source is None:
+            problems += _from_source(report, error)
+        else:
+            problems += _located(report, error, "", "an order of the samples")
+        return _PROBLEM
+    finally:
+        err += _told(report, problems)
+        if hasattr(source, "close"):
+            source.close()
+    return _GOOD
 
 
 def _check(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
@@ -165,18 +197,24 @@ def _examined(
     Returns:
         The report, unless there is none; the exit code up to now; what to say about a batch.
     """
-    name = arguments.config
-    try:
-        report = examine(name, unknown=arguments.unknown, source_in_code=arguments.source_in_code)
-    except OSError as error:
-        err.append(_line(f"threadloader: cannot read {name}: {error.strerror or error}"))
-        return None, _USAGE, []
-    except ConfigError as error:  # the name, not what stands in the file
-        err.append(_line(f"threadloader: {error}"))
+    report = _read(arguments, err)
+    if report is None:
         return None, _USAGE, []
     problems, lines = _try_out(report, arguments)
-    said += [_line(f"{report.file}:{'' if it.line else ' '}{it}") for it in problems]
+    said += _told(report, problems)
     return report, _PROBLEM if problems or report.config is None else _GOOD, lines
+
+
+def _read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
+    """Reads the config; None, and what is wrong in ``err``, when the system cannot read it."""
+    name = arguments.config
+    try:
+        return examine(name, unknown=arguments.unknown, source_in_code=arguments.source_in_code)
+    except OSError as error:
+        err.append(_line(f"threadloader: cannot read {name}: {error.strerror or error}"))
+    except ConfigError as error:  # the name, not what stands in the file
+        err.append(_line(f"threadloader: {error}"))
+    return None
 
 
 def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Problem], list[str]]:
@@ -239,6 +277,11 @@ def _shapes(batch: Any, field: str) -> Iterator[str]:
         yield f"{field or 'batch'}: {type(batch).__name__}{length}"
     for name, part in parts:
         yield from _shapes(part, f"{field}/{name}" if field else f"{name}")
+
+
+def _told(report: Report, problems: list[Problem]) -> list[str]:
+    """Problems as lines: the file, and in it the place."""
+    return [_line(f"{report.file}:{'' if it.line else ' '}{it}") for it in problems]
 
 
 def _from_source(report: Report, error: Exception) -> list[Problem]:

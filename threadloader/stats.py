@@ -43,6 +43,8 @@ class Stats:
         prefetch_batches: how many batches were prepared ahead, at most.
         not_pinned: what was missing for ``pin_memory: "auto"``, so that batches are numpy
             arrays; "" when they are pinned, or nobody asked for it.
+        fingerprint: that of the content of all batches of the run, over all resumes of this
+            shard; "" unless the config asks for it.
     """
 
     batches: int = 0
@@ -56,6 +58,7 @@ class Stats:
     ready_sum: int = 0
     prefetch_batches: int = 0
     not_pinned: str = ""
+    fingerprint: str = ""
 
     @property
     def data_wait_fraction(self) -> float:
@@ -104,7 +107,7 @@ class Stats:
         changed: dict[str, Any] = {
             field.name: getattr(self, field.name) - getattr(earlier, field.name)
             for field in fields(self)
-            if field.name not in ("prefetch_batches", "not_pinned")
+            if field.name not in ("prefetch_batches", "not_pinned", "fingerprint")
         }
         return replace(self, **changed)
 
@@ -139,6 +142,8 @@ class Stats:
         parts += [f"{count:,} {name}" for name, count in counts if count]
         if self.not_pinned:
             parts.append(f"not pinned: {self.not_pinned}")
+        if self.fingerprint:
+            parts.append(f"fingerprint {self.fingerprint}")
         return " | ".join(parts)
 
 
@@ -187,7 +192,9 @@ class Tally(NamedTuple):
             failed=self.failed + failed,
         )
 
-    def stats(self, now: float, prefetch_batches: int, not_pinned: str = "") -> Stats:
+    def stats(
+        self, now: float, prefetch_batches: int, not_pinned: str = "", fingerprint: str = ""
+    ) -> Stats:
         """Give the snapshot of a moment."""
         return Stats(
             batches=self.batches,
@@ -199,4 +206,5 @@ class Tally(NamedTuple):
             ready_sum=self.ready_sum,
             prefetch_batches=prefetch_batches,
             not_pinned=not_pinned,
+            fingerprint=fingerprint,
         )

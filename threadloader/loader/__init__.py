@@ -2,11 +2,13 @@
 
 It alone knows all rooms and puts them together: config -> order -> source -> collate ->
 engine. `_recipe` reads the config and opens what it names, `_batches` is the run, `_epochs` its
-iterators, `_schedule` its jobs in order, `_failure` how a failed batch is raised.
+iterators, `_place` where it stands, `_sampling` and `_schedule` which samples and jobs come in
+what order, `_failure` how a failed batch is raised, `_arguments` what is given in code.
 """
 
 from ._batches import Batches
 from ._epochs import Epoch, Epochs
 from ._recipe import Loader, open_configured
+from ._sampling import Samplings, deal_of
 
-__all__ = ["Batches", "Epoch", "Epochs", "Loader", "open_configured"]
+__all__ = ["Batches", "Epoch", "Epochs", "Loader", "Samplings", "deal_of", "open_configured"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import queue
 import weakref
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import Any, NoReturn, cast
 
@@ -150,7 +151,8 @@ class Batches:
         """Give the numbers of the run up to now; after the ``with``, up to its end."""
         now = self._runtime.monotonic() if self._closed_at is None else self._closed_at
         ahead = self._config.prefetch_batches if self._config.num_workers else 0
-        return self._place.tally.stats(now, ahead, self._not_pinned)
+        place = self._place
+        return place.tally.stats(now, ahead, self._not_pinned, place.cursor.fingerprint)
 
     def state_dict(self) -> dict[str, Any]:
         """Give the state: what was delivered up to now, as plain JSON values.
@@ -397,10 +399,13 @@ class Batches:
                 )
                 self._end_epoch(following, epoch, called)
             batch = outcome.value
+            cursor, info = self._behind(place.cursor, job, delivered=True), job.info
+            if job.digest:
+                cursor, info = self._marked(cursor, info, job.digest)
             following = Place(
                 place.plan,
-                self._behind(place.cursor, job, delivered=True),
-                job.info,
+                cursor,
+                info,
                 place.tally.delivered(called, now, job.samples, ready),
                 place.live,
                 place.begun,
@@ -457,6 +462,14 @@ class Batches:
         if delivered:
             batches, samples = batches + 1, samples + job.samples
         return Cursor(*job.within.after, batches, samples, cursor.skips, cursor.fingerprint)
+
+    @staticmethod
+    def _marked(cursor: Cursor, info: BatchInfo, digest: bytes) -> tuple[Cursor, BatchInfo]:
+        """Give cursor and info the running fingerprint up to a batch."""
+        from ..fingerprint import chained  # imported by now, if it was asked for
+
+        running = chained(cursor.fingerprint, digest)
+        return cursor._replace(fingerprint=running), replace(info, fingerprint=running)
 
     def _raise(
         self, place: Place, outcome: Outcome, error: BaseException, tally: Tally

@@ -14,18 +14,17 @@ from typing import Any, cast
 from numpy.typing import NDArray
 
 from .. import _runtime, sources, transforms
-from ..adapters.launcher import shard_of_process
 from ..collate import make_collate
 from ..config import LoaderConfig, read_config
 from ..engine import from_signal
 from ..errors import BusyError, ClosedError, SourceError
 from ..jobs import Recipe
 from ..masking import mlm
-from ..order import VERSION, Deal
+from ..order import VERSION
 from ._arguments import count_of, wrong
 from ._batches import Batches
 from ._failure import noted
-from ._sampling import Samplings
+from ._sampling import Samplings, deal_of
 
 __all__ = ["Loader", "open_configured"]
 
@@ -184,7 +183,7 @@ class Loader:
             batches = Batches(
                 self._config,
                 recipe,
-                self._deal(),
+                deal_of(self._config),
                 samplings,
                 identity,
                 close,
@@ -247,15 +246,6 @@ class Loader:
                 raise BusyError("this Loader is open already; make another for a second user")
             self._entered = me
 
-    def _deal(self) -> Deal:
-        config = self._config
-        if config.shard == "auto":
-            index, count = shard_of_process()
-            remainder = "pad"
-        else:
-            index, count, remainder = (config.shard[k] for k in ("index", "count", "remainder"))
-        return Deal(config.batch_size, index, count, remainder, config.drop_last)
-
     def _recipe(self, source: Any) -> tuple[Recipe, str]:
         """Give how batches are made, and why they are not pinned though the config asks for it."""
         config = self._config
@@ -271,7 +261,12 @@ class Loader:
         else:
             whole = "getitems" if hasattr(source, "__getitems__") else ""
         collate = make_collate(config.collate) if self._collate is None else self._collate
-        return Recipe(source, self._transform, collate, pin, whole), not_pinned
+        digest: Callable[[Any], bytes] | None = None
+        if config.fingerprint:
+            from .. import fingerprint  # imported when it is asked for
+
+            digest = fingerprint.digest
+        return Recipe(source, self._transform, collate, pin, whole, digest), not_pinned
 
     def _identity(self, source: Any, length: int, sampler: str | None) -> dict[str, Any]:
         """Say what the run is: what must be the same for a state to fit."""

@@ -1,4 +1,4 @@
-"""From a config, and what was given in code, to the sampler of an epoch."""
+"""From a config, and what was given in code, to the order of an epoch and how it is dealt."""
 
 from __future__ import annotations
 
@@ -9,12 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import samplers, sources
+from ..adapters.launcher import shard_of_process
 from ..config import LoaderConfig
 from ..errors import ConfigError, Problem, SourceError, StateError
+from ..order import Deal
 from ..state import NOTHING, Excluded
 from ._schedule import Plan, Sampling
 
-__all__ = ["Samplings"]
+__all__ = ["Samplings", "deal_of"]
+
+
+def deal_of(config: LoaderConfig) -> Deal:
+    """Give how orders are dealt to the shards.
+
+    Raises:
+        ConfigError: ``shard: "auto"`` finds an environment that makes no sense.
+    """
+    if config.shard == "auto":
+        index, count = shard_of_process()
+        remainder = "pad"
+    else:
+        index, count, remainder = (config.shard[k] for k in ("index", "count", "remainder"))
+    return Deal(config.batch_size, index, count, remainder, config.drop_last)
 
 
 class Samplings:
