@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -64,39 +63,6 @@ def test_any_position_can_be_had_alone(n, data):
     assert alone == together.tolist()
     assert np.int64 == together.dtype
     assert ((together >= 0) & (together < n)).all()
-
-
-def chi_square(counts, expected):
-    return float(((np.asarray(counts) - expected) ** 2 / expected).sum())
-
-
-def limit(degrees):
-    """A bound that chi-square passes with probability below 1e-4 (Wilson and Hilferty, 1931)."""
-    part = 2 / (9 * degrees)
-    return degrees * (1 - part + 3.72 * math.sqrt(part)) ** 3
-
-
-@pytest.mark.parametrize("n", [2, 3, 4, 5])
-def test_every_order_of_few_samples_comes_equally_often(n):
-    """Over seeds, all n! permutations; the seeds are fixed, so this does not flicker."""
-    runs = 150 * math.factorial(n)
-    counts = dict.fromkeys(itertools.permutations(range(n)), 0)
-    for seed in range(runs):
-        counts[tuple(whole(n, seed).tolist())] += 1
-    degrees = math.factorial(n) - 1
-    assert chi_square(list(counts.values()), 150) < limit(degrees)
-
-
-@pytest.mark.parametrize("n", [ordering.SMALL + 8, 3 * 2**13])
-def test_the_order_of_many_samples_looks_like_chance(n):
-    """Where a sample goes, and by how much neighbours differ, over 100 seeds."""
-    cells, steps, bins = np.zeros((16, 16)), np.zeros(32), 16
-    for seed in range(100):
-        order = whole(n, seed)
-        cells += np.histogram2d(np.arange(n), order, bins, [[0, n], [0, n]])[0]
-        steps += np.histogram(np.diff(order) % n, 32, (0, n))[0]
-    assert chi_square(cells, cells.sum() / cells.size) < limit(15 * 15)
-    assert chi_square(steps, steps.sum() / steps.size) < limit(31)
 
 
 def test_keys_of_two_purposes_or_moments_are_apart():
@@ -233,26 +199,6 @@ def test_every_shard_stands_at_the_same_position_after_the_same_step(n, deal):
     everyone = [Deal(**{**deal, "shard_index": r}) for r in range(deal["shard_count"])]
     for step in range(max(each.steps(n) for each in everyone) + 1):
         assert 1 == len({each.after(n, 0, step) for each in everyone})
-
-
-def test_small_worlds_are_dealt_as_the_oracle_says():
-    """All of n <= 24, world <= 4, batch <= 5, each remainder, with drop_last and without."""
-    for n in range(25):
-        order = Order(n, seed=n, epoch=0, shuffle=True)
-        sequence = whole(n, n).tolist()
-        for world, batch in itertools.product(range(1, 5), range(1, 6)):
-            for remainder, drop in itertools.product(("pad", "drop", "keep"), (False, True)):
-                for r in range(world):
-                    deal = Deal(batch, r, world, remainder, drop)
-                    settings = {
-                        "batch_size": batch,
-                        "shard_index": r,
-                        "shard_count": world,
-                        "remainder": remainder,
-                        "drop_last": drop,
-                    }
-                    assert expected_epoch(sequence, **settings) == shares(order, deal)
-                    assert expected_len(n, **settings) == deal.steps(n)
 
 
 def test_blocks_do_not_show_in_the_steps(monkeypatch):
