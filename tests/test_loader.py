@@ -5,6 +5,7 @@ import json
 import os
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -1184,3 +1185,119 @@ def test_without_asking_there_is_no_fingerprint():
     with Loader({}, source=np.arange(10)) as batches:
         list(batches)
         assert ("", "") == (batches.info.fingerprint, batches.stats().fingerprint)
+
+
+class Taken:
+    """A source that builds whole batches, of samples so small that several are made together."""
+
+    sample_bytes = 8
+
+    def __init__(self, n, bad=()):
+        self.n = n
+        self.bad = set(bad)
+        self.taken = []
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        raise AssertionError("read alone")
+
+    def take(self, indices):
+        self.taken.append(indices.tolist())
+        if wrong := self.bad & set(indices.tolist()):
+            raise OSError(f"damaged: {sorted(wrong)}")
+        return {"x": indices.copy(), "name": [str(index) for index in indices.tolist()]}
+
+
+class TestGroups:
+    """Small batches of a source that builds whole ones are made several at a time."""
+
+    @pytest.mark.parametrize("workers", [0, 1, 2])
+    @given(n=st.integers(0, 60), batch_size=st.integers(1, 5), shard=st.integers(0, 2))
+    @settings(max_examples=15, deadline=None)
+    def test_the_batches_are_those_that_are_made_one_by_one(self, workers, n, batch_size, shard):
+        config = {"batch_size": batch_size, "num_workers": workers, "num_epochs": 2}
+        got = []
+        shard = {"index": shard, "count": 3}
+        with Loader(config, source=Taken(n), shard=shard) as batches:
+            for epoch in batches.epochs():
+                for batch in epoch:
+                    info = batches.info
+                    assert batch["x"].tolist() == info.indices.tolist()
+                    assert batch["name"] == [str(index) for index in info.indices.tolist()]
+                    got.append((info.epoch, info.step, batch["x"].tolist(), info.valid.tolist()))
+            counted = batches.stats()
+        expected = []
+        with Loader({**config, "num_workers": 0}, source=range(n), shard=shard) as batches:
+            for epoch in batches.epochs():
+                for batch in epoch:
+                    info = batches.info
+                    expected.append((info.epoch, info.step, batch.tolist(), info.valid.tolist()))
+        assert expected == got
+        rows = sum(sum(valid) for *_, valid in expected)
+        assert (len(expected), rows) == (counted.batches, counted.samples)
+
+    def test_one_call_makes_many(self):
+        source = Taken(64)
+        with Loader({"batch_size": 2, "num_workers": 0}, source=source) as batches:
+            assert 32 == len(list(batches))
+        assert [1, 2, 4, 8, 16, 1] == [len(rows) // 2 for rows in source.taken]
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    @given(bad=st.sets(st.integers(0, 39), max_size=4))
+    @settings(max_examples=15, deadline=None)
+    def test_an_error_comes_at_the_place_of_its_batch(self, workers, bad):
+        """The batches before and behind it in its group are delivered."""
+        config = {"batch_size": 2, "num_workers": workers, "shuffle": False, "num_epochs": 1}
+        with Loader(config, source=Taken(40, bad)) as batches:
+            epoch, got, places, notes = iter(batches), [], [], []
+            while True:
+                try:
+                    got.append(next(epoch)["x"].tolist())
+                except StopIteration:
+                    break
+                except OSError as error:
+                    places.append((len(got), batches.state_dict()["world"]["step"]))
+                    notes.append(f"step {len(got)}, epoch 0" in error.__notes__[0])
+                    got.append(None)
+            stats = batches.stats()
+        expected = [None if {i, i + 1} & bad else [i, i + 1] for i in range(0, 40, 2)]
+        assert expected == got
+        failed = expected.count(None)
+        assert [(step, step) for step in range(20) if expected[step] is None] == places
+        assert [True] * failed == notes
+        assert (20 - failed, failed) == (stats.batches, stats.failed)
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_a_state_taken_inside_a_group_is_exact(self, workers):
+        config = {"batch_size": 2, "num_workers": workers}
+        with Loader({**config, "num_workers": 0}, source=Taken(50)) as batches:
+            expected = [batch["x"].tolist() for epoch in batches.epochs(2) for batch in epoch]
+        for cut in range(1, 50):
+            with Loader(config, source=Taken(50)) as batches:
+                whole = (batch for epoch in batches.epochs(2) for batch in epoch)
+                got = [next(whole)["x"].tolist() for _ in range(cut)]
+                state = json.loads(json.dumps(batches.state_dict()))
+                assert (cut, 2 * cut) == (state["shard"]["batches"], state["shard"]["samples"])
+            with Loader(config, source=Taken(50), resume=state) as batches:
+                got += [batch["x"].tolist() for epoch in batches.epochs(2) for batch in epoch]
+            assert expected == got
+
+    def test_batches_of_a_group_share_no_row(self):
+        with Loader({"batch_size": 4, "num_workers": 0}, source=np.zeros((64, 3))) as batches:
+            kept = list(batches)
+        for number, batch in enumerate(kept):
+            batch += number
+        assert all((batch == number).all() for number, batch in enumerate(kept))
+
+    def test_what_is_left_of_a_group_is_let_go_at_the_end(self):
+        with Loader({"batch_size": 1, "num_workers": 0}, source=np.zeros((64, 3))) as batches:
+            epoch = iter(batches)
+            batch = next(epoch)
+            for _ in range(9):
+                batch = next(epoch)
+            there = weakref.ref(batch.base)
+        del batch
+        gc.collect()
+        assert there() is None

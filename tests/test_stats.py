@@ -12,7 +12,7 @@ from threadloader.stats import Stats, Tally, band
 def feed(tally, events):
     """Plays (called, now) pairs as deliveries of 4 samples with 2 batches ready."""
     for called, now in events:
-        tally = tally.delivered(called, now, samples=4, ready=2)
+        tally = tally.waited(called, now).plus(1, samples=4, ready=2)
     return tally
 
 

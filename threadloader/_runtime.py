@@ -57,9 +57,9 @@ class Runtime:
         """Make a raw lock, not held."""
         return _thread.allocate_lock()
 
-    def turn(self) -> Any:
-        """Make a lock that the thread which holds it may take again, in C as well."""
-        return threading.RLock()
+    turn = staticmethod(_thread.RLock)
+    """Make a lock that the thread which holds it may take again, in C as well. It is made at
+    every `next`: so it is the class itself, and not a function that calls it."""
 
     def simple_queue(self) -> queue.SimpleQueue[Any]:
         """Make a queue in C: no interrupt can break it, and finalizers may put on it."""

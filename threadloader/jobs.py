@@ -1,4 +1,4 @@
-"""What is done for one batch: its samples are read, transformed and collated."""
+"""What is done for a batch, or for several small ones: samples are read, transformed, collated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .errors import CollateError
 
-__all__ = ["BatchInfo", "BatchJob", "InEpoch", "NoBatch", "Recipe"]
+__all__ = ["BatchInfo", "BatchJob", "GroupJob", "NoBatch", "Recipe", "Span"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # eq: arrays do not compare to one bool
@@ -49,6 +49,7 @@ class Recipe:
         whole: "take" when the source builds whole batches, "getitems" when it reads all of a
             batch's samples at once, "" when it is read sample by sample.
         digest: batch -> fingerprint of its content, or None.
+        group: how many batches a job makes at most; more than 1 only with "take".
     """
 
     source: Any
@@ -57,42 +58,65 @@ class Recipe:
     pin: Callable[[Any], Any] | None = None
     whole: str = ""
     digest: Callable[[Any], bytes] | None = None
+    group: int = 1
+
+    def finished(self, batch: Any) -> tuple[Any, bytes]:
+        """Give a collated batch as it is delivered, and the fingerprint of its content."""
+        digest = b"" if self.digest is None else self.digest(batch)
+        return (batch if self.pin is None else self.pin(batch)), digest
 
 
-class InEpoch(NamedTuple):
-    """What a job is in its epoch.
+class Span(NamedTuple):
+    """Where a job's batches lie in their epoch.
 
     Attributes:
-        after: epoch, position and step at which the run stands once it is delivered.
+        epoch: number of the epoch.
+        step: number of the first batch.
+        size: how many batches there are.
+        position: where the world stands before the first.
+        stride: positions that the world takes in a step.
         length: positions of the epoch's global order.
         last: whether this shard has no further step in the epoch.
+        over: whether no shard has one.
     """
 
-    after: tuple[int, int, int]
+    epoch: int
+    step: int
+    size: int
+    position: int
+    stride: int
     length: int
     last: bool
+    over: bool
+
+    def after(self, count: int) -> tuple[int, int, int]:
+        """Give epoch, position and step at which the run stands behind some of the batches."""
+        if self.over and count == self.size:
+            return self.epoch + 1, 0, 0
+        return self.epoch, self.position + count * self.stride, self.step + count
 
 
 class NoBatch:
     """Takes the place of the batches of an epoch in which this shard has no step."""
 
     parts = 1
-    info = None
 
-    def __init__(self, within: InEpoch) -> None:
-        self.within = within
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.digests: list[bytes] = []
 
     def run(self, parts: Iterator[int]) -> None:
         """Do nothing."""
         for _ in parts:
             pass
 
-    def finish(self) -> None:
-        """Give nothing."""
+    def finish(self) -> list[Any]:
+        """Give no batch."""
+        return []
 
     def describe(self, part: int | None) -> str:
         """Say what it is."""
-        return "an epoch without a step"
+        return f"epoch {self.span.epoch}, which has no step"
 
 
 class BatchJob:
@@ -100,14 +124,15 @@ class BatchJob:
 
     Args:
         recipe: how it is made.
-        info: what it is.
+        span: where it lies.
+        indices: int64, shape (rows,), the rows' dataset indices.
         positions: int64, shape (rows,), the rows' places in the global order.
+        valid: bool, shape (rows,), False where a row is padding.
         key: the epoch's key for transforms.
-        within: what it is in its epoch.
 
     Attributes:
-        samples: rows that are not padding.
-        digest: fingerprint of the batch's content, once it is made; b"" without.
+        span: where it lies.
+        digests: the fingerprint of the batch's content, once it is made, if that is wanted.
     """
 
     __slots__ = (
@@ -116,64 +141,72 @@ class BatchJob:
         "_positions",
         "_recipe",
         "_row",
+        "_rows",
         "_samples",
-        "digest",
-        "info",
+        "_valid",
+        "digests",
         "parts",
-        "samples",
-        "within",
+        "span",
     )
 
     def __init__(
         self,
         recipe: Recipe,
-        info: BatchInfo,
+        span: Span,
+        indices: NDArray[np.int64],
         positions: NDArray[np.int64],
+        valid: NDArray[np.bool_],
         key: int,
-        within: InEpoch,
     ) -> None:
-        self.info = info
-        self.within = within
-        self.digest = b""  # written by the worker that finishes, before the slot is filled
-        self.samples = int(np.count_nonzero(info.valid))
+        self.span = span
+        self.digests: list[bytes] = []  # written by the worker that finishes, before the fill
         self._recipe = recipe
+        self._indices = indices
+        self._valid = valid
         # Python integers: a source need not know numpy's. Made here, in the feeder.
-        self._indices: list[int] = [] if recipe.whole == "take" else info.indices.tolist()
+        self._rows: list[int] = [] if recipe.whole == "take" else indices.tolist()
         self._positions: list[int] = [] if recipe.transform is None else positions.tolist()
         self._key = key
-        self.parts = 1 if recipe.whole else len(info.indices)
+        self.parts = 1 if recipe.whole else len(indices)
         # Where a batch that is read as a whole has got to with its transforms.
         self._row: int | None = None
         # Each row is written by the one worker that claimed it and read after all are done.
-        self._samples: Any = [None] * len(info.indices)
+        self._samples: Any = [None] * len(indices)
+
+    def info(self, number: int = 0) -> BatchInfo:
+        """Say what the batch is."""
+        return BatchInfo(self.span.epoch, self.span.step, self._indices, self._valid)
+
+    def samples(self, count: int) -> int:
+        """Count the rows of the first `count` batches that are not padding."""
+        return int(np.count_nonzero(self._valid)) if count else 0
 
     def run(self, parts: Iterator[int]) -> None:
         """Read and transform the samples of some rows."""
         source, transform = self._recipe.source, self._recipe.transform
         if self._samples is None:  # without workers, a Ctrl-C behind the finish runs it again
-            self._samples = [None] * len(self.info.indices)
+            self._samples = [None] * len(self._indices)
         if self._recipe.whole:
             for _ in parts:
                 self._samples = self._read_whole()
             return
-        samples, indices = self._samples, self._indices
+        samples, rows = self._samples, self._rows
         if transform is None:
             for row in parts:
-                samples[row] = source[indices[row]]
+                samples[row] = source[rows[row]]
         else:
             positions, key = self._positions, self._key
             for row in parts:
-                samples[row] = transform(source[indices[row]], key, positions[row])
+                samples[row] = transform(source[rows[row]], key, positions[row])
 
     def _read_whole(self) -> Any:
         source, transform = self._recipe.source, self._recipe.transform
         if self._recipe.whole == "take":
-            return source.take(self.info.indices)
-        samples = list(source.__getitems__(self._indices))
-        if len(samples) != len(self._indices):
+            return source.take(self._indices)
+        samples = list(source.__getitems__(self._rows))
+        if len(samples) != len(self._rows):
             raise CollateError(
-                f"the source's __getitems__: expected {len(self._indices)} samples, "
-                f"got {len(samples)}"
+                f"the source's __getitems__: expected {len(self._rows)} samples, got {len(samples)}"
             )
         if transform is None:
             return samples
@@ -182,29 +215,105 @@ class BatchJob:
             samples[row] = transform(samples[row], self._key, position)
         return samples
 
-    def finish(self) -> Any:
+    def finish(self) -> list[Any]:
         """Collate the samples into the batch, and pin it where that is asked for."""
         batch, self._samples = self._samples, None
         if self._recipe.whole != "take":
             batch = self._recipe.collate(batch)
-        if self._recipe.digest is not None:
-            self.digest = self._recipe.digest(batch)
-        return batch if self._recipe.pin is None else self._recipe.pin(batch)
+        batch, digest = self._recipe.finished(batch)
+        self.digests = [digest]
+        return [batch]
 
     def describe(self, part: int | None) -> str:
         """Say which sample a part is; None: the whole batch."""
-        info = self.info
-        where = f"step {info.step}, epoch {info.epoch}"
+        where = f"step {self.span.step}, epoch {self.span.epoch}"
         if self._recipe.whole and part is not None:
             part = self._row
         if part is None:
-            named = ", ".join(map(str, info.indices[:8]))
-            more = ", ..." if len(info.indices) > 8 else ""
+            named = ", ".join(map(str, self._indices[:8]))
+            more = ", ..." if len(self._indices) > 8 else ""
             return f"the batch of {where} (samples {named}{more})"
-        index = int(info.indices[part])
+        index = int(self._indices[part])
         text = f"sample {index} (row {part} of {where})"
         try:
             locate = getattr(self._recipe.source, "locate", None)
             return text if locate is None else f"{text}, {locate(index)}"
         except Exception as error:  # noqa: BLE001 (it must not hide what it describes)
             return f"{text} (its place could not be told: {type(error).__name__})"
+
+
+class GroupJob:
+    """Several small batches of a source that builds whole ones: gathered together, then cut.
+
+    Handing a small batch from thread to thread costs more than gathering it. The batches
+    are views of one memory, each of rows of its own.
+
+    Args:
+        recipe: how they are made.
+        span: where they lie.
+        indices: int64, shape (batches, rows).
+        valid: bool, shape (rows,), all True: padding is in a tail, which is a `BatchJob`.
+
+    Attributes:
+        span: where they lie.
+        digests: the fingerprints of the batches' content, once they are made, if wanted.
+    """
+
+    parts = 1
+
+    __slots__ = ("_indices", "_made", "_recipe", "_valid", "digests", "span")
+
+    def __init__(
+        self, recipe: Recipe, span: Span, indices: NDArray[np.int64], valid: NDArray[np.bool_]
+    ) -> None:
+        self.span = span
+        self.digests: list[bytes] = []
+        self._recipe = recipe
+        self._indices = indices
+        self._valid = valid
+        self._made: Any = None
+
+    def info(self, number: int) -> BatchInfo:
+        """Say what one of the batches is."""
+        span = self.span
+        return BatchInfo(span.epoch, span.step + number, self._indices[number], self._valid)
+
+    def samples(self, count: int) -> int:
+        """Count the rows of the first `count` batches."""
+        return count * len(self._valid)
+
+    def run(self, parts: Iterator[int]) -> None:
+        """Gather all rows."""
+        for _ in parts:
+            self._made = self._recipe.source.take(self._indices.reshape(-1))
+
+    def finish(self) -> list[Any]:
+        """Cut what was gathered into batches."""
+        made, self._made = self._made, None
+        batches = _cut(made, *self._indices.shape)
+        if self._recipe.digest is None and self._recipe.pin is None:
+            return batches
+        finished = [self._recipe.finished(batch) for batch in batches]
+        self.digests = [digest for _, digest in finished]
+        return [batch for batch, _ in finished]
+
+    def describe(self, part: int | None) -> str:
+        """Say which batches these are."""
+        span = self.span
+        return (
+            f"the batches of steps {span.step} to {span.step + span.size - 1}, epoch {span.epoch}"
+        )
+
+
+def _cut(made: Any, count: int, rows: int) -> list[Any]:
+    """Cut arrays of count * rows rows into count batches, in dicts and tuples field by field."""
+    if isinstance(made, dict):
+        fields = [_cut(field, count, rows) for field in made.values()]
+        return [dict(zip(made, batch, strict=True)) for batch in zip(*fields, strict=True)]
+    if isinstance(made, tuple):
+        fields = [_cut(field, count, rows) for field in made]
+        build = getattr(made, "_make", tuple)
+        return [build(batch) for batch in zip(*fields, strict=True)]
+    if isinstance(made, np.ndarray):
+        return list(made.reshape(count, rows, *made.shape[1:]))
+    return [made[first : first + rows] for first in range(0, count * rows, rows)]

@@ -162,34 +162,30 @@ class Tally(NamedTuple):
     failed: int = 0
     ready_sum: int = 0
 
-    def delivered(self, called: float, now: float, samples: int, ready: int) -> Tally:
-        """Count a batch.
+    def waited(self, called: float, now: float, failed: int = 0) -> Tally:
+        """Count a `next`: when it was called, and when it had what it waited for.
 
-        Args:
-            called: when `next` was called.
-            now: when the batch was there.
-            samples: its samples, without padding.
-            ready: batches that were ready at the call.
+        What comes before the first batch, errors too, belongs to the time of the first.
         """
-        started = called if self.started is None else self.started
-        # What comes before the first batch, errors too, belongs to its time.
-        first = self.batches == 0
-        return Tally(
-            started,
-            now - started if first else self.first_batch_seconds,
-            self.data_wait_seconds + (0.0 if first else now - called),
-            self.batches + 1,
-            self.samples + samples,
-            self.failed,
-            self.ready_sum + ready,
+        started, first, wait = self.started, self.first_batch_seconds, self.data_wait_seconds
+        started = called if started is None else started
+        if self.batches:
+            wait += now - called
+        else:
+            first = now - started
+        return self._replace(
+            started=started,
+            first_batch_seconds=first,
+            data_wait_seconds=wait,
+            failed=self.failed + failed,
         )
 
-    def waited(self, called: float, now: float, failed: int = 0) -> Tally:
-        """Count a `next` that gave no batch: the end of an epoch, or an error."""
+    def plus(self, batches: int, samples: int, ready: int) -> Tally:
+        """Count batches: their samples, without padding, and how many were ready at each."""
         return self._replace(
-            started=called if self.started is None else self.started,
-            data_wait_seconds=self.data_wait_seconds + (now - called if self.batches else 0.0),
-            failed=self.failed + failed,
+            batches=self.batches + batches,
+            samples=self.samples + samples,
+            ready_sum=self.ready_sum + ready,
         )
 
     def stats(
@@ -201,7 +197,7 @@ class Tally(NamedTuple):
             samples=self.samples,
             failed=self.failed,
             elapsed_seconds=0.0 if self.started is None else max(0.0, now - self.started),
-            first_batch_seconds=self.first_batch_seconds,
+            first_batch_seconds=self.first_batch_seconds if self.batches else 0.0,
             data_wait_seconds=self.data_wait_seconds,
             ready_sum=self.ready_sum,
             prefetch_batches=prefetch_batches,

@@ -14,8 +14,8 @@ from __future__ import annotations
 import queue
 import weakref
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
-from os import PathLike
+from itertools import accumulate
+from os import PathLike, getpid
 from typing import Any, NoReturn, cast
 
 from .._runtime import Runtime
@@ -28,18 +28,21 @@ from ..errors import (
     Problem,
     StateError,
 )
-from ..jobs import BatchInfo, BatchJob, NoBatch, Recipe
+from ..jobs import BatchInfo, BatchJob, GroupJob, NoBatch, Recipe
 from ..order import Deal
 from ..state import Cursor, dump, load, read, write
 from ..stats import Stats, Tally
 from ._arguments import count_of
 from ._epochs import Epoch, Epochs
 from ._failure import explained
-from ._place import Place
+from ._place import Delivery, Place
 from ._sampling import Samplings
 from ._schedule import Plan, jobs, skipped
 
-__all__ = ["Batches"]
+__all__ = ["GROUPS_AHEAD", "Batches"]
+
+GROUPS_AHEAD = 3
+"""Groups of small batches that are prepared ahead: one for each of two workers, and one ready."""
 
 
 class Batches:
@@ -85,12 +88,17 @@ class Batches:
         if close_source is not None:
             self._closing.put(close_source)
         self._closed_at: float | None = None
+        self._pid = getpid()
+        self._depth = config.prefetch_batches
+        if recipe.group > 1:  # each job has several batches
+            self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
         self._saved = False  # goes to True with the first `save`, whoever calls it
         # The turn. It is taken by trying and given back by putting a new lock in its place:
         # a store, since a call to release it could be interrupted behind the delivery. Its
         # own thread may take it again, so an interrupt right behind the taking does not shut
         # that thread out (another one must wait until it has called once more). `_inside`
         # says that somebody is at work under it, so that nobody is let in twice.
+        self._new_turn = runtime.turn
         self._turn = runtime.turn()
         self._inside = False
         self._place = Place(Plan(samplings.now))  # written by who has the turn
@@ -150,7 +158,8 @@ class Batches:
     def stats(self) -> Stats:
         """Give the numbers of the run up to now; after the ``with``, up to its end."""
         now = self._runtime.monotonic() if self._closed_at is None else self._closed_at
-        ahead = self._config.prefetch_batches if self._config.num_workers else 0
+        ahead = max(self._config.prefetch_batches, self._depth * self._recipe.group)
+        ahead = ahead if self._config.num_workers else 0
         place = self._place
         return place.tally.stats(now, ahead, self._not_pinned, place.cursor.fingerprint)
 
@@ -234,7 +243,7 @@ class Batches:
             cursor = skipped(self._deal, place.plan, place.cursor, steps)
         except ValueError as error:
             raise ConfigError(Problem("skip_steps", "steps to leave out", str(error))) from error
-        self._place = place._replace(cursor=cursor)
+        self._place = place._replace(start=cursor)
 
     def close(self) -> None:
         """End the threads and close the source, if it is ours. Leaving the ``with`` does it.
@@ -252,6 +261,8 @@ class Batches:
             stream = self._place.stream
             if stream is not None and not self._inside:
                 stream.cancel()
+            if not self._inside:  # batches that nobody will ask for any more
+                self._place = self._place.settled()
             self._turn.release()
         try:
             close = self._closing.get_nowait()
@@ -268,19 +279,23 @@ class Batches:
         Raises:
             BusyError: somebody else has it, or this thread, further up.
         """
-        fresh = self._runtime.turn()
-        if not self._turn.acquire(blocking=False):
-            self._check_open()  # in a forked child whoever had it is not there
-            raise BusyError(
-                "another thread is using these batches; they serve one at a time: "
-                "put a lock around next(), or give each thread a Loader with its own shard"
-            )
-        if self._inside:
+        fresh = self._new_turn()
+        if not self._turn.acquire(blocking=False) or self._inside:
+            self._refuse()
+        return fresh
+
+    def _refuse(self) -> NoReturn:
+        self._check_open()  # in a forked child whoever had the turn is not there
+        if self._inside and self._turn.acquire(blocking=False):  # this thread's, then
+            self._turn.release()
             raise BusyError(
                 "a source, transform, collate or signal handler asks its own loader for a batch "
                 "while that is at work on one; give it a Loader of its own"
             )
-        return fresh
+        raise BusyError(
+            "another thread is using these batches; they serve one at a time: "
+            "put a lock around next(), or give each thread a Loader with its own shard"
+        )
 
     def _check_open(self) -> None:
         if self._closed_at is not None or not self._engine.usable:
@@ -303,8 +318,8 @@ class Batches:
         try:
             self._inside = True
             self._check_open()
-            place = self._place.passed()
-            cursor, before = self._place.cursor, place.stream
+            place = self._place
+            cursor, before = place.cursor, place.stream
             if cursor.epoch == place.begun:
                 cursor = cursor._replace(epoch=cursor.epoch + 1, position=0, step=0)
             if stop and end is not None and cursor.epoch >= end:
@@ -326,8 +341,8 @@ class Batches:
                 cursor,
                 place.info,
                 place.tally,
-                weakref.ref(epoch),
-                cursor.epoch,
+                live=weakref.ref(epoch),
+                begun=cursor.epoch,
                 stream=stream,
                 taken=taken,
                 end=end,
@@ -350,85 +365,111 @@ class Batches:
             if place.over or place.length is None:  # it comes with the next result
                 if place.stream is None or place.stream.cancelled:
                     cursor, end = place.cursor, self._config.num_epochs
+                    stream = self._open_stream(cursor, end)
                     # As if the epoch before had ended here: the next iterator goes on with it.
-                    place = place._replace(begun=cursor.epoch - 1, over=True, taken=0, end=end)
-                    place = self._place = place._replace(stream=self._open_stream(cursor, end))
+                    place = self._place = place.settled()._replace(
+                        begun=cursor.epoch - 1, done=True, stream=stream, taken=0, end=end
+                    )
                 outcome = cast("Stream", place.stream).result(place.taken)
                 if outcome.error is not None:
                     raise explained(outcome, outcome.error)
                 if outcome.job is not None:
-                    length: int = outcome.job.within.length
+                    length: int = outcome.job.span.length
                     return length
             return place.length or 0
         finally:
             self._inside, self._turn = False, fresh
 
-    def _open_stream(self, cursor: Cursor, end: int | None) -> Stream | InlineStream:
+    def _open_stream(
+        self, cursor: Cursor, end: int | None, singly: int = 0
+    ) -> Stream | InlineStream:
         if end is not None:
             end = max(end, cursor.epoch + 1)
         plan, seed = self._place.plan, self._config.seed
-        upcoming = jobs(self._recipe, self._deal, plan, seed, cursor, end)
-        return self._engine.stream(upcoming, self._config.prefetch_batches)
+        upcoming = jobs(self._recipe, self._deal, plan, seed, cursor, end, singly)
+        return self._engine.stream(upcoming, self._depth)
 
     def _next(self, epoch: Epoch) -> Any:
-        called = self._runtime.monotonic()
+        # Most calls take what lies ready in a group, and go through these lines alone.
         if epoch._ended:
             raise StopIteration
-        fresh = self._take_turn()
+        fresh = self._new_turn()
+        if not self._turn.acquire(False) or self._inside:
+            self._refuse()
         try:
             self._inside = True
-            self._check_open()
+            if self._closed_at is not None or self._pid != getpid():
+                self._check_open()
             place = self._place
             if place.live is None or place.live() is not epoch:
                 raise ClosedError(
                     "this iterator was ended by a newer one; "
                     "use the newest that iter(batches) or epochs() gave"
                 )
-            if place.failed is not None:
-                place = self._place = place.passed()
-            if place.over:
-                self._end_epoch(place, epoch, called)
-            place, ready, outcome = self._outcome(place)
-            now = self._runtime.monotonic()
-            if outcome.error is not None:
-                self._raise(place, outcome, outcome.error, place.tally.waited(called, now, 1))
-            job: BatchJob | NoBatch = outcome.job
-            if isinstance(job, NoBatch):
-                following = place._replace(
-                    over=True, length=job.within.length, taken=place.taken + 1
-                )
-                self._end_epoch(following, epoch, called)
-            batch = outcome.value
-            cursor, info = self._behind(place.cursor, job, delivered=True), job.info
-            if job.digest:
-                cursor, info = self._marked(cursor, info, job.digest)
-            following = Place(
-                place.plan,
-                cursor,
-                info,
-                place.tally.delivered(called, now, job.samples, ready),
-                place.live,
-                place.begun,
-                job.within.last,
-                job.within.length,
-                place.stream,
-                place.taken + 1,
-                place.end,
-            )
-            # Stores only from here to the return.
-            outcome.value = None
-            self._place = following
-            return batch
+            delivery = place.delivery
+            if delivery is not None:
+                if delivery.lost:
+                    delivery.served = 1
+                if (served := delivery.served) < delivery.size:
+                    batch = delivery.batches[served]
+                    # Stores only from here to the return.
+                    delivery.batches[served] = None
+                    delivery.served = served + 1
+                    return batch
+            self._check_open()
+            return self._next_job(place, epoch)
         finally:
             self._inside, self._turn = False, fresh
 
+    def _next_job(self, place: Place, epoch: Epoch) -> Any:
+        """Deliver the first batch of the next job."""
+        called = self._runtime.monotonic()
+        if place.over:
+            self._end_epoch(place, epoch, called)
+        place, ready, outcome = self._outcome(place)
+        now, failed = self._runtime.monotonic(), int(outcome.error is not None)
+        waited = place.tally.waited(called, now, failed)
+        if outcome.error is not None:
+            self._raise(place, waited, outcome, outcome.error)
+        job: BatchJob | GroupJob | NoBatch = outcome.job
+        batches, size, cursor = outcome.value, job.span.size, place.cursor
+        delivery = Delivery(
+            job,
+            batches,
+            max(0, ready - 1) * size,  # as if the other jobs were as large as this one
+            self._marks(cursor.fingerprint, job.digests) if self._recipe.digest else None,
+            awaited=not ready,
+        )
+        following = Place(
+            place.plan,
+            cursor,
+            place.info,
+            waited,
+            delivery,
+            place.live,
+            place.begun,
+            place.stream,
+            place.taken + 1,
+            place.end,
+        )
+        if not size:
+            self._end_epoch(following, epoch, called)
+        batch = batches[0]
+        # Stores only from here to the return.
+        outcome.value = batches[0] = None
+        delivery.served = 1
+        self._place = following
+        return batch
+
     def _end_epoch(self, place: Place, epoch: Epoch, called: float) -> NoReturn:
-        cursor = place.cursor
+        settled = place.settled()
+        cursor, now = settled.start, self._runtime.monotonic()
         # A shard that had a step less than others gets to the next epoch only here.
         if cursor.epoch == epoch.number:
             cursor = cursor._replace(epoch=epoch.number + 1, position=0, step=0)
-        tally = place.tally.waited(called, self._runtime.monotonic())
-        following = place._replace(cursor=cursor, live=None, tally=tally)
+        following = settled._replace(
+            start=cursor, counted=settled.counted.waited(called, now), live=None, done=True
+        )
         epoch._ended = True
         self._place = following
         raise StopIteration
@@ -443,12 +484,16 @@ class Batches:
         if place.stream is not None:
             ready = place.stream.ready(place.taken)
             outcome = place.stream.result(place.taken)
-            if outcome is not ENDED:
+            if outcome is not ENDED and not self._failed_together(outcome):
                 return place, ready, outcome
         self._check_open()
-        # An interrupt or an error inside the iterator of jobs has ended it early: go on from
-        # here with a new one.
-        stream = self._open_stream(place.cursor, place.end)
+        # An interrupt or an error inside the iterator of jobs has ended it early, or a group
+        # failed: go on from here with a new one, and make a group's batches one by one.
+        singly = 0
+        if place.stream is not None and outcome is not ENDED:
+            singly = outcome.job.span.size
+            place.stream.cancel()
+        stream = self._open_stream(place.cursor, place.end, singly)
         place = self._place = place._replace(stream=stream, taken=0)
         outcome = stream.result(0)
         if outcome is ENDED:
@@ -456,32 +501,29 @@ class Batches:
             raise RuntimeError("the order ended before its epoch did")
         return place, 0, outcome
 
-    def _behind(self, cursor: Cursor, job: BatchJob, *, delivered: bool) -> Cursor:
-        """Give the cursor behind a batch; one that failed counts nowhere."""
-        batches, samples = cursor.batches, cursor.samples
-        if delivered:
-            batches, samples = batches + 1, samples + job.samples
-        return Cursor(*job.within.after, batches, samples, cursor.skips, cursor.fingerprint)
+    @staticmethod
+    def _failed_together(outcome: Outcome) -> bool:
+        return outcome.error is not None and isinstance(outcome.job, GroupJob)
 
     @staticmethod
-    def _marked(cursor: Cursor, info: BatchInfo, digest: bytes) -> tuple[Cursor, BatchInfo]:
-        """Give cursor and info the running fingerprint up to a batch."""
-        from ..fingerprint import chained  # imported by now, if it was asked for
+    def _marks(previous: str, digests: list[bytes]) -> list[str]:
+        """Give the running fingerprint behind each of some batches."""
+        from ..fingerprint import chained  # imported by now, since it was asked for
 
-        running = chained(cursor.fingerprint, digest)
-        return cursor._replace(fingerprint=running), replace(info, fingerprint=running)
+        marks = list(accumulate(digests, chained, initial=previous))
+        return marks[1:]
 
     def _raise(
-        self, place: Place, outcome: Outcome, error: BaseException, tally: Tally
+        self, place: Place, counted: Tally, outcome: Outcome, error: BaseException
     ) -> NoReturn:
-        job: BatchJob | None = outcome.job
-        if job is None:
+        settled = place.settled()._replace(counted=counted)
+        if outcome.job is None:
             # The order of the samples failed, so nothing says what comes next: it is asked
             # again, from the same place.
-            following = place._replace(stream=None, tally=tally)
+            following = settled._replace(stream=None)
         else:
-            failed = self._behind(place.cursor, job, delivered=False), job.within.last
-            following = place._replace(failed=failed, tally=tally)
+            lost = Delivery(outcome.job, [None], lost=True)
+            following = settled._replace(delivery=lost, taken=place.taken + 1)
         error = explained(outcome, error)
         try:
             # Stores only up to the raise. Neither the outcome nor this frame may keep the

@@ -26,7 +26,7 @@ def explained(outcome: Outcome, error: BaseException) -> BaseException:
         The error itself, with a note of sample, step and epoch. If it would be taken for an
         end, or does not take the note: a `WorkerError` with it as its cause.
     """
-    job: BatchJob | None = outcome.job
+    job: BatchJob | None = outcome.job  # never a group: its batches are made anew, one by one
     what = "the order of the samples"
     try:
         # All that may run code of the user's: how a source says where a sample stands, how
@@ -34,7 +34,7 @@ def explained(outcome: Outcome, error: BaseException) -> BaseException:
         if job is not None:
             what = job.describe(outcome.part)
             if isinstance(error, CollateError):
-                error.samples = tuple(int(job.info.indices[row]) for row in error.rows)
+                error.samples = tuple(int(job.info().indices[row]) for row in error.rows)
         if not isinstance(error, WRAPPED) and noted(error, f"raised for {what}"):
             return error
     except BaseException as problem:

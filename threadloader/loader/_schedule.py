@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..jobs import BatchInfo, BatchJob, InEpoch, NoBatch, Recipe
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jobs import BatchJob, GroupJob, NoBatch, Recipe, Span
 from ..order import Deal, key
 from ..samplers import EpochOrder, Sampler
 from ..state import Cursor, Excluded
@@ -45,35 +48,100 @@ class Plan(NamedTuple):
 
 
 def jobs(
-    recipe: Recipe, deal: Deal, plan: Plan, seed: int, cursor: Cursor, end: int | None
-) -> Iterator[BatchJob | NoBatch]:
+    recipe: Recipe,
+    deal: Deal,
+    plan: Plan,
+    seed: int,
+    cursor: Cursor,
+    end: int | None,
+    singly: int = 0,
+) -> Iterator[BatchJob | GroupJob | NoBatch]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
 
     Drawn by the feeder. It holds nothing of `Batches`, which would keep a dropped one alive.
 
+    Args:
+        recipe: how batches are made. Groups begin small, so that the first batch comes soon.
+        deal: how orders are dealt.
+        plan: which samples each epoch has.
+        seed: seed of the run.
+        cursor: where to begin.
+        end: the epoch before which to end.
+        singly: how many batches come as jobs of their own first: one of them failed in a
+            group, and nobody knows which.
+
     Raises:
         ValueError: a sampler gives fewer indices than this epoch was given already.
     """
-    epoch, start, first = cursor.epoch, cursor.position, cursor.step
+    epoch, start, step = cursor.epoch, cursor.position, cursor.step
+    sizes = _Sizes(recipe.group, singly)
     while end is None or epoch < end:
         order: EpochOrder = plan.of(epoch).sampler.order(epoch)
-        n = order.n
-        if start > n:
+        if start > order.n:
             raise ValueError(
                 f"expected a sampler that gives the same indices for epoch {epoch} again, got "
-                f"{n} of them, where {start} were delivered already"
+                f"{order.n} of them, where {start} were delivered already"
             )
-        steps, world_steps = deal.steps(n, start), deal.world_steps(n, start)
-        transform_key = key("transform", seed, epoch)
-        for step, share in enumerate(deal.shares(order, start)):
-            info = BatchInfo(epoch, first + step, share.indices, share.valid)
-            done = step + 1
-            after = (epoch, start + done * deal.global_batch, first + done)
-            within = InEpoch(after if done < world_steps else (epoch + 1, 0, 0), n, done == steps)
-            yield BatchJob(recipe, info, share.positions, transform_key, within)
-        if not steps:
-            yield NoBatch(InEpoch((epoch + 1, 0, 0), n, last=True))
-        epoch, start, first = epoch + 1, 0, 0
+        yield from _epoch(recipe, deal, order, (epoch, start, step), seed, sizes)
+        epoch, start, step = epoch + 1, 0, 0
+
+
+class _Sizes:
+    """How many batches the next job makes: 1, 2, 4 and so on up to `most`."""
+
+    def __init__(self, most: int, singly: int) -> None:
+        self._most = most
+        self._singly = singly
+        self._size = 1
+
+    def next(self, left: int) -> int:
+        """Give the size of the next job, of at most `left` batches."""
+        if self._singly > 0:
+            self._singly -= 1
+            return 1
+        size = min(self._size, left)
+        self._size = min(2 * self._size, self._most)
+        return size
+
+
+def _epoch(
+    recipe: Recipe,
+    deal: Deal,
+    order: EpochOrder,
+    cut: tuple[int, int, int],
+    seed: int,
+    sizes: _Sizes,
+) -> Iterator[BatchJob | GroupJob | NoBatch]:
+    """Give the jobs of an epoch from epoch, position and step on."""
+    epoch, start, first = cut
+    steps, world_steps = deal.steps(order.n, start), deal.world_steps(order.n, start)
+    stride, transform_key = deal.global_batch, key("transform", seed, epoch)
+    done = 0  # steps that were given
+
+    def span(size: int) -> Span:
+        behind = done + size
+        where = epoch, first + done, size, start + done * stride, stride, order.n
+        return Span(*where, behind == steps, behind == world_steps)
+
+    if not steps:
+        yield NoBatch(Span(epoch, first, 0, start, stride, order.n, last=True, over=True))
+    valid: NDArray[np.bool_] | None = None
+    for indices, positions in deal.blocks(order, start):
+        if valid is None:  # not before: a batch may be far larger than an epoch
+            valid = np.ones(deal.batch_size, np.bool_)
+            valid.flags.writeable = False
+        at = 0
+        while at < len(indices):
+            size = sizes.next(len(indices) - at)
+            if size == 1:
+                one = indices[at], positions[at]
+                yield BatchJob(recipe, span(1), *one, valid, transform_key)
+            else:
+                yield GroupJob(recipe, span(size), indices[at : at + size], valid)
+            at, done = at + size, done + size
+    tail = deal.tail(order, start)
+    if tail is not None:
+        yield BatchJob(recipe, span(1), *tail, transform_key)
 
 
 def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:

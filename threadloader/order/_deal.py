@@ -123,26 +123,43 @@ class Deal:
             return None
         return start + steps * self.global_batch
 
+    def blocks(self, order: _Order, start: int = 0) -> Iterator[tuple[Indices, Indices]]:
+        """Give this shard's part of the full steps, from `start` on, many steps together.
+
+        Returns:
+            Dataset indices and positions, each int64 of shape (steps, batch_size), read-only.
+        """
+        size, step = self.batch_size, self.global_batch
+        _, _, _, begin = self._tail(order.n, start)
+        together = max(1, BLOCK // size)
+        mine = start + self.shard_index * size
+        row: Indices | None = None
+        for block in range(0, begin - start, together * step):
+            if row is None:  # not before: a batch may be far larger than the epoch
+                row = np.arange(size, dtype=np.int64)
+            starts = np.arange(block, min(block + together * step, begin - start), step)
+            positions = (starts + mine)[:, np.newaxis] + row
+            yield _frozen(order.at(positions)), _frozen(positions)
+
+    def tail(self, order: _Order, start: int = 0) -> Share | None:
+        """Give this shard's part of the tail; None when it has none."""
+        first, last, _, _ = self._tail(order.n, start)
+        return _share(order, first, last) if last > first else None
+
     def shares(self, order: _Order, start: int = 0) -> Iterator[Share]:
         """Give this shard's part of each step, from `start` to the end of the epoch.
 
         The arrays are read-only views of larger ones.
         """
-        size, step = self.batch_size, self.global_batch
-        first, last, _, begin = self._tail(order.n, start)
-        together = max(1, BLOCK // size)
-        mine = self.shard_index * size
-        for block in range(start, begin, together * step):
-            if block == start:  # not before: a batch may be far larger than the epoch
-                row = np.arange(size, dtype=np.int64)
-                valid = _frozen(np.ones(size, np.bool_))
-            starts = np.arange(block, min(block + together * step, begin), step, dtype=np.int64)
-            positions = _frozen((starts + mine)[:, np.newaxis] + row)
-            indices = _frozen(order.at(positions))
+        valid: NDArray[np.bool_] | None = None
+        for indices, positions in self.blocks(order, start):
+            if valid is None:
+                valid = _frozen(np.ones(self.batch_size, np.bool_))
             for here, there in zip(indices, positions, strict=True):
                 yield Share(here, there, valid)
-        if last > first:
-            yield _share(order, first, last)
+        tail = self.tail(order, start)
+        if tail is not None:
+            yield tail
 
     def share(self, order: _Order, step: int, start: int = 0) -> Share | None:
         """Give this shard's part of one step alone; None when it has no such step.

@@ -50,7 +50,8 @@ class Source(Protocol):
 
     - ``take(indices) -> batch``, where it can build a whole batch faster than sample
       by sample. ``indices`` is an int64 array of shape ``(batch,)``; the batch is what
-      stacking the samples would give.
+      stacking the samples would give. With ``sample_bytes``, the bytes of one sample,
+      several small batches are taken at once and cut.
     - ``__getitems__(indices) -> list of samples``, where reading many at once is faster.
     - ``fingerprint() -> str``, the same in every run over the same data and different
       for other data: a saved state is refused when it has changed.

@@ -161,6 +161,11 @@ class ArraySource:
             ]
         )
 
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of one sample, so that small batches can be gathered together."""
+        return sum(array[:1].nbytes for array in self._arrays)
+
     def column(self, field: str | int) -> _Array | None:
         """Give a field of every sample, not copied; None where there is no such field.
 
