@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import length_hint
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,10 @@ from numpy.typing import NDArray
 from .errors import CollateError
 
 __all__ = ["BatchInfo", "BatchJob", "GroupJob", "NoBatch", "Recipe", "Span"]
+
+
+_ALL = type(iter(range(0)))
+"""What `BatchJob.run` is given where there are no workers: all rows, one after the other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # eq: arrays do not compare to one bool
@@ -50,6 +55,8 @@ class Recipe:
             batch's samples at once, "" when it is read sample by sample.
         digest: batch -> fingerprint of its content, or None.
         group: how many batches a job makes at most; more than 1 only with "take".
+        threads_only: whether the consumer's thread must not prepare batches where there are
+            workers.
     """
 
     source: Any
@@ -59,6 +66,7 @@ class Recipe:
     whole: str = ""
     digest: Callable[[Any], bytes] | None = None
     group: int = 1
+    threads_only: bool = False
 
     def finished(self, batch: Any) -> tuple[Any, bytes]:
         """Give a collated batch as it is delivered, and the fingerprint of its content."""
@@ -128,6 +136,7 @@ class BatchJob:
         indices: int64, shape (rows,), the rows' dataset indices.
         positions: int64, shape (rows,), the rows' places in the global order.
         valid: bool, shape (rows,), False where a row is padding.
+        real: how many rows are not padding.
         key: the epoch's key for transforms.
 
     Attributes:
@@ -139,6 +148,7 @@ class BatchJob:
         "_indices",
         "_key",
         "_positions",
+        "_real",
         "_recipe",
         "_row",
         "_rows",
@@ -156,6 +166,7 @@ class BatchJob:
         indices: NDArray[np.int64],
         positions: NDArray[np.int64],
         valid: NDArray[np.bool_],
+        real: int,
         key: int,
     ) -> None:
         self.span = span
@@ -163,6 +174,7 @@ class BatchJob:
         self._recipe = recipe
         self._indices = indices
         self._valid = valid
+        self._real = real
         # Python integers: a source need not know numpy's. Made here, in the feeder.
         self._rows: list[int] = [] if recipe.whole == "take" else indices.tolist()
         self._positions: list[int] = [] if recipe.transform is None else positions.tolist()
@@ -179,7 +191,7 @@ class BatchJob:
 
     def samples(self, count: int) -> int:
         """Count the rows of the first `count` batches that are not padding."""
-        return int(np.count_nonzero(self._valid)) if count else 0
+        return self._real if count else 0
 
     def run(self, parts: Iterator[int]) -> None:
         """Read and transform the samples of some rows."""
@@ -191,7 +203,16 @@ class BatchJob:
                 self._samples = self._read_whole()
             return
         samples, rows = self._samples, self._rows
-        if transform is None:
+        if transform is None and type(parts) is _ALL:
+            here = iter(rows)
+            try:
+                self._samples = [source[row] for row in here]
+            except BaseException:
+                # So that whoever gave the parts sees at which of them it was.
+                for _ in range(len(rows) - length_hint(here)):
+                    next(parts)
+                raise
+        elif transform is None:
             for row in parts:
                 samples[row] = source[rows[row]]
         else:

@@ -34,6 +34,8 @@ class Stats:
         skipped: samples left out because they failed.
         retried: reads that were tried again.
         failed: batches whose place an exception took.
+        prepared_here: batches that the thread that asked for them has prepared itself, though
+            there are workers: it was measured that this is faster.
         elapsed_seconds: wall time since the first `next` was called. It ends with the `with`.
         first_batch_seconds: from the first `next` until there was a batch: starting, reading,
             collating. High: the first batch's work is spread over too few workers.
@@ -52,6 +54,7 @@ class Stats:
     skipped: int = 0
     retried: int = 0
     failed: int = 0
+    prepared_here: int = 0
     elapsed_seconds: float = 0.0
     first_batch_seconds: float = 0.0
     data_wait_seconds: float = 0.0
@@ -140,6 +143,8 @@ class Stats:
             parts.insert(1, f"first batch {_duration(self.first_batch_seconds)}")
         counts = [("skipped", self.skipped), ("retried", self.retried), ("failed", self.failed)]
         parts += [f"{count:,} {name}" for name, count in counts if count]
+        if self.prepared_here:
+            parts.append(f"{self.prepared_here:,} batches prepared without the workers: faster")
         if self.not_pinned:
             parts.append(f"not pinned: {self.not_pinned}")
         if self.fingerprint:
@@ -161,6 +166,7 @@ class Tally(NamedTuple):
     samples: int = 0
     failed: int = 0
     ready_sum: int = 0
+    prepared_here: int = 0
 
     def waited(self, called: float, now: float, failed: int = 0) -> Tally:
         """Count a `next`: when it was called, and when it had what it waited for.
@@ -180,12 +186,20 @@ class Tally(NamedTuple):
             failed=self.failed + failed,
         )
 
-    def plus(self, batches: int, samples: int, ready: int) -> Tally:
-        """Count batches: their samples, without padding, and how many were ready at each."""
+    def plus(self, batches: int, samples: int, ready: int, here: int = 0) -> Tally:
+        """Count batches.
+
+        Args:
+            batches: how many.
+            samples: their samples, without padding.
+            ready: how many were ready at each, added up.
+            here: how many the consumer has prepared itself.
+        """
         return self._replace(
             batches=self.batches + batches,
             samples=self.samples + samples,
             ready_sum=self.ready_sum + ready,
+            prepared_here=self.prepared_here + here,
         )
 
     def stats(
@@ -196,6 +210,7 @@ class Tally(NamedTuple):
             batches=self.batches,
             samples=self.samples,
             failed=self.failed,
+            prepared_here=self.prepared_here,
             elapsed_seconds=0.0 if self.started is None else max(0.0, now - self.started),
             first_batch_seconds=self.first_batch_seconds if self.batches else 0.0,
             data_wait_seconds=self.data_wait_seconds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import opcode
+import operator
 import signal
 import threading
 from collections.abc import Iterator
@@ -62,6 +63,10 @@ class InlineStream:
         """Count the results that can be had without waiting: none."""
         return 0
 
+    def wind_down(self) -> None:
+        """Begin no further job: what comes after the last result is `ENDED`."""
+        self._jobs = iter(())
+
     def cancel(self) -> None:
         """Forget the jobs."""
         self.cancelled = True
@@ -110,23 +115,19 @@ class InlineStream:
 
 
 def _run(job: Job) -> Outcome:
+    parts = iter(range(job.parts))
     part: int | None = None
-
-    def parts() -> Iterator[int]:
-        nonlocal part
-        for part in range(job.parts):  # noqa: UP028 (`part` is read outside, when one raises)
-            yield part
-
     # The traceback of an error leads back to this frame, so it may not keep the error.
     value = error = None
     try:
-        _, error = caught(job.run, parts())
+        _, error = caught(job.run, parts)
         if error is None:
-            part = None
             value, error = caught(job.finish)
+        else:  # at the part that was given last; before the first, at none
+            part = job.parts - operator.length_hint(parts) - 1
         if error is not None and from_signal(error):
             raise error
-        return Outcome(job, value, error, part)
+        return Outcome(job, value, error, part if part != -1 else None)
     finally:
         del error
 

@@ -37,10 +37,11 @@ class Stream:
         self._shared = shared
         self._depth = depth
         self._supply = _Supply(jobs)
-        # The consumer's alone: its line of slots, how many of them it has sent, and up to
-        # which number they are known to be filled.
+        # The consumer's alone: its line of slots, how many of them it has sent, up to which
+        # number they are known to be filled, and whether it sends no more.
         self._line: deque[Slot] = deque()
         self._sent = 0
+        self._winding_down = False
         self._filled_to = 0
 
     @property
@@ -56,6 +57,8 @@ class Stream:
         known to the feeder by its number (G8).
         """
         line = self._line
+        if self._winding_down:
+            return
         while self._sent < number + self._depth:
             if not line or line[-1].number < self._sent:
                 line.append(Slot(self._shared.runtime, self._supply, self._sent))
@@ -78,6 +81,8 @@ class Stream:
         while line and line[0].number < number:
             line.popleft()
         self.prefetch(number)
+        if self._winding_down and number >= self._sent:  # all that was begun has been taken
+            return ENDED
         # Sent first, looked afterwards: a stop that comes after this look finds the slot.
         if self._shared.stopping:
             return ENDED
@@ -96,6 +101,10 @@ class Stream:
             filled_to += 1
         self._filled_to = filled_to
         return filled_to - number
+
+    def wind_down(self) -> None:
+        """Begin no further job: what comes after those that are begun is `ENDED`."""
+        self._winding_down = True
 
     def cancel(self) -> None:
         """End the stream: what is in work is left unfinished, what is ready is thrown away."""

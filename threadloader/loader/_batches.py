@@ -33,6 +33,7 @@ from ..order import Deal
 from ..state import Cursor, dump, load, read, write
 from ..stats import Stats, Tally
 from ._arguments import count_of
+from ._choice import Choice
 from ._epochs import Epoch, Epochs
 from ._failure import explained
 from ._place import Delivery, Place
@@ -83,6 +84,11 @@ class Batches:
             if config.num_workers
             else Inline()
         )
+        # The consumer's: where it prepares batches itself, and whether it does.
+        self._here = Inline()
+        sampled = samplings.now.sampler.length is None  # a callable, which the feeder asks
+        doubted = config.num_workers and not sampled and not recipe.threads_only
+        self._choice = Choice() if doubted else None
         # How to close the source, if it is ours: taken out by whoever does it, once.
         self._closing = runtime.simple_queue()
         if close_source is not None:
@@ -254,7 +260,7 @@ class Batches:
         """
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()
-        if not self._engine.stop():
+        if not (self._engine.stop() and self._here.stop()):
             return
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
         if self._turn.acquire(blocking=False):
@@ -348,6 +354,8 @@ class Batches:
                 end=end,
             )
             stream.prefetch(taken)
+            if self._choice is not None:
+                self._choice.forget()  # what was done between two epochs is no batch
             if before is not None and before is not stream:
                 before.cancel()
             self._place = following
@@ -387,7 +395,8 @@ class Batches:
             end = max(end, cursor.epoch + 1)
         plan, seed = self._place.plan, self._config.seed
         upcoming = jobs(self._recipe, self._deal, plan, seed, cursor, end, singly)
-        return self._engine.stream(upcoming, self._depth)
+        engine = self._here if self._choice is not None and self._choice.here else self._engine
+        return engine.stream(upcoming, self._depth)
 
     def _next(self, epoch: Epoch) -> Any:
         # Most calls take what lies ready in a group, and go through these lines alone.
@@ -431,6 +440,10 @@ class Batches:
         waited = place.tally.waited(called, now, failed)
         if outcome.error is not None:
             self._raise(place, waited, outcome, outcome.error)
+        if self._choice is not None and self._choice.note(
+            now, now - called, outcome.job.span.size, outcome.seconds
+        ):
+            cast("Stream", place.stream).wind_down()  # what comes next is prepared the other way
         job: BatchJob | GroupJob | NoBatch = outcome.job
         batches, size, cursor = outcome.value, job.span.size, place.cursor
         delivery = Delivery(
@@ -439,6 +452,7 @@ class Batches:
             max(0, ready - 1) * size,  # as if the other jobs were as large as this one
             self._marks(cursor.fingerprint, job.digests) if self._recipe.digest else None,
             awaited=not ready,
+            here=isinstance(place.stream, InlineStream) and self._choice is not None,
         )
         following = Place(
             place.plan,

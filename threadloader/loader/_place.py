@@ -31,9 +31,10 @@ class Delivery:
         served: how many of them were delivered, or passed. Written by who has the turn, by
             one store, and by that alone a batch is delivered; anybody may read it.
         lost: whether there was an exception in the place of the one batch.
+        here: whether the thread that asked for them has prepared them.
     """
 
-    __slots__ = ("awaited", "batches", "job", "lost", "marks", "ready", "served", "size")
+    __slots__ = ("awaited", "batches", "here", "job", "lost", "marks", "ready", "served", "size")
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class Delivery:
         *,
         awaited: bool = False,
         lost: bool = False,
+        here: bool = False,
     ) -> None:
         self.job = job
         self.batches = batches
@@ -53,6 +55,7 @@ class Delivery:
         self.marks = marks or []
         self.served = 0
         self.lost = lost
+        self.here = here
 
     def info(self, number: int) -> BatchInfo:
         """Say what one of the batches is."""
@@ -139,7 +142,7 @@ class Place(NamedTuple):
         ready = served * (delivery.size + delivery.ready) - served * (served - 1) // 2
         if delivery.awaited:
             ready -= delivery.size
-        return self.counted.plus(served, samples, ready)
+        return self.counted.plus(served, samples, ready, served if delivery.here else 0)
 
     @property
     def over(self) -> bool:

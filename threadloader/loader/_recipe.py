@@ -277,7 +277,11 @@ class Loader:
         if whole == "take":
             sample_bytes = getattr(source, "sample_bytes", None) or GROUP_BYTES
             group = max(1, min(GROUP_MOST, GROUP_BYTES // (sample_bytes * config.batch_size)))
-        return Recipe(source, self._transform, collate, pin, whole, digest, group), not_pinned
+        # Pinning has its own costs, and what is made for each thread is made for the workers.
+        threads_only = pin is not None or isinstance(source, sources.PerThread)
+        return Recipe(
+            source, self._transform, collate, pin, whole, digest, group, threads_only
+        ), not_pinned
 
     def _identity(self, source: Any, length: int, sampler: str | None) -> dict[str, Any]:
         """Say what the run is: what must be the same for a state to fit."""

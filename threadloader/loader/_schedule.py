@@ -96,7 +96,7 @@ class _Sizes:
 
     def next(self, left: int) -> int:
         """Give the size of the next job, of at most `left` batches."""
-        if self._singly > 0:
+        if self._most == 1 or self._singly > 0:
             self._singly -= 1
             return 1
         size = min(self._size, left)
@@ -135,13 +135,14 @@ def _epoch(
             size = sizes.next(len(indices) - at)
             if size == 1:
                 one = indices[at], positions[at]
-                yield BatchJob(recipe, span(1), *one, valid, transform_key)
+                yield BatchJob(recipe, span(1), *one, valid, len(valid), transform_key)
             else:
                 yield GroupJob(recipe, span(size), indices[at : at + size], valid)
             at, done = at + size, done + size
     tail = deal.tail(order, start)
     if tail is not None:
-        yield BatchJob(recipe, span(1), *tail, transform_key)
+        real = int(np.count_nonzero(tail.valid))
+        yield BatchJob(recipe, span(1), *tail, real, transform_key)
 
 
 def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:

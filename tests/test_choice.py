@@ -1,0 +1,169 @@
+"""Whether threads or the consumer prepare the batches is measured, and changes no batch."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from threadloader import Loader
+from threadloader.loader import _choice
+from threadloader.loader._choice import Choice
+
+
+class Run:
+    """A training loop in an imagined time: what a batch takes with threads, and without."""
+
+    def __init__(self, threads, here, step=0.0, busy=None):
+        self.choice = Choice()
+        self.seconds = {False: threads, True: here}
+        self.step = step
+        self.busy = threads if busy is None else busy
+        self.now = 0.0
+        self.spent = {False: 0.0, True: 0.0}
+
+    def go(self, seconds):
+        """Lets the loop run; gives the part of the time in which it prepared batches itself."""
+        end, self.spent = self.now + seconds, {False: 0.0, True: 0.0}
+        while self.now < end:
+            took = self.seconds[self.choice.here]
+            self.now += took + self.step
+            self.spent[self.choice.here] += took + self.step
+            self.choice.note(self.now, took, 1, self.busy)
+        return self.spent[True] / sum(self.spent.values())
+
+
+def test_the_consumer_prepares_batches_where_threads_only_lose():
+    run = Run(threads=300e-6, here=100e-6)
+    run.go(1.0)
+    assert run.go(60.0) > 0.99
+
+
+def test_threads_stay_where_they_win():
+    run = Run(threads=50e-6, here=100e-6)
+    run.go(1.0)
+    assert run.go(60.0) < 0.01
+
+
+def test_threads_stay_where_the_training_step_hides_them():
+    """The hand-off costs more than the batch, but it costs the loop nothing."""
+    assert Run(threads=20e-6, here=10e-6, step=5e-3).go(60.0) == 0
+
+
+def test_threads_are_never_doubted_where_a_batch_is_much_work():
+    assert Run(threads=8e-3, here=4e-3, busy=30e-3).go(60.0) == 0
+
+
+def test_a_trial_that_is_hopeless_ends_after_two_batches():
+    """Storage with latency, which only threads hide, is found out at once."""
+    run = Run(threads=300e-6, here=9e-3, busy=9e-3)
+    run.go(60.0)
+    assert run.go(60.0) * 60.0 < 4 * 2 * 9e-3 + 0.01
+
+
+def test_threads_come_back_when_a_batch_becomes_dear():
+    run = Run(threads=300e-6, here=100e-6)
+    run.go(5.0)
+    run.seconds, run.busy = {False: 300e-6, True: 9e-3}, 9e-3
+    run.go(_choice.LONGEST_PAUSE + 10)
+    assert run.go(10.0) < 0.1
+
+
+def test_what_lies_between_two_epochs_is_not_counted():
+    """A pause of the consumer's is no time that a batch took."""
+    run = Run(threads=300e-6, here=100e-6)
+    run.go(2.0)
+    for _ in range(20):
+        run.choice.forget()
+        run.now += 5.0
+        assert run.go(1.0) > 0.8
+
+
+class Flips(Choice):
+    """Changes its mind at the moments that a test draws."""
+
+    def __init__(self, when):
+        super().__init__()
+        self.when = when
+
+    def note(self, now, waited, batches, busy):
+        if self.when.random() < 0.3:
+            self.here = not self.here
+            return True
+        return False
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(0, 60),
+    workers=st.integers(1, 3),
+    prefetch=st.integers(1, 4),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_batches_are_the_same_whoever_prepares_them(whole, seed, n, workers, prefetch):
+    """Also over a resume, with a transform that draws, and with errors at their places."""
+
+    def transform(sample, rng):
+        if sample == 13:
+            raise ValueError("thirteen")
+        return sample + rng.random()
+
+    class Source(list):
+        def __getitem__(self, index):
+            return np.float64(index)
+
+    source = np.arange(n) if whole else Source(range(n))
+    transform = None if whole else transform
+    config = {"batch_size": 3, "num_workers": workers, "prefetch_batches": prefetch}
+
+    def run(batches, got, stop=None):
+        for epoch in batches.epochs(3):
+            while len(got) != stop:
+                try:
+                    batch = next(epoch)
+                except StopIteration:
+                    break
+                except ValueError:
+                    got.append((batches.state_dict()["world"]["step"], "failed"))
+                else:
+                    got.append((batches.info.step, batch.tolist()))
+            if len(got) == stop:
+                return
+
+    expected = []
+    with Loader({**config, "num_workers": 0}, source=source, transform=transform) as batches:
+        run(batches, expected)
+    got, when = [], random.Random(seed)
+    stop = when.randrange(len(expected) + 1)
+    with Loader(config, source=source, transform=transform) as batches:
+        batches._choice = Flips(when)
+        run(batches, got, stop)
+        state = json.loads(json.dumps(batches.state_dict()))
+        if got and got[-1][1] == "failed":
+            got.pop()
+    with Loader(config, source=source, transform=transform, resume=state) as batches:
+        batches._choice = Flips(when)
+        run(batches, got)
+    assert expected == got
+
+
+def test_what_was_prepared_here_is_counted():
+    class Here(Choice):
+        def note(self, now, waited, batches, busy):
+            changed, self.here = not self.here, True
+            return changed
+
+    with Loader({"batch_size": 1, "prefetch_batches": 2}, source=list(range(40))) as batches:
+        batches._choice = Here()
+        assert 40 == len(list(batches))
+        stats = batches.stats()
+    assert 40 - 3 == stats.prepared_here
+    assert "37 batches prepared without the workers" in str(stats)
+
+
+def test_a_callable_sampler_is_asked_by_the_feeder_alone():
+    with Loader({}, source=list(range(9)), sampler=lambda epoch, n: range(n)) as batches:
+        assert batches._choice is None
