@@ -55,6 +55,8 @@ class Recipe:
             batch's samples at once, "" when it is read sample by sample.
         digest: batch -> fingerprint of its content, or None.
         group: how many batches a job makes at most; more than 1 only with "take".
+        rows: count of rows -> what samples are written into as they come, or None; as
+            `collate.RowsMaker.rows`. Only where collate stacks.
         threads_only: whether the consumer's thread must not prepare batches where there are
             workers.
     """
@@ -66,6 +68,7 @@ class Recipe:
     whole: str = ""
     digest: Callable[[Any], bytes] | None = None
     group: int = 1
+    rows: Callable[[int], Any] | None = None
     threads_only: bool = False
 
     def finished(self, batch: Any) -> tuple[Any, bytes]:
@@ -146,6 +149,7 @@ class BatchJob:
 
     __slots__ = (
         "_indices",
+        "_into",
         "_key",
         "_positions",
         "_real",
@@ -184,6 +188,8 @@ class BatchJob:
         self._row: int | None = None
         # Each row is written by the one worker that claimed it and read after all are done.
         self._samples: Any = [None] * len(indices)
+        # Where large arrays are written to; shared as the samples are.
+        self._into: Any = None if recipe.rows is None else recipe.rows(len(indices))
 
     def info(self, number: int = 0) -> BatchInfo:
         """Say what the batch is."""
@@ -202,8 +208,14 @@ class BatchJob:
             for _ in parts:
                 self._samples = self._read_whole()
             return
-        samples, rows = self._samples, self._rows
-        if transform is None and type(parts) is _ALL:
+        samples, rows, into = self._samples, self._rows, self._into
+        if into is not None:
+            for row in parts:
+                sample = source[rows[row]]
+                if transform is not None:
+                    sample = transform(sample, self._key, self._positions[row])
+                samples[row] = into.put(row, sample)
+        elif transform is None and type(parts) is _ALL:
             here = iter(rows)
             try:
                 self._samples = [source[row] for row in here]
@@ -239,7 +251,9 @@ class BatchJob:
     def finish(self) -> list[Any]:
         """Collate the samples into the batch, and pin it where that is asked for."""
         batch, self._samples = self._samples, None
-        if self._recipe.whole != "take":
+        if self._into is not None:
+            batch = self._into.stack(batch)
+        elif self._recipe.whole != "take":
             batch = self._recipe.collate(batch)
         batch, digest = self._recipe.finished(batch)
         self.digests = [digest]

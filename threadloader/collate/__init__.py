@@ -14,9 +14,10 @@ from typing import Any
 from threadloader.errors import ConfigError, Problem
 
 from ._pad import Pad
+from ._rows import Rows, RowsMaker
 from ._stack import stack
 
-__all__ = ["Pad", "make_collate", "stack"]
+__all__ = ["Pad", "Rows", "RowsMaker", "make_collate", "stack"]
 
 
 def make_collate(spec: Mapping[str, Any]) -> Callable[[list[Any]], Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from operator import attrgetter
@@ -34,8 +34,10 @@ _PAD = 'pad them with "collate": {"type": "pad"}, or make them equal in the tran
 Path = tuple[Any, ...]
 """The keys, positions or names that lead from a sample to one of its fields."""
 
+_NOTHING: Mapping[Path, Any] = {}
 
-def stack(samples: Sequence[Any]) -> Any:
+
+def stack(samples: Sequence[Any], whole: Mapping[Path, Any] | None = None) -> Any:
     """Stack samples of equal structure along a new first axis.
 
     Args:
@@ -45,6 +47,8 @@ def stack(samples: Sequence[Any]) -> Any:
             - ``bool``, ``int``, ``float``: an array ``(batch,)`` of bool, int64, float64;
             - ``str`` or ``bytes`` (of numpy too): a list of them;
             - dicts, tuples, named tuples, lists: one such of their fields, stacked each.
+
+        whole: arrays ``(batch, *shape)`` of fields of which the samples are the rows already.
 
     Returns:
         The batch. Its arrays are newly made, writable and C-contiguous.
@@ -59,7 +63,7 @@ def stack(samples: Sequence[Any]) -> Any:
            [3, 4]]), 'name': ['a', 'b']}
     """
     faults = Faults()
-    batch = stack_field(at_least_one(samples), (), faults)
+    batch = stack_field(at_least_one(samples), (), faults, whole or _NOTHING)
     faults.raise_lowest()
     return batch
 
@@ -110,7 +114,9 @@ def at_least_one(samples: Sequence[Any]) -> Sequence[Any]:
     return samples
 
 
-def stack_field(rows: Sequence[Any], path: Path, faults: Faults) -> Any:
+def stack_field(
+    rows: Sequence[Any], path: Path, faults: Faults, whole: Mapping[Path, Any] = _NOTHING
+) -> Any:
     """Stack one field; rows from a faulty one on are left out, to look for a lower one."""
     first = rows[0]
     family = family_of(first)
@@ -118,13 +124,15 @@ def stack_field(rows: Sequence[Any], path: Path, faults: Faults) -> Any:
         what = say(first) if family is None else f"more than {_DEEPEST} containers in each other"
         raise fault(path, f"row 0 has {what}, which cannot be stacked; {_ARRAYS}", 0)
     if family == "number":
-        return _stack_numbers(rows, path, faults)
+        return whole[path] if path in whole else _stack_numbers(rows, path, faults)
     if family in ("str", "bytes"):
         if not of_one_type(rows):
             up_to_fault(rows, path, faults, lambda value: family_of(value) == family)
         return list(rows)
     columns = columns_of(rows, path, faults)
-    fields = {name: stack_field(column, (*path, name), faults) for name, column in columns.items()}
+    fields = {
+        name: stack_field(column, (*path, name), faults, whole) for name, column in columns.items()
+    }
     if family == "dict":
         return fields
     if family == "tuple":

@@ -14,7 +14,7 @@ from typing import Any, cast
 from numpy.typing import NDArray
 
 from .. import _runtime, sources, transforms
-from ..collate import make_collate
+from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig, read_config
 from ..engine import from_signal
 from ..errors import BusyError, ClosedError, SourceError
@@ -277,10 +277,11 @@ class Loader:
         if whole == "take":
             sample_bytes = getattr(source, "sample_bytes", None) or GROUP_BYTES
             group = max(1, min(GROUP_MOST, GROUP_BYTES // (sample_bytes * config.batch_size)))
+        rows = RowsMaker().rows if plain and not whole else None
         # Pinning has its own costs, and what is made for each thread is made for the workers.
         threads_only = pin is not None or isinstance(source, sources.PerThread)
         return Recipe(
-            source, self._transform, collate, pin, whole, digest, group, threads_only
+            source, self._transform, collate, pin, whole, digest, group, rows, threads_only
         ), not_pinned
 
     def _identity(self, source: Any, length: int, sampler: str | None) -> dict[str, Any]:

@@ -1,0 +1,113 @@
+"""Large arrays of samples, written straight into their rows of the batch as they come."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._stack import Path, kind_of, stack
+
+__all__ = ["Rows", "RowsMaker"]
+
+LARGE_BYTES = 16 << 10
+"""Arrays from this size on are written at once. Below, looking for them costs more than the
+copy that is saved."""
+
+Empty = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
+"""Makes memory of a shape and dtype: `numpy.empty`, or what uses memory again."""
+
+
+class RowsMaker:
+    """Makes `Rows` for batch after batch, as long as samples have large arrays.
+
+    Args:
+        empty: makes the memory of a batch's arrays.
+    """
+
+    def __init__(self, empty: Empty = np.empty) -> None:
+        self._empty = empty
+        # Goes to False, once, by whichever worker sees a sample without a large array.
+        self.useful = True
+
+    def rows(self, count: int) -> Rows | None:
+        """Give the rows of a batch; None where samples are small."""
+        return Rows(count, self) if self.useful else None
+
+
+class Rows:
+    """The rows of one batch, filled by several threads, each row by one of them.
+
+    Args:
+        count: rows of the batch.
+        maker: who made it.
+    """
+
+    def __init__(self, count: int, maker: RowsMaker) -> None:
+        self._count = count
+        self._maker = maker
+        # By the path of a field: its memory, and which of its rows are written. A field is
+        # added under the guard; a row is written by the one worker that has it.
+        self._guard = threading.Lock()
+        self._memories: dict[Path, npt.NDArray[Any]] = {}
+        self._written: dict[Path, npt.NDArray[np.bool_]] = {}
+
+    def put(self, row: int, sample: Any) -> Any:
+        """Write the large arrays of a sample into the batch.
+
+        Args:
+            row: the row.
+            sample: the sample; it is not changed.
+
+        Returns:
+            The sample with these arrays replaced by what was written.
+        """
+        lighter = self._replaced(row, sample, ())
+        if not self._memories:
+            self._maker.useful = False
+        return lighter
+
+    def _replaced(self, row: int, value: Any, path: Path) -> Any:
+        if type(value) is np.ndarray:
+            large = value.nbytes >= LARGE_BYTES and value.ndim and kind_of(value) is not None
+            return self._write(row, value, path) if large else value
+        # Plain containers, and not very deep: all else is left to stack.
+        if len(path) < 2 and type(value) is dict:
+            return {name: self._replaced(row, each, (*path, name)) for name, each in value.items()}
+        if len(path) < 2 and type(value) is tuple:
+            return tuple(self._replaced(row, each, (*path, at)) for at, each in enumerate(value))
+        return value
+
+    def _write(self, row: int, value: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
+        memory = self._memories.get(path)
+        if memory is None:
+            made = self._maker._empty((self._count, *value.shape), value.dtype)
+            with self._guard:
+                # Another worker may have been faster; what this one made is let go.
+                memory = self._memories.setdefault(path, made)
+                self._written.setdefault(path, np.zeros(self._count, np.bool_))
+        if memory.shape[1:] != value.shape or memory.dtype != value.dtype:
+            return value
+        memory[row] = value
+        self._written[path][row] = True
+        view: npt.NDArray[Any] = memory[row]
+        return view
+
+    def stack(self, samples: Sequence[Any]) -> Any:
+        """Stack the samples that `put` gave, in the order of their rows.
+
+        Returns:
+            What `stack` gives. Fields whose rows are all written are not copied again.
+
+        Raises:
+            CollateError: as `stack`.
+        """
+        whole = {
+            path: memory
+            for path, memory in self._memories.items()
+            if bool(self._written[path].all())
+        }
+        return stack(samples, whole)
