@@ -33,12 +33,12 @@ def test_waiting_is_the_time_inside_next_after_the_first_batch():
 
 def test_the_end_of_an_epoch_and_a_failed_batch_count_as_waiting():
     tally = feed(Tally(), [(0.0, 1.0)]).waited(2.0, 4.0).waited(5.0, 6.0, failed=1)
-    stats = tally.stats(6.0, 3)
+    stats = tally.stats(6.0, prefetch_batches=3)
     assert (3.0, 1, 1) == (stats.data_wait_seconds, stats.failed, stats.batches)
 
 
 def test_an_error_before_the_first_batch_belongs_to_its_time():
-    stats = feed(Tally().waited(1.0, 2.0, failed=1), [(3.0, 7.0)]).stats(7.0, 3)
+    stats = feed(Tally().waited(1.0, 2.0, failed=1), [(3.0, 7.0)]).stats(7.0, prefetch_batches=3)
     assert (6.0, 0.0, 0.0) == (
         stats.first_batch_seconds,
         stats.data_wait_seconds,
@@ -48,8 +48,8 @@ def test_an_error_before_the_first_batch_belongs_to_its_time():
 
 def test_nothing_is_divided_by_nothing():
     """No next yet, and a clock that does not move."""
-    assert 0.0 == Tally().stats(5.0, 3).data_wait_fraction
-    stats = feed(Tally(), [(1.0, 1.0), (1.0, 1.0)]).stats(1.0, 3)
+    assert 0.0 == Tally().stats(5.0, prefetch_batches=3).data_wait_fraction
+    stats = feed(Tally(), [(1.0, 1.0), (1.0, 1.0)]).stats(1.0, prefetch_batches=3)
     assert (0.0, 0.0, 0.0) == (
         stats.data_wait_fraction,
         stats.samples_per_second,
@@ -58,8 +58,10 @@ def test_nothing_is_divided_by_nothing():
 
 
 def test_before_the_first_batch_no_wait_is_praised():
-    assert "Data wait: no batch yet" == str(Tally().stats(5.0, 3))
-    assert "Data wait: no batch yet | 1 failed" == str(Tally().waited(1.0, 2.0, 1).stats(5.0, 3))
+    assert "Data wait: no batch yet" == str(Tally().stats(5.0, prefetch_batches=3))
+    assert "Data wait: no batch yet | 1 failed" == str(
+        Tally().waited(1.0, 2.0, 1).stats(5.0, prefetch_batches=3)
+    )
 
 
 @given(steps=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), max_size=8))
@@ -68,7 +70,7 @@ def test_a_fraction_is_never_outside_of_0_to_1(steps):
     for work, wait in steps:
         tally = feed(tally, [(now + work, now + work + wait)])
         now += work + wait
-    assert 0.0 <= tally.stats(now, 3).data_wait_fraction <= 1.0
+    assert 0.0 <= tally.stats(now, prefetch_batches=3).data_wait_fraction <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -90,8 +92,8 @@ def test_a_band_includes_its_lower_bound(fraction, name):
 
 def test_an_interval_is_the_difference_of_two_snapshots():
     tally = feed(Tally(), [(0.0, 1.0), (2.0, 3.0)])
-    earlier = tally.stats(4.0, 3)
-    interval = feed(tally, [(5.0, 5.5)]).stats(6.0, 3).since(earlier)
+    earlier = tally.stats(4.0, prefetch_batches=3)
+    interval = feed(tally, [(5.0, 5.5)]).stats(6.0, prefetch_batches=3).since(earlier)
     assert (
         Stats(
             batches=1,

@@ -115,6 +115,12 @@ class Runtime:
         """Give seconds on a clock that never goes back; its zero means nothing."""
         return time.perf_counter()
 
+    def gil_delay(self) -> float:
+        """Let go of the GIL and give the seconds until it came back."""
+        began = time.perf_counter()
+        time.sleep(0)
+        return time.perf_counter() - began
+
     def stack(self, thread: Thread) -> str:
         """Give the Python stack of a running thread, innermost call last."""
         frame = sys._current_frames().get(thread.ident or 0)

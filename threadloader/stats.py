@@ -11,6 +11,19 @@ BANDS = ((0.01, "excellent"), (0.05, "good"), (0.20, "fair"))
 """Upper bounds of the data-wait fraction, from the project's first description."""
 
 
+_OF_NOW = (
+    "prefetch_batches",
+    "gil_delay_seconds",
+    "switch_interval_shortened",
+    "not_pinned",
+    "fingerprint",
+)
+"""Numbers of a moment, which have no difference to those of an earlier one."""
+
+HELD_SECONDS = 1e-3
+"""Delay of the GIL from which it is worth a word."""
+
+
 def band(fraction: float) -> str:
     """Name a data-wait fraction.
 
@@ -43,6 +56,9 @@ class Stats:
             the bottleneck; low: training is.
         ready_sum: results that were ready, added up over all calls of `next` that gave a batch.
         prefetch_batches: how many batches were prepared ahead, at most.
+        gil_delay_seconds: how long a worker waits for the GIL, as measured now and then. Above
+            a millisecond the training loop holds it: then reading waits for training.
+        switch_interval_shortened: whether the loader has shortened the switch interval.
         not_pinned: what was missing for ``pin_memory: "auto"``, so that batches are numpy
             arrays; "" when they are pinned, or nobody asked for it.
         fingerprint: that of the content of all batches of the run, over all resumes of this
@@ -60,6 +76,8 @@ class Stats:
     data_wait_seconds: float = 0.0
     ready_sum: int = 0
     prefetch_batches: int = 0
+    gil_delay_seconds: float = 0.0
+    switch_interval_shortened: bool = False
     not_pinned: str = ""
     fingerprint: str = ""
 
@@ -110,11 +128,11 @@ class Stats:
         changed: dict[str, Any] = {
             field.name: getattr(self, field.name) - getattr(earlier, field.name)
             for field in fields(self)
-            if field.name not in ("prefetch_batches", "not_pinned", "fingerprint")
+            if field.name not in _OF_NOW
         }
         return replace(self, **changed)
 
-    def as_dict(self) -> dict[str, int | float | str]:
+    def as_dict(self) -> dict[str, int | float | str | bool]:
         """Give every number, the derived ones too, as plain JSON values.
 
         >>> Stats(batches=2, elapsed_seconds=4.0).as_dict()["batches_per_second"]
@@ -143,6 +161,12 @@ class Stats:
             parts.insert(1, f"first batch {_duration(self.first_batch_seconds)}")
         counts = [("skipped", self.skipped), ("retried", self.retried), ("failed", self.failed)]
         parts += [f"{count:,} {name}" for name, count in counts if count]
+        starved = self.data_wait_fraction >= BANDS[0][0] and not self.switch_interval_shortened
+        if starved and self.gil_delay_seconds > HELD_SECONDS:
+            parts.append(
+                f"the training loop holds the GIL, for which workers wait "
+                f'{_duration(self.gil_delay_seconds)}: try "switch_interval": "auto"'
+            )
         if self.prepared_here:
             parts.append(f"{self.prepared_here:,} batches prepared without the workers: faster")
         if self.not_pinned:
@@ -202,10 +226,13 @@ class Tally(NamedTuple):
             prepared_here=self.prepared_here + here,
         )
 
-    def stats(
-        self, now: float, prefetch_batches: int, not_pinned: str = "", fingerprint: str = ""
-    ) -> Stats:
-        """Give the snapshot of a moment."""
+    def stats(self, now: float, **known: Any) -> Stats:
+        """Give the snapshot of a moment.
+
+        Args:
+            now: the time.
+            known: what else is known, as attributes of `Stats`.
+        """
         return Stats(
             batches=self.batches,
             samples=self.samples,
@@ -215,7 +242,5 @@ class Tally(NamedTuple):
             first_batch_seconds=self.first_batch_seconds if self.batches else 0.0,
             data_wait_seconds=self.data_wait_seconds,
             ready_sum=self.ready_sum,
-            prefetch_batches=prefetch_batches,
-            not_pinned=not_pinned,
-            fingerprint=fingerprint,
+            **known,
         )

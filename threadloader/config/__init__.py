@@ -53,6 +53,8 @@ class LoaderConfig:
         fingerprint: whether `stats()` and `info` carry a fingerprint of all batches.
         num_workers: threads; 0 loads in the calling thread, for debugging.
         prefetch_batches: batches ready or in work ahead of the training loop.
+        switch_interval: the interpreter's, in seconds, while the loader is open; ``"auto"``
+            to shorten it when the training loop starves holding the GIL; ``None`` to leave it.
         num_epochs: epochs of a run; ``None`` for no end.
         close_timeout: seconds that leaving the loader waits for a stuck thread.
 
@@ -86,6 +88,7 @@ class LoaderConfig:
     fingerprint: bool = False
     num_workers: int = 2
     prefetch_batches: int = 3
+    switch_interval: float | Literal["auto"] | None = None
     num_epochs: int | None = None
     close_timeout: float = 5
 

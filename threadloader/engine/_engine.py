@@ -12,7 +12,7 @@ from .. import _runtime
 from .._runtime import Runtime, Thread
 from ._slots import Job
 from ._stream import Stream
-from ._threads import STOP, Shared, abandon, feed, inside, launch
+from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, inside, launch
 
 __all__ = ["Engine"]
 
@@ -77,6 +77,16 @@ class Engine:
     def usable(self) -> bool:
         """False once stopped, and in a forked child, which has none of the threads."""
         return not self._shared.stopping and self._pid == os.getpid()
+
+    @property
+    def gil_delay(self) -> float:
+        """Seconds that a worker waits for the GIL, as measured now and then; 0 at first."""
+        return self._shared.gil_delay
+
+    @property
+    def gil_held(self) -> bool:
+        """Whether that is so long that the consumer must be holding it."""
+        return self._shared.gil_delay > HELD_SECONDS
 
     def tell(self) -> None:
         """Tell the threads to end, and wait for nothing."""

@@ -20,11 +20,15 @@ class Inline:
 
     Attributes:
         usable: False once stopped.
+        gil_delay: 0: no thread of ours waits for the GIL.
+        gil_held: False, likewise.
         running: whether a job is being run; written by the consumer alone.
     """
 
     def __init__(self) -> None:
         self.usable = True
+        self.gil_delay = 0.0
+        self.gil_held = False
         self.running = False
 
     def start(self) -> None:

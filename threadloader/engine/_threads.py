@@ -12,13 +12,20 @@ from typing import Any
 from .._runtime import Runtime, Thread
 from ._slots import ENDED, Outcome, Slot, Worker, caught
 
-__all__ = ["STOP", "Shared", "abandon", "feed", "inside", "launch"]
+__all__ = ["HELD_SECONDS", "STOP", "Shared", "abandon", "feed", "inside", "launch"]
 
 log = logging.getLogger("threadloader")
 
 CLAIM_SECONDS = 150e-6
 """Work that one claim should hold. A claim takes 1 us alone and 4 to 5 where threads fight
 for the GIL; larger claims leave workers idle at the end of a batch."""
+
+PROBE_SECONDS = 0.25
+"""How often the delay of the GIL is measured: an attempt costs one worker the delay itself."""
+
+HELD_SECONDS = 1e-3
+"""Delay of the GIL from which somebody holds it: a training loop in pure Python makes it a
+switch interval, 5 ms by default, and one that releases it some microseconds."""
 
 IDLE_SECONDS = 0.1
 """How long an idle worker may take to leave."""
@@ -33,7 +40,8 @@ class Shared:
     They hold this and never the `Engine`: so an engine that is dropped can be collected,
     and its finalizer ends them.
 
-    `stopping` and `abandoned` go from False to True, once, by whoever stops.
+    `stopping` and `abandoned` go from False to True, once, by whoever stops. `gil_delay`,
+    seconds that a thread waits for the GIL, is written by the first worker alone.
     """
 
     def __init__(self, runtime: Runtime, num_workers: int, close_timeout: float) -> None:
@@ -44,6 +52,7 @@ class Shared:
         self.tickets = runtime.queue()
         self.stopping = False
         self.abandoned = False
+        self.gil_delay = 0.0
         self.started = Slot(runtime)
         self.end = Slot(runtime)
 
@@ -85,18 +94,19 @@ def _start_workers(shared: Shared, workers: list[tuple[Worker, Thread]]) -> None
     for number in range(shared.num_workers):
         worker = Worker(lambda: shared.stopping)
         name = f"threadloader-worker-{number}"
-        thread = shared.runtime.thread(_work, (shared, worker), name)
+        thread = shared.runtime.thread(_work, (shared, worker, number == 0), name)
         thread.start()
         workers.append((worker, thread))
 
 
-def _work(shared: Shared, worker: Worker) -> None:
+def _work(shared: Shared, worker: Worker, first: bool) -> None:
     """A worker: take slots and work at them until the sentinel comes.
 
     This frame stays alive as long as any traceback of user code that leads to it. So each
     round ends by letting go of all that belongs to its slot, which would make a cycle (G10).
     """
     _here.shared = shared
+    probed = shared.runtime.monotonic() if first else float("inf")
     while (slot := shared.tickets.get()) is not STOP:
         try:
             job = worker.job = slot.job
@@ -117,6 +127,10 @@ def _work(shared: Shared, worker: Worker) -> None:
             slot.fill(Outcome(worker.job, error=broken))
         worker.job = worker.part = None
         slot = job = claims = error = value = None
+        if (now := shared.runtime.monotonic()) - probed > PROBE_SECONDS:
+            # Half of what was known, so that one chance does not decide.
+            shared.gil_delay = (shared.gil_delay + shared.runtime.gil_delay()) / 2
+            probed = now
 
 
 def _deal(shared: Shared, dealt: deque[Slot]) -> None:
@@ -149,6 +163,11 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> No
     dealt.append(slot)
     slot.job = job
     slot.claim = max(1, min(job.parts, int(CLAIM_SECONDS / max(cost, 1e-9))))
+    if shared.gil_delay > HELD_SECONDS:
+        # Each time a worker comes for more it waits for the GIL: let it take all that leaves
+        # the others as much, by the jobs that are in work.
+        share = max(1, shared.num_workers // len(dealt))
+        slot.claim = max(slot.claim, -(-job.parts // share))
     hands = min(shared.num_workers, -(-job.parts // slot.claim))
     slot.hands = hands
     for _ in range(hands):

@@ -39,8 +39,12 @@ from ._failure import explained
 from ._place import Delivery, Place
 from ._sampling import Samplings
 from ._schedule import Plan, jobs, skipped
+from ._switching import AUTO_SECONDS, restore, shorten
 
 __all__ = ["GROUPS_AHEAD", "Batches"]
+
+STARVED = 0.005
+"""Part of the time spent waiting from which ``switch_interval: "auto"`` acts."""
 
 GROUPS_AHEAD = 3
 """Groups of small batches that are prepared ahead: one for each of two workers, and one ready."""
@@ -89,6 +93,10 @@ class Batches:
         sampled = samplings.now.sampler.length is None  # a callable, which the feeder asks
         doubted = config.num_workers and not sampled and not recipe.threads_only
         self._choice = Choice() if doubted else None
+        # The wish for a shorter switch interval ends with the batches, closed or dropped.
+        self._shortened = False  # goes to True, once, by the consumer
+        self._wish = object()
+        weakref.finalize(self, restore, self._wish).atexit = False
         # How to close the source, if it is ours: taken out by whoever does it, once.
         self._closing = runtime.simple_queue()
         if close_source is not None:
@@ -111,6 +119,12 @@ class Batches:
 
     def _start(self) -> None:
         self._engine.start()
+        if isinstance(self._config.switch_interval, float | int):
+            self._shorten(self._config.switch_interval)
+
+    def _shorten(self, seconds: float) -> None:
+        self._shortened = True
+        shorten(self._wish, seconds)
 
     def __len__(self) -> int:
         """Count the steps of a whole epoch on this shard.
@@ -167,7 +181,14 @@ class Batches:
         ahead = max(self._config.prefetch_batches, self._depth * self._recipe.group)
         ahead = ahead if self._config.num_workers else 0
         place = self._place
-        return place.tally.stats(now, ahead, self._not_pinned, place.cursor.fingerprint)
+        return place.tally.stats(
+            now,
+            prefetch_batches=ahead,
+            gil_delay_seconds=self._engine.gil_delay,
+            switch_interval_shortened=self._shortened,
+            not_pinned=self._not_pinned,
+            fingerprint=place.cursor.fingerprint,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Give the state: what was delivered up to now, as plain JSON values.
@@ -260,6 +281,7 @@ class Batches:
         """
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()
+        restore(self._wish)
         if not (self._engine.stop() and self._here.stop()):
             return
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
@@ -440,6 +462,10 @@ class Batches:
         waited = place.tally.waited(called, now, failed)
         if outcome.error is not None:
             self._raise(place, waited, outcome, outcome.error)
+        if self._config.switch_interval == "auto" and not self._shortened:
+            starved = waited.data_wait_seconds > STARVED * (now - (waited.started or now))
+            if starved and self._engine.gil_held:
+                self._shorten(AUTO_SECONDS)
         if self._choice is not None and self._choice.note(
             now, now - called, outcome.job.span.size, outcome.seconds
         ):

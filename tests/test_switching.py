@@ -1,0 +1,97 @@
+"""The switch interval is shortened where a config asks for it, and put back at the end."""
+
+import gc
+import sys
+
+import numpy as np
+import pytest
+
+from threadloader import Loader, Stats
+from threadloader.engine import Engine
+from threadloader.loader import _switching
+
+BEFORE = 0.005
+
+
+@pytest.fixture(autouse=True)
+def interval():
+    """Every test begins with the interpreter's own interval, and must end with it."""
+    sys.setswitchinterval(BEFORE)
+    yield
+    assert pytest.approx(BEFORE) == sys.getswitchinterval()
+
+
+def load(wish, workers=1):
+    config = {"batch_size": 1, "num_workers": workers, "switch_interval": wish}
+    return Loader(config, source=list(np.arange(2000)))
+
+
+def test_without_asking_it_is_left_alone():
+    with load(None) as batches:
+        next(iter(batches))
+        assert pytest.approx(BEFORE) == sys.getswitchinterval()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_number_holds_as_long_as_the_loader_is_open(workers):
+    with load(0.001, workers) as batches:
+        assert pytest.approx(0.001) == sys.getswitchinterval()
+        assert batches.stats().switch_interval_shortened
+
+
+def test_a_longer_one_than_it_is_changes_nothing():
+    with load(0.5):
+        assert pytest.approx(BEFORE) == sys.getswitchinterval()
+
+
+def test_the_shortest_of_several_holds():
+    with load(0.002):
+        with load(0.001):
+            with load(0.003):
+                assert pytest.approx(0.001) == sys.getswitchinterval()
+            assert pytest.approx(0.001) == sys.getswitchinterval()
+        assert pytest.approx(0.002) == sys.getswitchinterval()
+
+
+def test_a_later_choice_of_the_user_is_left_alone():
+    with load(0.002):
+        sys.setswitchinterval(0.004)
+    assert pytest.approx(0.004) == sys.getswitchinterval()
+    sys.setswitchinterval(BEFORE)
+
+
+def test_it_is_put_back_when_the_body_raises():
+    with pytest.raises(KeyError), load(0.002):
+        raise KeyError
+
+
+@pytest.mark.filterwarnings("ignore:a loader was dropped:ResourceWarning")
+def test_it_is_put_back_when_the_loader_is_dropped():
+    loader = load(0.002)
+    loader.__enter__()
+    del loader
+    gc.collect()
+    assert pytest.approx(BEFORE) == sys.getswitchinterval()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.004])
+def test_automatic_acts_when_the_loop_starves_and_the_gil_is_held(monkeypatch, delay):
+    """Waiting there is always, since nothing is done with a batch; the delay is made up."""
+    monkeypatch.setattr(Engine, "gil_delay", delay)
+    monkeypatch.setattr(Engine, "gil_held", delay > 0.001)
+    with load("auto") as batches:
+        batches._choice = None
+        list(batches)
+        expected = _switching.AUTO_SECONDS if delay else BEFORE
+        assert pytest.approx(expected) == sys.getswitchinterval()
+        assert bool(delay) == batches.stats().switch_interval_shortened
+
+
+def test_a_loop_that_holds_the_gil_is_told_what_to_set():
+    waiting = {"batches": 9, "elapsed_seconds": 10.0, "data_wait_seconds": 3.0}
+    text = str(Stats(**waiting, gil_delay_seconds=0.0049))
+    assert 'holds the GIL, for which workers wait 4.9 ms: try "switch_interval": "auto"' in text
+    assert "GIL" not in str(Stats(**waiting, gil_delay_seconds=0.0001))
+    assert "GIL" not in str(
+        Stats(**waiting, gil_delay_seconds=0.0049, switch_interval_shortened=True)
+    )

@@ -1,0 +1,56 @@
+"""The interpreter's switch interval, shortened while a loader asks for it.
+
+A thread that wants the GIL waits for up to the switch interval, 5 ms by default, until the
+one that holds it must let go. With a training loop in pure Python every read of a worker
+comes back into that wait. The interval belongs to the process: so it is changed only where
+a config asks for it, the shortest of several loaders holds, and it is put back at the end.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+__all__ = ["AUTO_SECONDS", "restore", "shorten"]
+
+AUTO_SECONDS = 0.0002
+"""What ``"auto"`` sets: below, switching itself begins to cost the training loop."""
+
+# Guards the rest. It may be taken again: a garbage collection in these lines may end a loader.
+_guard = threading.RLock()
+_wanted: dict[object, float] = {}
+_before = 0.0  # what was set when the first loader asked
+_ours = 0.0  # what we have set since
+
+
+def shorten(owner: object, seconds: float) -> None:
+    """Shorten the interval for a loader.
+
+    Args:
+        owner: who asks, for `restore`.
+        seconds: the interval; one that is longer than what is set changes nothing.
+    """
+    global _before, _ours  # noqa: PLW0603 - the interval is the process's as well
+    with _guard:
+        if not _wanted:
+            _before = _ours = sys.getswitchinterval()
+        _wanted[owner] = seconds
+        _apply()
+
+
+def restore(owner: object) -> None:
+    """Take back what a loader asked for; harmless if it did not."""
+    with _guard:
+        if _wanted.pop(owner, None) is not None:
+            _apply()
+
+
+def _apply() -> None:
+    global _ours  # noqa: PLW0603
+    # Somebody else's later choice is left alone. The interpreter keeps whole microseconds.
+    while abs(sys.getswitchinterval() - _ours) < 1e-6:
+        shortest = min([_before, *_wanted.values()])
+        sys.setswitchinterval(shortest)
+        _ours = sys.getswitchinterval()
+        if shortest == min([_before, *_wanted.values()]):  # else a loader ended in between
+            return
