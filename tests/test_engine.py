@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader._runtime import Runtime
-from threadloader.engine import ENDED, Engine, Inline
+from threadloader.engine import ENDED, Engine, Inline, _threads
 
 WAIT = 30.0
 """Seconds after which a gate that should have opened fails its test; never waited out."""
@@ -678,3 +678,60 @@ class TestInline:
         stream = inline.stream(iter([Job(0)]), depth=1)
         inline.stop()
         assert ENDED is stream.result(0)
+
+
+class Delayed(Runtime):
+    """A runtime in which a thread that lets go of the GIL waits long for it."""
+
+    def gil_delay(self):
+        return 0.008
+
+
+def test_the_delay_of_the_gil_is_measured_by_the_first_worker(make_engine, monkeypatch):
+    monkeypatch.setattr(_threads, "PROBE_SECONDS", -1.0)
+    engine = make_engine(num_workers=1, runtime=Delayed())
+    assert (0.0, False) == (engine.gil_delay, engine.gil_held)
+    stream = engine.stream((Job(number) for number in range(20)), depth=1)
+    for number in range(20):
+        stream.result(number)
+    # Half of what was known each time: it has come near.
+    assert 0.0079 < engine.gil_delay < 0.008
+    assert engine.gil_held
+
+
+def test_while_the_gil_is_held_workers_come_for_parts_more_rarely(make_engine):
+    """Each takes what leaves the others as much, so a job goes on the queue less often."""
+    engine = make_engine(num_workers=4)
+    engine._shared.gil_delay = 0.008
+    hands = []
+
+    class Seen(Job):
+        def run(self, parts):
+            hands.append((self.number, len(list(parts))))
+
+    stream = engine.stream((Seen(number, parts=8) for number in range(6)), depth=2)
+    for number in range(6):
+        stream.result(number)
+    for number in range(2, 6):
+        assert sum(1 for job, _ in hands if job == number) <= 4
+        assert 8 == sum(count for job, count in hands if job == number)
+
+
+def test_a_stream_that_winds_down_gives_what_is_begun_and_begins_no_more(make_engine):
+    drawn = []
+
+    def jobs():
+        for number in range(100):
+            drawn.append(number)
+            yield Job(number)
+
+    engine = make_engine()
+    stream = engine.stream(jobs(), depth=3)
+    assert 0 == stream.result(0).value[0]
+    stream.wind_down()
+    given = []
+    number = 1
+    while (outcome := stream.result(number)) is not ENDED:
+        given.append(outcome.value[0])
+        number += 1
+    assert [1, 2, 3] == given == drawn[1:]
