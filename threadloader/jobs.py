@@ -116,6 +116,18 @@ class NoBatch:
         self.span = span
         self.digests: list[bytes] = []
 
+    def info(self, number: int) -> BatchInfo:
+        """Say what a batch is; there is none.
+
+        Raises:
+            IndexError: always.
+        """
+        raise IndexError(f"expected no question for a batch of {self.describe(None)}, got {number}")
+
+    def samples(self, count: int) -> int:
+        """Count the rows: none."""
+        return 0
+
     def run(self, parts: Iterator[int]) -> None:
         """Do nothing."""
         for _ in parts:

@@ -93,10 +93,8 @@ class Batches:
         sampled = samplings.now.sampler.length is None  # a callable, which the feeder asks
         doubted = config.num_workers and not sampled and not recipe.threads_only
         self._choice = Choice() if doubted else None
-        # The wish for a shorter switch interval ends with the batches, closed or dropped.
-        self._shortened = False  # goes to True, once, by the consumer
-        self._wish = object()
-        weakref.finalize(self, restore, self._wish).atexit = False
+        # Takes back the wish for a shorter switch interval; made with it, by the consumer.
+        self._restore: weakref.finalize[..., Batches] | None = None
         # How to close the source, if it is ours: taken out by whoever does it, once.
         self._closing = runtime.simple_queue()
         if close_source is not None:
@@ -123,8 +121,10 @@ class Batches:
             self._shorten(self._config.switch_interval)
 
     def _shorten(self, seconds: float) -> None:
-        self._shortened = True
-        shorten(self._wish, seconds)
+        wish = object()
+        self._restore = weakref.finalize(self, restore, wish)
+        self._restore.atexit = False
+        shorten(wish, seconds)
 
     def __len__(self) -> int:
         """Count the steps of a whole epoch on this shard.
@@ -132,7 +132,7 @@ class Batches:
         Of the epoch that is live, or of the one that comes next. Where a callable sampler
         gives each epoch a length of its own, it waits until that was asked.
         """
-        place = self._place
+        place = self._place.settled()
         live = place.live is not None and place.live() is not None
         epoch = place.begun if live else place.cursor.epoch
         length = place.plan.of(epoch).sampler.length
@@ -173,19 +173,19 @@ class Batches:
     @property
     def info(self) -> BatchInfo | None:
         """What the batch delivered last is; None before the first."""
-        return self._place.info
+        return self._place.settled().info
 
     def stats(self) -> Stats:
         """Give the numbers of the run up to now; after the ``with``, up to its end."""
         now = self._runtime.monotonic() if self._closed_at is None else self._closed_at
         ahead = max(self._config.prefetch_batches, self._depth * self._recipe.group)
         ahead = ahead if self._config.num_workers else 0
-        place = self._place
+        place = self._place.settled()
         return place.tally.stats(
             now,
             prefetch_batches=ahead,
             gil_delay_seconds=self._engine.gil_delay,
-            switch_interval_shortened=self._shortened,
+            switch_interval_shortened=self._restore is not None,
             not_pinned=self._not_pinned,
             fingerprint=place.cursor.fingerprint,
         )
@@ -195,7 +195,7 @@ class Batches:
 
         After an exception it stands before the failed batch until `next` is called again.
         """
-        place = self._place
+        place = self._place.settled()
         # An epoch that was not begun has what the config says when it is.
         begun = place.cursor.position > 0
         sampling = place.plan.of(place.cursor.epoch) if begun else place.plan.now
@@ -242,7 +242,7 @@ class Batches:
         try:
             self._inside = True
             self._check_open()
-            place = self._place
+            place = self._place.settled()
             if place.live is not None and place.live() is not None:
                 raise BusyError(
                     "load_state_dict while an iterator is live: load before the loop, "
@@ -259,7 +259,7 @@ class Batches:
                 )
             if place.stream is not None:
                 place.stream.cancel()
-            self._place = Place(plan, cursor, place.info, place.tally)
+            self._place = Place(plan, cursor, place.shown, place.tally)
         finally:
             self._inside, self._turn = False, fresh
 
@@ -270,7 +270,7 @@ class Batches:
             cursor = skipped(self._deal, place.plan, place.cursor, steps)
         except ValueError as error:
             raise ConfigError(Problem("skip_steps", "steps to leave out", str(error))) from error
-        self._place = place._replace(start=cursor)
+        self._place = place._replace(cursor=cursor)
 
     def close(self) -> None:
         """End the threads and close the source, if it is ours. Leaving the ``with`` does it.
@@ -281,7 +281,8 @@ class Batches:
         """
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()
-        restore(self._wish)
+        if self._restore is not None:
+            self._restore()
         if not (self._engine.stop() and self._here.stop()):
             return
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
@@ -346,7 +347,7 @@ class Batches:
         try:
             self._inside = True
             self._check_open()
-            place = self._place
+            place = self._place.settled()
             cursor, before = place.cursor, place.stream
             if cursor.epoch == place.begun:
                 cursor = cursor._replace(epoch=cursor.epoch + 1, position=0, step=0)
@@ -367,7 +368,7 @@ class Batches:
             following = Place(
                 place.plan,
                 cursor,
-                place.info,
+                place.shown,
                 place.tally,
                 live=weakref.ref(epoch),
                 begun=cursor.epoch,
@@ -391,14 +392,14 @@ class Batches:
         try:
             self._inside = True
             self._check_open()
-            place = self._place
+            place = self._place.settled()
             if place.over or place.length is None:  # it comes with the next result
                 if place.stream is None or place.stream.cancelled:
                     cursor, end = place.cursor, self._config.num_epochs
                     stream = self._open_stream(cursor, end)
                     # As if the epoch before had ended here: the next iterator goes on with it.
-                    place = self._place = place.settled()._replace(
-                        begun=cursor.epoch - 1, done=True, stream=stream, taken=0, end=end
+                    place = self._place = place._replace(
+                        begun=cursor.epoch - 1, over=True, stream=stream, taken=0, end=end
                     )
                 outcome = cast("Stream", place.stream).result(place.taken)
                 if outcome.error is not None:
@@ -454,7 +455,7 @@ class Batches:
 
     def _next_job(self, place: Place, epoch: Epoch) -> Any:
         """Deliver the first batch of the next job."""
-        called = self._runtime.monotonic()
+        called, place = self._runtime.monotonic(), place.settled()
         if place.over:
             self._end_epoch(place, epoch, called)
         place, ready, outcome = self._outcome(place)
@@ -462,7 +463,7 @@ class Batches:
         waited = place.tally.waited(called, now, failed)
         if outcome.error is not None:
             self._raise(place, waited, outcome, outcome.error)
-        if self._config.switch_interval == "auto" and not self._shortened:
+        if self._config.switch_interval == "auto" and self._restore is None:
             starved = waited.data_wait_seconds > STARVED * (now - (waited.started or now))
             if starved and self._engine.gil_held:
                 self._shorten(AUTO_SECONDS)
@@ -483,7 +484,7 @@ class Batches:
         following = Place(
             place.plan,
             cursor,
-            place.info,
+            place.shown,
             waited,
             delivery,
             place.live,
@@ -502,13 +503,13 @@ class Batches:
         return batch
 
     def _end_epoch(self, place: Place, epoch: Epoch, called: float) -> NoReturn:
-        settled = place.settled()
-        cursor, now = settled.start, self._runtime.monotonic()
+        place, now = place.settled(), self._runtime.monotonic()
+        cursor = place.cursor
         # A shard that had a step less than others gets to the next epoch only here.
         if cursor.epoch == epoch.number:
             cursor = cursor._replace(epoch=epoch.number + 1, position=0, step=0)
-        following = settled._replace(
-            start=cursor, counted=settled.counted.waited(called, now), live=None, done=True
+        following = place._replace(
+            cursor=cursor, tally=place.tally.waited(called, now), live=None, over=True
         )
         epoch._ended = True
         self._place = following
@@ -556,14 +557,14 @@ class Batches:
     def _raise(
         self, place: Place, counted: Tally, outcome: Outcome, error: BaseException
     ) -> NoReturn:
-        settled = place.settled()._replace(counted=counted)
+        place = place.settled()._replace(tally=counted)
         if outcome.job is None:
             # The order of the samples failed, so nothing says what comes next: it is asked
             # again, from the same place.
-            following = settled._replace(stream=None)
+            following = place._replace(stream=None)
         else:
             lost = Delivery(outcome.job, [None], lost=True)
-            following = settled._replace(delivery=lost, taken=place.taken + 1)
+            following = place._replace(delivery=lost, taken=place.taken + 1)
         error = explained(outcome, error)
         try:
             # Stores only up to the raise. Neither the outcome nor this frame may keep the

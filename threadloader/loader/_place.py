@@ -15,7 +15,7 @@ from ._schedule import Plan
 if TYPE_CHECKING:
     from ._epochs import Epoch
 
-__all__ = ["Delivery", "Place"]
+__all__ = ["Delivery", "Place", "Shown"]
 
 
 class Delivery:
@@ -57,103 +57,97 @@ class Delivery:
         self.lost = lost
         self.here = here
 
-    def info(self, number: int) -> BatchInfo:
-        """Say what one of the batches is."""
-        info = self.job.info(number)  # type: ignore[union-attr]  # NoBatch has none to ask for
-        return replace(info, fingerprint=self.marks[number]) if self.marks else info
+
+class Shown(NamedTuple):
+    """A batch that was delivered, as what `info` is made of when somebody asks.
+
+    Attributes:
+        job: its job.
+        number: which of the job's batches it is.
+        mark: the running fingerprint behind it; "" without.
+    """
+
+    job: BatchJob | GroupJob | NoBatch
+    number: int
+    mark: str
 
 
 class Place(NamedTuple):
     """Where a run stands. Replaced whole, so any thread may read it.
 
-    What `Delivery.served` counts comes on top of what stands here: so a batch that is
-    delivered from a group costs one store, and what follows from it is worked out when
-    somebody asks.
+    What `Delivery.served` counts comes on top of what stands here, so that a batch which is
+    delivered from a group costs one store; `settled` works out what follows from it.
 
     Attributes:
         plan: which samples each epoch has.
-        start: what was delivered before the present job's batches.
-        shown: what the last batch before those is.
-        counted: the counts, those of the present job's batches apart.
-        delivery: the present job's batches.
+        cursor: what was delivered before the present job's batches.
+        shown: the last batch before those.
+        tally: the counts without those.
+        delivery: the present job's batches; None in a settled place.
         live: the iterator that may ask.
         begun: the epoch that the last iterator began; -1 after a state was loaded.
         stream: the results; None where a new stream has to begin.
         taken: how many results were taken from it.
         end: the epoch before which the stream's jobs end.
-        done: without a delivery: whether this shard has no further step in the epoch.
-        known: without a delivery: positions of the epoch's order, if they are known.
+        over: in a settled place: whether this shard has no further step in that epoch.
+        length: in a settled place: positions of that epoch's order; None until its first
+            result is taken.
     """
 
     plan: Plan
-    start: Cursor = Cursor()
-    shown: BatchInfo | None = None
-    counted: Tally = Tally()
+    cursor: Cursor = Cursor()
+    shown: Shown | None = None
+    tally: Tally = Tally()
     delivery: Delivery | None = None
     live: weakref.ref[Epoch] | None = None
     begun: int = -1
     stream: Stream | InlineStream | None = None
     taken: int = 0
     end: int | None = None
-    done: bool = False
-    known: int | None = None
-
-    def settled(self) -> Place:
-        """The same place, with all that was worked out from the delivery written down."""
-        return self._replace(
-            start=self.cursor,
-            shown=self.info,
-            counted=self.tally,
-            delivery=None,
-            done=self.over,
-            known=self.length,
-        )
-
-    @property
-    def cursor(self) -> Cursor:
-        """What was delivered up to now."""
-        start, delivery = self.start, self.delivery
-        if delivery is None or not (served := delivery.served):
-            return start
-        after = delivery.job.span.after(served)
-        batches, samples = start.batches, start.samples
-        fingerprint = delivery.marks[served - 1] if delivery.marks else start.fingerprint
-        if not delivery.lost:
-            batches += served
-            samples += delivery.job.samples(served)  # type: ignore[union-attr]  # as in info
-        return Cursor(*after, batches, samples, start.skips, fingerprint)
+    over: bool = False
+    length: int | None = None
 
     @property
     def info(self) -> BatchInfo | None:
-        """What the batch delivered last is."""
-        delivery = self.delivery
-        if delivery is None or delivery.lost or not (served := delivery.served):
-            return self.shown
-        return delivery.info(served - 1)
+        """In a settled place: what the batch delivered last is; None before the first."""
+        if self.shown is None:
+            return None
+        job, number, mark = self.shown
+        return replace(job.info(number), fingerprint=mark) if mark else job.info(number)
 
-    @property
-    def tally(self) -> Tally:
-        """The counts up to now."""
-        delivery = self.delivery
-        if delivery is None or delivery.lost or not (served := delivery.served):
-            return self.counted
-        samples = delivery.job.samples(served)  # type: ignore[union-attr]  # as in info
-        # At each call those were ready that had not been delivered before.
-        ready = served * (delivery.size + delivery.ready) - served * (served - 1) // 2
-        if delivery.awaited:
-            ready -= delivery.size
-        return self.counted.plus(served, samples, ready, served if delivery.here else 0)
-
-    @property
-    def over(self) -> bool:
-        """Whether this shard has no further step in the epoch that was begun."""
+    def settled(self) -> Place:
+        """The same place, at one moment, with all that follows from the delivery written down."""
         delivery = self.delivery
         if delivery is None:
-            return self.done
-        # A lost batch counts as over: whoever asks goes on behind it.
-        return delivery.job.span.last and (delivery.lost or delivery.served == delivery.size)
-
-    @property
-    def length(self) -> int | None:
-        """Positions of that epoch's order; None until its first result is taken."""
-        return self.known if self.delivery is None else self.delivery.job.span.length
+            return self
+        served = delivery.served  # read once: it may go on while another thread looks
+        cursor, shown, tally, span = self.cursor, self.shown, self.tally, delivery.job.span
+        if served:
+            counts = cursor[3:5]
+            mark = cursor.fingerprint
+            if not delivery.lost:
+                samples = delivery.job.samples(served)
+                counts = cursor.batches + served, cursor.samples + samples
+                mark = delivery.marks[served - 1] if delivery.marks else mark
+                shown = Shown(delivery.job, served - 1, mark if delivery.marks else "")
+                # At each call those were ready that had not been delivered before.
+                ready = served * (delivery.size + delivery.ready) - served * (served - 1) // 2
+                if delivery.awaited:
+                    ready -= delivery.size
+                tally = tally.plus(served, samples, ready, served if delivery.here else 0)
+            cursor = Cursor(*span.after(served), *counts, cursor.skips, mark)
+        return Place(
+            self.plan,
+            cursor,
+            shown,
+            tally,
+            None,
+            self.live,
+            self.begun,
+            self.stream,
+            self.taken,
+            self.end,
+            # A lost batch counts as over: whoever asks goes on behind it.
+            span.last and (delivery.lost or served == delivery.size),
+            span.length,
+        )
