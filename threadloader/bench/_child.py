@@ -7,7 +7,6 @@ and its children.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .._named import UsageError, given_by, named
 from ..adapters import launcher, torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig
@@ -27,10 +27,6 @@ from ._measure import Memory, Timing, storage_bytes, take_time
 from ._steps import make_step
 
 __all__ = ["main", "run"]
-
-
-class UsageError(Exception):
-    """What was asked for cannot be done as it stands."""
 
 
 def main() -> None:
@@ -79,35 +75,12 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
         The numbers of a run as `_report.Run` has them; with ``samples`` 0 for no batch.
     """
     sys.path.insert(0, spec["folder"])
-    given = _named("--source", spec["source"]) if spec["source"] else None
-    transform = _named("--transform", spec["transform"]) if spec["transform"] else None
+    given = named("--source", spec["source"]) if spec["source"] else None
+    transform = named("--transform", spec["transform"]) if spec["transform"] else None
     step = make_step(spec["step"], spec["size"])
     bounds = {"step": step, "seconds": spec["seconds"], "batches": spec["batches"]}
     measure = _torch if spec["loader"] == "torch" else _ours
     return measure(spec, given, transform, bounds)
-
-
-def _named(option: str, name: str) -> Any:
-    module, _, function = name.partition(":")
-    try:
-        found = importlib.import_module(module)
-        for part in function.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(
-            f"{option}: expected MODULE:FUNCTION, which can be imported here, got {name}: {error}"
-        ) from error
-    if not callable(found):
-        raise UsageError(f"{option}: expected a function, got {name}, {type(found).__name__}")
-    return found
-
-
-def _source(given: Callable[[], Any]) -> Any:
-    """Give what --source gives; a forgotten return must not measure the config's source."""
-    source = given()
-    if source is None:
-        raise UsageError("--source: expected a function that returns a source, got None from it")
-    return source
 
 
 def _ours(
@@ -118,7 +91,7 @@ def _ours(
         with contextlib.suppress(Exception):
             torch_loader.find()  # what torch itself takes is not the loader's memory
     memory, stored = Memory(), storage_bytes()
-    source = None if given is None else _source(given)
+    source = None if given is None else given_by(given)
     if given is None:
         os.chdir(spec["base"])
     try:

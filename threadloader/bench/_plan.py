@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .._named import add_code, add_config
 from ..errors import ConfigError, Problem
 
 __all__ = ["STEPS", "Plan", "add_arguments", "plan_of"]
@@ -125,13 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("config", metavar="CONFIG", help="the config; CONFIG#/training for a section")
-    add(
-        "--unknown",
-        choices=["error", "ignore"],
-        default="error",
-        help='"ignore" lets through keys of the section that are not options (default: error)',
-    )
+    add_config(parser)
     add(
         "--workers",
         type=_integers,
@@ -168,17 +163,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="runs of each setting, taken in turns; medians are told (default: 3)",
     )
-    add(
-        "--source",
-        metavar="MODULE:FUNCTION",
-        help="imports the module and calls the function, without arguments, for the source that "
-        "takes the place of the config's",
-    )
-    add(
-        "--transform",
-        metavar="MODULE:FUNCTION",
-        help="imports the module and uses the function as the transform",
-    )
+    add_code(parser)
     add(
         "--compare",
         choices=["torch"],

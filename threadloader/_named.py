@@ -1,0 +1,88 @@
+"""What the commands are told to run: a config, and code that the command line names.
+
+A config never imports code. ``MODULE:FUNCTION`` on a command line does: whoever writes it may
+run any code anyway.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from .errors import LoaderError
+
+__all__ = ["UsageError", "add_code", "add_config", "given_by", "named"]
+
+
+class UsageError(LoaderError, ValueError):
+    """What was asked for on the command line cannot be done as it stands."""
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Add the config, and what becomes of unknown keys in it."""
+    parser.add_argument(
+        "config", metavar="CONFIG", help="the config; CONFIG#/training for a section"
+    )
+    parser.add_argument(
+        "--unknown",
+        choices=["error", "ignore"],
+        default="error",
+        help='"ignore" lets through keys of the section that are not options (default: error)',
+    )
+
+
+def add_code(parser: argparse.ArgumentParser) -> None:
+    """Add a source and a transform in code."""
+    parser.add_argument(
+        "--source",
+        metavar="MODULE:FUNCTION",
+        help="imports the module and calls the function, without arguments, for the source that "
+        "takes the place of the config's",
+    )
+    parser.add_argument(
+        "--transform",
+        metavar="MODULE:FUNCTION",
+        help="imports the module and uses the function as the transform",
+    )
+
+
+def named(option: str, name: str) -> Callable[..., Any]:
+    """Import what ``MODULE:FUNCTION`` names.
+
+    Args:
+        option: the option that names it, for messages.
+        name: the module, a colon, and what in it, with dots between the parts.
+
+    Raises:
+        UsageError: there is no such module or function, or it cannot be called.
+        BaseException: whatever the module raises when it is imported.
+
+    >>> named("--transform", "math:sqrt")(16.0)
+    4.0
+    """
+    module, _, function = name.partition(":")
+    try:
+        found = importlib.import_module(module)
+        for part in function.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"{option}: expected MODULE:FUNCTION, which can be imported here, got {name}: {error}"
+        ) from error
+    if not callable(found):
+        raise UsageError(f"{option}: expected a function, got {name}, {type(found).__name__}")
+    return found
+
+
+def given_by(function: Callable[[], Any]) -> Any:
+    """Call the function of ``--source``; a forgotten return must not be the config's source.
+
+    Raises:
+        UsageError: it gives None.
+    """
+    source = function()
+    if source is None:
+        raise UsageError("--source: expected a function that returns a source, got None from it")
+    return source
