@@ -1,4 +1,4 @@
-"""The commands: ``threadloader check``, ``bench`` and ``order``."""
+"""The commands: ``threadloader check``, ``bench``, ``order`` and ``verify``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import bench, lookup
+from . import bench, lookup, verify
 from .config import LoaderConfig, Report, examine
 from .errors import CollateError, ConfigError, LoaderError, Problem, SourceError
 from .loader import Loader
@@ -103,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     order = commands.add_parser("order", help="say which samples come when, without a run")
     order.set_defaults(command=_order)
     lookup.add_arguments(order)
+    verify.add_command(commands, _examined, _line)
     return parser
 
 

@@ -1,0 +1,822 @@
+"""``threadloader verify``: what is the same passes, and of what is not the right cause is found."""
+
+import functools
+import itertools
+import json
+import random
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import faults
+import numpy as np
+import pytest
+from faults import SAMPLES
+from frameworks import framework
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadloader import ConfigError, Loader, cli, per_thread, verify
+from threadloader.fingerprint import chained, digest
+from threadloader.verify import Plan, VerifyError, _causes, _follow, _progress, _run, _stress
+from threadloader.verify._compare import differing, nbytes
+from threadloader.verify._held import changed, held
+from threadloader.verify._plan import runs
+from threadloader.verify._progress import Progress
+
+DOCUMENT = (Path(__file__).parent.parent / "docs" / "verify.md").read_text(encoding="utf-8")
+CONFIG = {"batch_size": 4, "seed": 5}
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(monkeypatch):
+    """Fails a test that leaves the clock stopped or threads in a hurry; experiments are short."""
+    monkeypatch.setattr(_stress, "SECONDS", 0.3)
+    clock, interval = time.time, sys.getswitchinterval()
+    yield
+    assert (clock, interval) == (time.time, sys.getswitchinterval())
+
+
+def report_of(source=faults.Source, config=CONFIG, **given):
+    return verify.run(config, source=source, **given)
+
+
+def found(report):
+    """The part and the kind of each cause."""
+    return [(cause.part, cause.kind) for cause in report.causes]
+
+
+# What is to blame is found.
+
+FAULTS = [
+    # source, transform, collate; the cause; what its sentences must name
+    (None, faults.global_numpy, None, "transform global-random", "numpy.random"),
+    (None, faults.global_random, None, "transform global-random", "the module random"),
+    (None, faults.clock, None, "transform clock", "with the clock stopped"),
+    (None, faults.imported_clock, None, "transform clock", "with the clock stopped"),
+    (None, faults.counter, None, "transform own-state", "(calls)"),
+    (None, faults.Augment, None, "transform own-state", "(Augment.draws)"),
+    (None, faults.closed_over, None, "transform own-state", "(draws)"),
+    (None, faults.of_the_system, None, "transform not-repeatable", "a generator without a seed"),
+    (None, faults.Scratch, None, "transform not-thread-safe", "with a lock around it, 0 of"),
+    (None, faults.HandedOut, None, "transform reused-buffer", "what transform"),
+    (None, faults.Seeding, None, "transform global-random", "called in 8 threads at once"),
+    (faults.Kept, faults.in_place, None, "transform in-place", "after the transform had run"),
+    (faults.SharedHandle, None, None, "source not-thread-safe", "per_thread(open_it)"),
+    (faults.FailingHandle, None, None, "source not-thread-safe", "with a lock around it, 0 of"),
+    (faults.Batched, None, None, "source not-thread-safe", "with a lock around it, 0 of"),
+    (faults.Buffered, None, None, "source reused-buffer", "overwritten by the next call"),
+    (faults.Counting, None, None, "source own-state", "(Counting.reads)"),
+    (faults.CountingEach, None, None, "source own-state", "(CountingEach.reads)"),
+    (faults.Random, None, None, "source global-random", "the module random"),
+    (faults.Drawn, None, None, "source reopened", "opened a second time, source"),
+    (faults.Growing, None, None, "source reopened", "its length was another one"),
+    (faults.Renamed, None, None, "source reopened", "its fingerprint was another one"),
+    (faults.BoundToThread, None, None, "source other-thread", "raised RuntimeError in a new"),
+    (None, None, faults.shuffled, "collate global-random", "the module random"),
+    (None, None, faults.Numbered, "collate own-state", "(Numbered.number)"),
+    (None, None, faults.OneBatch, "collate reused-buffer", "several batches are ready"),
+    (None, None, faults.SharedRows, "collate not-thread-safe", "with a lock around it, 0 of"),
+]
+
+
+def made(thing):
+    """A new object of a class or of a factory; a function of samples as it is."""
+    factory = isinstance(thing, type) or thing is faults.closed_over
+    return thing() if factory else thing
+
+
+@pytest.mark.parametrize(
+    ("source", "transform", "collate", "cause", "says"),
+    FAULTS,
+    ids=lambda it: getattr(it, "__name__", "") if it is None or callable(it) else "",
+)
+def test_each_fault_is_found_with_its_cause(source, transform, collate, cause, says):
+    """Whatever run shows it first; and the report says so in words, with the evidence."""
+    report = report_of(source or faults.Source, transform=made(transform), collate=made(collate))
+    assert [tuple(cause.split())] == found(report)
+    text = re.sub(r"\s+", " ", str(report))
+    assert says in text
+    # Memory that is written again is wrong in every run; whether it differs is up to the threads.
+    assert re.match("the config: (DIFFERS: num_workers|UNSAFE: the same) ", text)
+    assert " shown by: " in text
+    assert " what to do: " in text
+
+
+def test_what_source_and_transform_share_is_found_by_one_lock_around_both(monkeypatch):
+    """Each is safe by itself; whole runs differ unless one lock is around both."""
+    monkeypatch.setattr(_causes, "TRIES", 1)
+    shared = faults.TwoLocks()
+    report = report_of(lambda: shared, transform=shared.change)
+    assert [("", "not-thread-safe")] == found(report)
+    assert "the source and the transform share something" in report.causes[0].says
+    assert "around the source and the transform, 0 of 1" in report.causes[0].evidence[0]
+
+
+def test_a_lock_around_whole_runs_shows_what_calls_alone_do_not():
+    """Samples that cannot be compared: only the batches made of them tell, under a lock."""
+    handle = faults.SharedHandle
+
+    class Opaque(handle):
+        def __getitem__(self, index):
+            return Box(super().__getitem__(index))
+
+    report = report_of(Opaque, collate=unpacked)
+    assert [("source", "not-thread-safe")] == found(report)
+    assert "with a lock around the source, 0 of 3" in report.causes[0].evidence[0]
+
+
+class Box:
+    """What no fingerprint can be taken of."""
+
+    def __init__(self, values):
+        self.values = values
+
+
+def unpacked(boxes):
+    return np.stack([box.values for box in boxes])
+
+
+def test_what_does_not_come_again_is_not_explained():
+    """A difference without a cause says what was tried, and blames nobody."""
+    report = report_of(transform=faults.Once())
+    assert [("", "unknown")] == found(report)
+    assert ("not found", ("0 of 3 further runs with 8 workers differed",)) == (
+        report.causes[0].says,
+        report.causes[0].evidence,
+    )
+
+
+def test_a_context_that_only_the_main_thread_has_is_found():
+    """Workers begin with an empty context; the transform looks for what the main thread set."""
+    token = faults.scale.set(2.0)
+    try:
+        report = report_of(transform=faults.scaled)
+    finally:
+        faults.scale.reset(token)
+    assert [("transform", "other-thread")] == found(report)
+    assert "in another thread" in report.causes[0].says
+
+
+def test_torch_random_numbers_are_global_state():
+    """What torch's own generator gives is found by its name."""
+    torch = framework("torch")
+    report = report_of(transform=lambda sample: sample + torch.rand(1).numpy())
+    assert [("transform", "global-random")] == found(report)
+    assert "the global random state of torch" in report.causes[0].says
+
+
+def test_a_fault_that_every_run_has_is_found_all_the_same(monkeypatch):
+    """One buffer for all rows may be wrong in the same way in all runs. That is not OK."""
+    monkeypatch.setattr(_run, "compared", lambda *run: (None, []))
+    report = report_of(faults.Buffered)
+    assert ("unsafe", [("source", "reused-buffer")]) == (report.result, found(report))
+    assert str(report).startswith("the config: UNSAFE: the same 12 batches of 2 epochs, ")
+
+
+def test_what_differs_only_after_a_resume_is_seen(monkeypatch):
+    """A source that counts the reads of each sample: only a run that begins anew differs.
+
+    (One batch ahead: else samples of two epochs are read at the same time.)
+    """
+    monkeypatch.setattr(_run, "AHEAD_BYTES", 0)
+    report = report_of(faults.CountingEach, {**CONFIG, "prefetch_batches": 1})
+    assert "resumed with" in report.difference.run
+    assert {True: False, False: True} == {len(run.legs) > 1: same for run, same in report.runs}
+    assert [("source", "own-state")] == found(report)
+
+
+def test_a_race_is_not_seen_without_a_second_worker():
+    """What was the same is said too: the runs with at most one worker."""
+    report = report_of(faults.SharedHandle)
+    alone = [same for run, same in report.runs if max(leg.workers for leg in run.legs) < 2]
+    assert [True, True] == alone
+    assert not all(same for _, same in report.runs)
+
+
+# Samples that fail, and dangers.
+
+
+def test_a_sample_that_fails_in_every_run_is_an_error_and_no_difference():
+    report = report_of(transform=faults.bad_sample)
+    assert ("errors", None, ()) == (report.result, report.difference, report.causes)
+    assert (0, 5) in {(failure.epoch, failure.step) for failure in report.failures}  # a cut's place
+    assert [0, 1] == [failure.epoch for failure in report.failures]
+    for failure in report.failures:
+        assert failure.error.startswith("ValueError: bad sample; threadloader: raised for sample 5")
+    text = str(report)
+    assert "ERRORS: 12 batches of 2 epochs, 40 samples, in 9 runs, " in text
+    assert ": 2 batches cannot be made, in every run alike\n" in text
+
+
+@pytest.mark.parametrize("collate", [None, faults.stacked])
+def test_a_failing_sample_does_not_hide_a_difference(collate):
+    """Some batches fail in all runs, others differ: both are told."""
+
+    def both(sample):
+        return faults.bad_sample(sample) + random.random()
+
+    report = report_of(transform=both, collate=collate)
+    assert ("differs", 2) == (report.result, len(report.failures))
+    assert [("transform", "global-random")] == found(report)
+
+
+def test_an_error_that_comes_only_with_workers_is_a_difference():
+    report = report_of(faults.BoundToThread)
+    assert "error" == report.difference.kind
+    assert report.difference.what.startswith("expected a batch, got RuntimeError: used in another")
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ({"transform": faults.careless}, "transform"),
+        ({"collate": lambda samples: (random.random(), faults.stacked(samples))[1]}, "collate"),
+    ],
+)
+def test_use_of_global_random_state_is_a_danger_even_if_nothing_differs(given, part):
+    """It is said, with what to do; the batches are the same, and so it is no failure."""
+    report = report_of(**given)
+    assert ("same", ()) == (report.result, report.causes)
+    assert [(part, "global-random")] == [(it.part, it.kind) for it in report.dangers]
+    assert "  a danger: the " + part in str(report)
+
+
+def test_a_change_in_place_that_changes_nothing_more_is_a_danger():
+    """The second time it gives what it gave the first time, so no batch differs."""
+    report = report_of(faults.Kept, transform=faults.once_in_place)
+    assert ("same", [("transform", "in-place")]) == (
+        report.result,
+        [(it.part, it.kind) for it in report.dangers],
+    )
+
+
+# What is honest passes.
+
+
+def tokens(sample):
+    return {"tokens": np.frombuffer(sample.encode(), np.uint8).astype(np.int64)}
+
+
+def noisy(sample, rng):
+    return sample + rng.random()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with data."""
+    np.savez(tmp_path / "x.npz", x=np.arange(60.0).reshape(30, 2), y=np.arange(30))
+    lines = "".join(f"{'word ' * (n % 5)}{n}\n" for n in range(30))
+    (tmp_path / "x.txt").write_text(lines, encoding="utf-8")
+    np.arange(400, dtype=np.uint16).tofile(tmp_path / "x.bin")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+NPZ = {"type": "npz", "path": "x.npz"}
+TEXT = {"type": "text", "path": "x.txt"}
+MLM = {"type": "mlm", "field": "tokens", "vocab_size": 400, "mask_id": 1}
+
+
+@pytest.mark.parametrize(
+    ("config", "given"),
+    [
+        ({"source": NPZ}, {}),
+        ({"source": NPZ, "shuffle": False, "drop_last": True}, {}),
+        ({"source": NPZ, "shard": {"index": 1, "count": 4, "remainder": "pad"}}, {}),
+        ({"source": NPZ, "shard": {"index": 2, "count": 4, "remainder": "keep"}}, {}),
+        ({"source": TEXT, "collate": {"type": "pad"}}, {"transform": tokens}),
+        ({"source": {"type": "tokens", "path": "x.bin", "dtype": "uint16", "window": 16}}, {}),
+        ({"num_workers": 5, "prefetch_batches": 2}, {"source": faults.Source}),
+        ({}, {"source": faults.Source, "transform": noisy}),
+        ({}, {"source": faults.Source, "collate": faults.stacked}),
+        ({}, {"source": faults.rows}),
+        ({}, {"source": lambda: {"x": faults.rows(), "y": np.arange(SAMPLES)}}),
+        ({}, {"source": lambda: per_thread(faults.SharedHandle)}),
+        ({}, {"source": faults.Kept, "transform": lambda sample: sample + 1}),
+        ({}, {"source": lambda: [f"{n}" for n in range(9)]}),
+    ],
+    ids=str,
+)
+def test_what_is_honest_is_the_same(folder, config, given):
+    """In every run, with nothing to warn of; and the epochs are whole."""
+    report = verify.run({"batch_size": 4, **config}, **given)
+    assert ("same", (), ()) == (report.result, report.dangers, report.failures)
+    assert all(same for _, same in report.runs)
+    assert report.steps == report.of_epoch
+
+
+# Where it differs.
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "expected"),
+    [
+        (
+            {"x": np.array([[1, 2], [3, 4], [5, 6]]), "y": np.array([7, 8, 9])},
+            {"x": np.array([[1, 2], [3, 0], [0, 0]]), "y": np.array([7, 8, 9])},
+            [
+                (
+                    "batch['x']",
+                    "3 of 6 values differ, the first at [1, 1]: expected 4, got 0",
+                    (1, 2),
+                )
+            ],
+        ),
+        (
+            (np.array([0.0, 1.0, 2.0]), ["a", "b", "c"]),
+            (np.array([-0.0, 1.0, 2.0]), ["a", "d", "c"]),
+            [
+                (
+                    "batch[0]",
+                    "1 of 3 values differs, the first at [0]: expected 0.0, got -0.0",
+                    (0,),
+                ),
+                ("batch[1][1]", "expected 'b', got 'd'", (1,)),
+            ],
+        ),
+        (
+            np.zeros(3, np.float32),
+            np.zeros((3, 1), np.float64),
+            [("batch", "expected float32 (3,), got float64 (3, 1)", ())],
+        ),
+        ({"a": 1}, {"b": 1}, [("batch", "expected the keys ['a'], got ['b']", ())]),
+        ([1, 2], [1], [("batch", "expected 2 items, got 1", ())]),
+        ([1, 2], (1, 2), [("batch", "expected list, got tuple", ())]),
+        ({"n": 3}, {"n": 4}, [("batch['n']", "expected 3, got 4", ())]),
+        (
+            np.array(1.5),
+            np.array(2.5),
+            [("batch", "1 of 1 values differs: expected 1.5, got 2.5", ())],
+        ),
+        (np.int64(1), np.array(1), [("batch", "expected int64 (), got int64 ()", ())]),
+        (
+            np.array([None, "a", 1], object),
+            np.array([None, "b", 1], object),
+            [("batch", "object (3,), its values differ", (1,))],
+        ),
+        ([[1, 2], [3]], [[1, 2], [4]], [("batch[1][0]", "expected 3, got 4", ())]),
+        (
+            ["a" * 90] * 3,
+            ["b"] * 3,
+            [("batch[0]", f"expected '{'a' * 55} ..., got 'b'", (0, 1, 2))],
+        ),
+    ],
+    ids=str,
+)
+def test_the_fields_and_rows_that_differ_are_named(there, here, expected):
+    assert expected == [tuple(field) for field in differing(there, here, rows=3)]
+    assert [] == differing(there, there, rows=3)
+
+
+def test_the_size_of_a_batch_is_that_of_what_it_holds():
+    batch = {"x": np.zeros((2, 3), np.float32), "y": ["ab", b"c"], "z": (np.int64(1), 2)}
+    assert 24 + 2 + 1 + 8 + 8 == nbytes(batch)
+
+
+class OneWrong:
+    """Sample 7 is another one for workers."""
+
+    def __call__(self, sample):
+        main = threading.current_thread() is threading.main_thread()
+        return sample if main or sample[0] != 7 else sample + np.array([0, 0, 1, 0])
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_first_difference_is_told_to_the_value(kept, monkeypatch):
+    """Epoch, step, row, dataset index, value; also of a batch that is made anew to be compared."""
+    if not kept:
+        monkeypatch.setattr(_follow, "KEPT_BYTES", 0)
+    with Loader({**CONFIG, "num_workers": 0}, source=faults.rows()) as batches:
+        info = next(batches.info for _ in batches if 7 in batches.info.indices)
+    report = report_of(transform=OneWrong())
+    row = info.indices.tolist().index(7)
+    first = report.difference
+    assert (0, info.step, (row,), (7,)) == (first.epoch, first.step, first.rows, first.indices)
+    assert f"the first at [{row}, 2]: expected 7.0, got 8.0" in first.what
+    assert f"epoch 0, step {info.step}, row {row} (dataset index 7)" in str(report)
+
+
+def test_what_is_not_kept_and_not_repeatable_is_said_to_be_not_known(monkeypatch):
+    monkeypatch.setattr(_follow, "KEPT_BYTES", 0)
+    report = report_of(transform=faults.global_random)
+    assert report.difference.what.startswith("not known: ")
+    assert [("transform", "global-random")] == found(report)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "epochs", "place", "what"),
+    [
+        (8, 4, 1, (0, 1), "expected a batch, got the end"),
+        (4, 8, 1, (0, 1), "expected the end, got a batch"),
+        (8, 4, 2, (1, 0), "expected epoch 0, step 1, got a batch"),
+        (4, 8, 2, (0, 1), "expected epoch 1, step 0, got a batch"),
+    ],
+)
+def test_a_run_with_other_steps_is_a_difference(first, later, epochs, place, what):
+    """A source that has grown or shrunk since the first run."""
+    lengths = itertools.chain([first], itertools.repeat(later))
+    config = {**CONFIG, "shuffle": False}
+    report = report_of(lambda: faults.rows()[: next(lengths)], config, plan=Plan(epochs=epochs))
+    got = report.difference
+    assert ("steps", *place, what) == (got.kind, got.epoch, got.step, got.what)
+
+
+def test_other_indices_are_a_difference_of_the_order():
+    """Another length, another order; if it grows with each opening, that is the cause."""
+    report = report_of(faults.Growing)
+    assert ("order", [("source", "reopened")]) == (report.difference.kind, found(report))
+    lengths = itertools.chain([SAMPLES], itertools.repeat(SAMPLES // 2))
+    report = report_of(lambda: list(range(next(lengths))))
+    assert ("order", [("", "unknown")]) == (report.difference.kind, found(report))
+    assert "it may be a fault of threadloader" in report.causes[0].says
+
+
+def test_a_state_that_is_refused_is_a_difference_of_the_run():
+    report = report_of(faults.Renamed)
+    assert ("run", "the whole run") == (report.difference.kind, report.difference.where)
+    assert report.difference.what.startswith("StateError: the state is of another run; source: ")
+
+
+# How much is compared.
+
+
+def test_the_runs_have_all_workers_and_depths_and_resumes():
+    """0, 1, 2, 8 workers and those of the config; 1, 3, 16 ahead; cuts within and at an end."""
+    made = runs((5, 2), 16, epochs=2, steps=10, whole=True, seed=0)
+    legs = [leg for run in made for leg in run.legs]
+    assert {0, 1, 2, 5, 8} == {leg.workers for leg in legs}
+    assert {1, 2, 3, 16} == {leg.depth for leg in legs}
+    cuts = [leg.until for leg in legs if leg.until]
+    assert (0, 10) in cuts
+    assert {0, 1} == {epoch for epoch, step in cuts if 0 < step < 10}
+    for run in made:
+        workers = [leg.workers for leg in run.legs]
+        assert all(one != other for one, other in itertools.pairwise(workers))
+
+
+@given(st.integers(1, 3), st.integers(1, 5), st.booleans(), st.integers(0, 99))
+def test_a_run_is_cut_only_where_there_is_something_behind(epochs, steps, whole, seed):
+    for run in runs((2, 3), 16, epochs=epochs, steps=steps, whole=whole, seed=seed):
+        cuts = [leg.until for leg in run.legs[:-1]]
+        assert None not in cuts
+        assert None is run.legs[-1].until
+        assert sorted(cuts) == cuts
+        for epoch, step in cuts:
+            assert 0 < step <= steps
+            assert step < steps or (whole and epoch < epochs - 1)
+
+
+def test_large_batches_are_not_prepared_far_ahead(monkeypatch):
+    """Where 16 batches would take too much memory, fewer are prepared, and that is said."""
+    monkeypatch.setattr(_run, "AHEAD_BYTES", 2 * 4 * 4 * 8)
+    report = report_of()
+    assert 2 == max(leg.depth for run, _ in report.runs[3:] for leg in run.legs if leg.hurried)
+    assert ("a prefetch of more than 2 batches: they are large",) == report.not_compared
+
+
+def test_without_a_number_of_batches_time_decides(monkeypatch):
+    """At least two of each epoch; and it is said what was left out."""
+    monkeypatch.setattr(_follow, "BUDGET_SECONDS", 0)
+    report = report_of()
+    assert ("same", 2, 6, 4) == (report.result, report.steps, report.of_epoch, report.batches)
+    (said,) = report.not_compared
+    assert said.startswith("4 of the 6 batches of each epoch, and a resume at an epoch's end; ")
+
+
+@pytest.mark.parametrize(("batches", "whole"), [(3, False), (6, True), (99, True)])
+def test_a_number_of_batches_bounds_each_epoch(batches, whole):
+    report = report_of(plan=Plan(batches=batches, epochs=3))
+    assert (min(batches, 6), 3 * min(batches, 6)) == (report.steps, report.batches)
+    assert whole == (report.not_compared == ())
+
+
+def test_one_epoch_is_said_to_show_less():
+    report = report_of(plan=Plan(epochs=1))
+    assert ("what only a second epoch shows; --epochs 2 compares that",) == report.not_compared
+
+
+def test_the_fingerprint_is_that_of_a_run_of_these_epochs():
+    """It is chained over the batches, whoever makes them."""
+    expected = ""
+    with Loader(CONFIG, source=faults.rows()) as batches:
+        for epoch in batches.epochs(2):
+            for batch in epoch:
+                expected = chained(expected, digest(batch))
+    assert expected == report_of().fingerprint
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epochs": 0}, {"epochs": True}, {"batches": 1}, {"batches": 2.0}]
+)
+def test_what_is_out_of_bounds_is_refused_by_its_option(wrong):
+    with pytest.raises(ConfigError) as refused:
+        Plan(**wrong)
+    assert [f"--{next(iter(wrong))}"] == [it.pointer for it in refused.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("source", "config", "says"),
+    [
+        (list, {}, "expected a batch, got none: the source is empty"),
+        (lambda: [1, 2], {"drop_last": True}, "expected a batch, got none"),
+        (lambda: [Box(1)] * 4, {}, "epoch 0, step 0: cannot be compared: batch: expected arrays, "),
+    ],
+)
+def test_what_cannot_be_compared_is_an_error(source, config, says):
+    with pytest.raises(VerifyError, match=re.escape(says)):
+        verify.run({**CONFIG, **config}, source=source, collate=lambda samples: samples[0])
+
+
+# Sources are opened for each run, and closed.
+
+
+class Closing(faults.Source):
+    """Counts its closes; closed, it gives nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.closes = 0
+
+    def __getitem__(self, index):
+        if self.closes:
+            raise ValueError("read after its close")
+        return super().__getitem__(index)
+
+    def close(self):
+        self.closes += 1
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_sources_of_the_user_are_closed_once_each(same):
+    """Also where the function gives the same object for every run, and not before the last."""
+    opened, one = [], Closing()
+
+    def source():
+        opened.append(one if same else Closing())
+        return opened[-1]
+
+    assert "same" == report_of(source).result
+    assert {1} == {it.closes for it in opened}
+    assert len(opened) > 9
+
+
+# What a function keeps.
+
+
+def test_what_a_call_has_changed_is_named():
+    """Variables, attributes, closures, defaults, items, arguments of a partial, classes."""
+
+    class Holder:
+        total = 0
+
+        def __init__(self):
+            self.parts = [faults.Augment()]
+            self.seen = np.zeros(2)
+
+        def method(self, sample):
+            self.seen[0] += 1
+
+        def __call__(self, sample):
+            Holder.total += 1
+            self.parts[0].draws.random()
+
+    def remembers(sample, memory=[]):  # noqa: B006 - what is looked for
+        memory.append(sample)
+        remembers.calls = getattr(remembers, "calls", 0) + 1
+
+    holder, numbers = Holder(), itertools.count()
+
+    def counts(sample):
+        return next(numbers)
+
+    for function, expected in [
+        (holder, ["Holder.total", "Holder.parts[0].draws"]),
+        (holder.method, ["self.seen"]),
+        (remembers, ["memory", "remembers.calls"]),
+        (counts, ["numbers"]),
+        (functools.partial(lambda box, sample: box.append(sample), []), ["partial[0]"]),
+        (faults.careless, []),
+    ]:
+        before = held(function)
+        function(1)
+        assert expected == changed(before, held(function))
+
+
+# Progress.
+
+
+def test_what_is_quick_says_nothing_and_what_is_not_tells_its_runs(capsys, monkeypatch):
+    assert "same" == report_of(shown=Progress(sys.stderr)).result
+    assert "" == capsys.readouterr().err
+    monkeypatch.setattr(_progress, "PATIENCE_SECONDS", 0)
+    report = report_of(transform=faults.global_random, shown=Progress(sys.stderr))
+    lines = capsys.readouterr().err.splitlines()
+    assert "run 1 of 9: num_workers 0 ..." == lines[0]
+    assert [f"run {n} of 9: {run} ..." for n, (run, _) in enumerate(report.runs, 2)] == lines[1:9]
+    assert ["run 9 of 9: looking for the cause: each part alone ..."] == lines[9:]
+
+
+def test_a_long_first_run_is_told_while_it_lasts(capsys):
+    """Who waits for the first run learns of it before the second begins."""
+    shown = Progress(sys.stderr)
+    shown.begin(1, 9, "first")
+    shown._silent_until = 0.0
+    shown.tick()
+    assert "run 1 of 9: first ...\n" == capsys.readouterr().err
+    shown.tick()
+    shown.close()
+    assert "" == capsys.readouterr().err
+
+
+# The command.
+
+MODULE = """
+import random, signal, sys
+import numpy as np
+from faults import Source, SharedHandle as shared, bad_sample, global_numpy, shuffled, careless
+
+print("imported")
+
+class Talking(Source):
+    def __getitem__(self, index):
+        print("read", index)
+        return super().__getitem__(index)
+
+def broken(): raise ValueError("no\\ndata")
+def exits(): sys.exit("enough")
+def forgot(): pass
+def interrupted(): signal.raise_signal(signal.SIGINT)
+def empty(): return []
+"""
+
+
+@pytest.fixture
+def command(folder, capsys, monkeypatch):
+    """Gives a function that runs ``threadloader verify``: exit code, stdout, stderr."""
+    (folder / "mine.py").write_text(MODULE, encoding="utf-8")
+    (folder / "c.json").write_text(json.dumps({"source": NPZ, "batch_size": 4}), encoding="utf-8")
+    path = sys.path[:]
+
+    def call(*arguments):
+        code = cli.main(["verify", *map(str, arguments)])
+        got = capsys.readouterr()
+        assert path == sys.path
+        return code, got.out, got.err
+
+    yield call
+    sys.modules.pop("mine", None)
+
+
+def test_the_command_says_ok_in_one_line(command):
+    code, out, err = command("c.json")
+    assert (0, "") == (code, err)
+    assert re.fullmatch(
+        r"c.json: OK: the same 16 batches of 2 epochs, 60 samples, in 9 runs, [\d.]+ s; "
+        r"fingerprint [0-9a-f]{32}\n",
+        out,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("--transform", "mine:careless"), 0, "  a danger: the transform uses the global random"),
+        (("--transform", "mine:global_numpy"), 1, "  cause: the transform draws from the global"),
+        (("--collate", "mine:shuffled"), 1, "  cause: the collate draws from the global random"),
+        (("--transform", "mine:bad_sample"), 1, "c.json: ERRORS: "),
+    ],
+)
+def test_the_exit_code_says_whether_all_is_the_same(command, arguments, code, says):
+    got, out, err = command("c.json", "--source", "mine:Source", *arguments)
+    assert (code, "imported\n") == (got, err)
+    assert says in out
+
+
+def test_json_is_all_that_stdout_has(command):
+    """What the user's code prints goes to stderr; the plan, a section and its options count."""
+    Path("c.json").write_text(json.dumps({"t": {"batch_size": 3, "mine": 1}}), encoding="utf-8")
+    code, out, err = command(
+        *("c.json#/t", "--unknown", "ignore", "--source", "mine:Talking", "--json"),
+        *("--transform", "mine:global_numpy", "--epochs", "3", "--batches", "4"),
+    )
+    value = json.loads(out)
+    assert (1, "differs", "c.json#/t", 3, 4, 12) == (
+        code,
+        *(value[name] for name in ("result", "config", "epochs", "steps", "batches")),
+    )
+    assert "imported\nread " == err[:14]
+    assert ["global-random"] == [cause["kind"] for cause in value["causes"]]
+    assert {False} == {run["same"] for run in value["runs"]}
+
+
+def test_json_names_are_documented(command):
+    """docs/verify.md explains each name of the JSON, whatever was found."""
+    names = set()
+
+    def collect(value):
+        for item in value.values() if isinstance(value, dict) else value:
+            if isinstance(item, (dict, list)):
+                collect(item)
+        if isinstance(value, dict):
+            names.update(value)
+
+    report = report_of(transform=faults.global_random).as_dict()
+    collect(report)
+    collect(report_of(transform=faults.bad_sample).as_dict())
+    assert {"run", "kind", "evidence", "error", "fingerprint"} < names
+    assert set() == {name for name in names if f"`{name}`" not in DOCUMENT}
+    assert 1 == report["format"]
+
+
+def test_every_kind_of_cause_is_documented():
+    for *_, cause, _ in FAULTS:
+        assert f"`{cause.split()[1]}`" in DOCUMENT
+    for kind in ("unknown", "content", "order", "error", "steps", "run"):
+        assert f"`{kind}`" in DOCUMENT
+
+
+def test_every_option_is_documented(capsys):
+    cli.main(["verify", "--help"])
+    options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
+    assert set() == {option for option in options if f"| `{option}" not in DOCUMENT}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none.json"], "threadloader: cannot read none.json: "),
+        (["c.json", "--epochs", "x"], "usage: threadloader verify "),
+        (["c.json", "--epochs", "0"], "threadloader verify: --epochs: expected an integer from 1"),
+        (["c.json", "--batches", "1"], "threadloader verify: --batches: expected an integer from"),
+        (["c.json", "--source", "mine:none"], "threadloader verify: --source: expected MODULE:F"),
+        (["c.json", "--transform", "no"], "threadloader verify: --transform: expected MODULE:FU"),
+        (["c.json", "--collate", "os:name"], "threadloader verify: --collate: expected a functio"),
+        (["c.json", "--source", "mine:forgot"], "threadloader verify: --source: expected a funct"),
+    ],
+    ids=str,
+)
+def test_bad_usage_is_code_2_and_a_line(command, arguments, said):
+    code, out, err = command(*arguments)
+    err = err.removeprefix("imported\n")
+    assert (2, "", said) == (code, out, err[: len(said)])
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("broken", r"ValueError: no\ndata"),
+        ("exits", "SystemExit: enough"),
+        ("empty", "expected a batch, got none: the source is empty"),
+    ],
+)
+def test_whatever_the_source_does_is_code_1_and_a_line(command, source, said):
+    code, out, err = command("c.json", "--source", f"mine:{source}")
+    said = f"imported\nthreadloader verify: {said}"
+    assert (1, "", said) == (code, out, err[: len(said)])
+    assert 2 == err.count("\n")
+
+
+def test_a_bad_config_has_the_messages_of_check(command, capsys):
+    Path("c.json").write_text('{"batch_sise": 4}', encoding="utf-8")
+    expected = (cli.main(["check", "c.json"]), *capsys.readouterr())
+    assert 1 == expected[0]
+    assert expected == command("c.json")
+
+
+def test_ctrl_c_is_one_line(command):
+    """Nothing of it is left; the fixtures look for threads and files."""
+    assert (130, "", "imported\nthreadloader: interrupted\n") == command(
+        "c.json", "--source", "mine:interrupted"
+    )
+
+
+def test_ctrl_c_in_the_middle_of_a_run_is_one_line(command, monkeypatch):
+    """It comes while a run with workers waits for a batch."""
+    made = itertools.count()
+
+    def interrupt(batch):
+        if next(made) == 20:
+            signal.raise_signal(signal.SIGINT)
+        return digest(batch)
+
+    monkeypatch.setattr(_follow, "digest", interrupt)
+    assert (130, "", "threadloader: interrupted\n") == command("c.json")
+
+
+def test_the_tool_is_the_command(run_child, folder):
+    """tools/verify of a checkout runs it, from any folder."""
+    (folder / "c.json").write_text(json.dumps({"source": NPZ}), encoding="utf-8")
+    tool = Path(__file__).parent.parent / "tools" / "verify"
+    child = run_child(
+        "import os, runpy, sys\n"
+        f"os.chdir({str(folder)!r})\n"
+        f"sys.argv = ['verify', 'c.json', '--epochs', '1']\n"
+        f"runpy.run_path({str(tool)!r}, run_name='__main__')\n"
+    )
+    assert (0, "") == (child.returncode, child.stderr)
+    assert child.stdout.startswith("c.json: OK: the same 1 batches of 1 epoch, 30 samples, in ")

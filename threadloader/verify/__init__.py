@@ -1,0 +1,26 @@
+"""Proves that a config gives the same batches whatever the threads do: ``threadloader verify``.
+
+It sits on top, like the other commands. `_run` puts it together: `_plan` says how much is
+compared and in which runs, `_case` opens source and batches, `_follow` makes the batches of a
+run, `_difference` says where one is not the first run's, with `_compare`. `_causes` looks for
+what makes them differ, with the experiments of `_probe` (one thread; `_held` sees what a
+function keeps) and `_stress` (several); `_words` says it. `_report` is what was found,
+`_progress` tells how far it has got, `_command` is the command.
+"""
+
+from ._command import add_command
+from ._follow import VerifyError
+from ._plan import Plan
+from ._report import Cause, Difference, Failure, Report
+from ._run import run
+
+__all__ = [
+    "Cause",
+    "Difference",
+    "Failure",
+    "Plan",
+    "Report",
+    "VerifyError",
+    "add_command",
+    "run",
+]

@@ -1,0 +1,165 @@
+"""`Case`: the config with what was given in code, and how its source and batches are opened."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._named import given_by
+from ..config import LoaderConfig
+from ..loader import Batches, Loader, open_configured
+from ..sources import as_source, fingerprint
+from ..transforms import Transform, bind
+from ._plan import Leg
+
+__all__ = ["PARTS", "Case", "hurried"]
+
+PARTS = ("source", "transform", "collate")
+"""What a user may give in code, and so what may be to blame."""
+
+HURRY_SECONDS = 1e-6
+"""How often threads take turns in a hurried run: about as often as they can."""
+
+
+@contextlib.contextmanager
+def hurried() -> Iterator[None]:
+    """Let threads take turns as often as they can, so that what is rare happens sooner."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(HURRY_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+class Case:
+    """What is verified.
+
+    Args:
+        config: the options; workers, prefetch and number of epochs are replaced in each run.
+        base: the folder to which relative paths in it are relative.
+        source: called without arguments, anew for each run, for the source that takes the
+            place of the config's; None: that of the config.
+        transform: takes the place of the config's, or None.
+        collate: the same.
+    """
+
+    def __init__(
+        self,
+        config: LoaderConfig,
+        base: Path,
+        source: Callable[[], Any] | None = None,
+        transform: Callable[..., Any] | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
+        self.config = config
+        self.transform = transform
+        self.collate = collate
+        self._base = base
+        self._given = source
+        # A source of the user's that has close(). It is closed when the next one has come,
+        # unless that is the same object: then it is closed at the end, once.
+        self._open: Any = None
+
+    def bound_transform(self) -> Transform | None:
+        """Give the transform that was given in code as the loader calls it."""
+        return bind(self.transform)
+
+    @contextlib.contextmanager
+    def source(self) -> Iterator[Any]:
+        """Open the source, as for one run."""
+        if self._given is not None:
+            given = given_by(self._given)
+            if given is not self._open:
+                self.close()
+            self._open = given if callable(getattr(given, "close", None)) else None
+            yield as_source(given)
+            return
+        opened = open_configured(self.config.source or {}, self._base, self.config.root)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def close(self) -> None:
+        """Close the user's source that is still open. A second time does nothing."""
+        given, self._open = self._open, None
+        if given is not None:
+            with contextlib.suppress(Exception):
+                given.close()
+
+    @contextlib.contextmanager
+    def batches(self, leg: Leg, guarded: Iterable[str] = ()) -> Iterator[Batches]:
+        """Open the batches of one leg.
+
+        Args:
+            leg: workers and prefetch.
+            guarded: names of `PARTS` that have one lock around them, all the same.
+        """
+        config = dataclasses.replace(
+            self.config, num_workers=leg.workers, prefetch_batches=leg.depth, num_epochs=None
+        )
+        lock = threading.Lock()
+        transform, collate = self.transform, self.collate
+        if transform is not None and "transform" in guarded:
+            transform = _guarded(transform, lock)
+        if collate is not None and "collate" in guarded:
+            collate = _guarded(collate, lock)
+        with contextlib.ExitStack() as stack:
+            if leg.hurried:
+                stack.enter_context(hurried())
+            source = stack.enter_context(self.source())
+            if "source" in guarded:
+                source = _GuardedSource(source, lock)
+            loader = Loader(config, source, transform=transform, collate=collate)
+            yield stack.enter_context(loader)
+
+    def reader(self, source: Any) -> Callable[[int], Any]:
+        """Give how one sample is read, by the method of the source that the loader would use."""
+        plain = self.collate is None and self.config.collate["type"] == "stack"
+        changed = self.transform is not None or self.config.transform is not None
+        if plain and not changed and hasattr(source, "take"):
+            return lambda index: source.take(np.array([index]))
+        if hasattr(source, "__getitems__"):
+            return lambda index: next(iter(source.__getitems__([index])))
+        return lambda index: source[index]
+
+
+def _guarded(function: Callable[..., Any], lock: threading.Lock) -> Callable[..., Any]:
+    @functools.wraps(function)  # the loader looks whether it has a parameter rng
+    def locked(*args: Any, **options: Any) -> Any:
+        with lock:
+            return function(*args, **options)
+
+    return locked
+
+
+class _GuardedSource:
+    """A source that is read by one thread at a time."""
+
+    def __init__(self, source: Any, lock: threading.Lock) -> None:
+        self._source = source
+        self._lock = lock
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> Any:
+        with self._lock:
+            return self._source[index]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("take", "__getitems__", "locate"):
+            raise AttributeError(name)
+        return _guarded(getattr(self._source, name), self._lock)
+
+    def fingerprint(self) -> str:
+        return fingerprint(self._source)

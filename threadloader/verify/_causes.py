@@ -1,0 +1,275 @@
+"""Looks for what makes batches differ: by experiments on the parts, one after the other.
+
+First each part alone, in one thread: is it repeatable, does it hand out memory that it writes
+again, does it change what it is given (`_probe`)? Then in another thread, in several at once,
+and in whole runs with a lock around it (`_stress`). What an experiment has shown to make a
+difference is a cause; what does not make one here, and may elsewhere, is a danger.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..sources import fingerprint
+from . import _words
+from ._case import PARTS, Case
+from ._follow import Tape, told
+from ._probe import CALLS, RAISED, Call, elsewhere, overwritten, repeated, result
+from ._report import Cause, Difference
+from ._stress import differs, stressed
+
+__all__ = ["causes", "faults"]
+
+SAMPLES = 8
+"""Samples that are looked at, those that differ first."""
+
+GLANCE = 3
+"""Samples, and calls of each, where nothing differs."""
+
+TRIES = 3
+"""Hurried runs with and without a lock, each of a second or less."""
+
+KEY = 1
+"""Of a transform's generator: which one it is makes no difference."""
+
+
+class Part(NamedTuple):
+    """A part of the user's, with calls of it that can be made one by one.
+
+    Attributes:
+        name: one of `PARTS`.
+        function: it, for what it keeps.
+        calls: how a sample, or a batch, is named, and the call.
+    """
+
+    name: str
+    function: Any
+    calls: Mapping[str, Call]
+
+
+class Found(NamedTuple):
+    """What looking at the parts in one thread gave.
+
+    Attributes:
+        shown: what makes a difference.
+        may: what may make one.
+        moved: by part, the global random states that it changes.
+    """
+
+    shown: list[Cause]
+    may: list[Cause]
+    moved: dict[str, tuple[str, ...]]
+
+
+def faults(case: Case, indices: Sequence[int]) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
+    """Find what made no run differ, by a few calls of each part in one thread.
+
+    Args:
+        case: what is run.
+        indices: dataset indices to look at.
+
+    Returns:
+        What is at fault all the same, since every run has it; and what is a danger.
+    """
+    try:
+        found = _alone(case, _distinct(indices)[:GLANCE], GLANCE)
+    except Exception:  # noqa: BLE001 - all runs were the same; there is nothing to explain
+        return (), ()
+    return tuple(found.shown), tuple(found.may)
+
+
+def causes(
+    case: Case,
+    tape: Tape,
+    difference: Difference,
+    indices: Sequence[int],
+    *,
+    epochs: int,
+    depth: int,
+    tell: Callable[[str], None] = lambda what: None,
+) -> tuple[Cause, ...]:
+    """Find what makes batches differ.
+
+    Args:
+        case: what is run.
+        tape: what the first run gave.
+        difference: the first difference.
+        indices: dataset indices to look at, those that differ first.
+        epochs: how many epochs a run has.
+        depth: the deepest prefetch that memory allows.
+        tell: is told what is being looked at.
+
+    Returns:
+        What was found; last, one of kind "unknown" where nothing was shown.
+    """
+    indices = _distinct(indices)[:SAMPLES]
+    try:
+        if difference.kind == "order":
+            return tuple(_reopened(case, indices) or [_words.order()])
+        tell("each part alone")
+        found = _alone(case, indices, CALLS)
+        shown = [*found.shown, *([] if found.shown else _reopened(case, indices))]
+        if not shown:
+            tell("each part in several threads at once")
+            shown = list(_in_threads(case, indices, found.moved))
+        if not shown:
+            tell("whole runs, with a lock around each part")
+            shown = [_locked(case, tape, epochs, depth), *found.may]
+    except Exception as error:  # noqa: BLE001 - the difference is told all the same
+        return (_words.unknown((f"the experiments themselves failed: {told(error)}",)),)
+    return tuple(shown)
+
+
+def _distinct(indices: Sequence[int]) -> list[int]:
+    return list(dict.fromkeys(int(index) for index in indices))
+
+
+def _parts(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
+    """Give the parts, with calls of them on samples that can be read."""
+    read = case.reader(source)
+    calls: dict[int, Call] = _working({index: partial(read, index) for index in indices})
+    parts = [Part("source", source, {f"source[{index}]": it for index, it in calls.items()})]
+    if case.transform is not None:
+        bound = case.bound_transform()
+        assert bound is not None
+        fresh = {index: _copies(call) for index, call in calls.items()}
+        calls = {index: partial(_call, bound, it, KEY, index) for index, it in fresh.items()}
+        named = {f"transform(source[{index}])": it for index, it in calls.items()}
+        parts.append(Part("transform", case.transform, named))
+        calls = _working(calls)
+    if case.collate is not None:
+        fresh = {index: _copies(call) for index, call in calls.items()}
+        batches: dict[str, Call] = {}
+        for pair in (list(fresh)[at : at + 2] for at in range(0, len(fresh), 2)):
+            name = f"collate of the samples {', '.join(map(str, pair))}"
+            batches[name] = partial(_collate, case.collate, [fresh[index] for index in pair])
+        parts.append(Part("collate", case.collate, batches))
+    return parts
+
+
+def _working(calls: dict[int, Call]) -> dict[int, Call]:
+    return {index: it for index, it in calls.items() if not result(it).startswith(RAISED)}
+
+
+def _copies(call: Call) -> Call:
+    """Give what makes copies of what a call has given.
+
+    What changes its input, or writes its buffer again, must not change what the next call gets.
+    """
+    given = call()
+    try:
+        return partial(copy.deepcopy, copy.deepcopy(given))
+    except Exception:  # noqa: BLE001 - of what cannot be copied, a new one is asked for each time
+        return call
+
+
+def _call(function: Callable[..., Any], fresh: Call, *others: Any) -> Any:
+    return function(fresh(), *others)
+
+
+def _collate(collate: Callable[[list[Any]], Any], fresh: list[Call]) -> Any:
+    return collate([call() for call in fresh])
+
+
+def _alone(case: Case, indices: list[int], most: int) -> Found:
+    """Look at each part in one thread."""
+    found = Found([], [], {})
+    with case.source() as source:
+        for part in _parts(case, source, indices):
+            repeats = {name: repeated(it, part.function, most) for name, it in part.calls.items()}
+            found.moved[part.name] = next((it.moved for it in repeats.values() if it.moved), ())
+            if differing := next((it for it in repeats.items() if it[1].differs), None):
+                found.shown.append(_words.repeat(part.name, *differing))
+            elif moving := next((it for it in repeats.items() if it[1].moved), None):
+                found.may.append(_words.repeat(part.name, *moving))
+            for (one, first), (other, second) in itertools.pairwise(part.calls.items()):
+                if overwritten(first, second):
+                    found.shown.append(_words.reused(part.name, one, other))
+                    break
+        if not found.shown:
+            for cause, shown in _in_place(case, source, indices):
+                (found.shown if shown else found.may).append(cause)
+    return found
+
+
+def _in_place(case: Case, source: Any, indices: list[int]) -> Iterator[tuple[Cause, bool]]:
+    """Look whether the source gives other samples once a part has run on what it gave.
+
+    Yields:
+        That it does, and whether the part then gives something else than the first time.
+    """
+    read, transform = case.reader(source), case.bound_transform()
+
+    def changed_by(part: str, change: Callable[[int], Any]) -> Iterator[tuple[Cause, bool]]:
+        for index in indices:
+            before = result(partial(read, index))
+            given = result(partial(change, index))
+            if result(partial(read, index)) != before:
+                yield _words.in_place(part, index), result(partial(change, index)) != given
+                return
+
+    def transformed(index: int) -> Any:
+        return read(index) if transform is None else transform(read(index), KEY, index)
+
+    if transform is not None:
+        yield from changed_by("transform", transformed)
+    collate = case.collate
+    if collate is not None:
+        yield from changed_by("collate", lambda index: collate([transformed(index)]))
+
+
+def _reopened(case: Case, indices: list[int]) -> list[Cause]:
+    """Look whether the source is another one when it is opened again."""
+    openings = []
+    for _ in range(2):
+        with case.source() as source:
+            read = case.reader(source)
+            marks = {f"source[{index}]": result(partial(read, index)) for index in indices}
+            openings.append({"its length": len(source), "its fingerprint": fingerprint(source)})
+            openings[-1] |= marks
+    one, other = openings
+    names = [name for name in one if one[name] != other[name]]
+    return [_words.reopened(f"{names[0]} was another one")] if names else []
+
+
+def _in_threads(
+    case: Case, indices: list[int], moved: dict[str, tuple[str, ...]]
+) -> Iterator[Cause]:
+    """Look at each part in another thread, and in several at once."""
+    with case.source() as source:
+        for part in _parts(case, source, indices):
+            threads = ((name, *elsewhere(call)) for name, call in part.calls.items())
+            other = next((it for it in threads if it[1] != it[2]), None)
+            if other is not None:
+                name, _, there = other
+                error = there.decode() if there.startswith(RAISED) else ""
+                yield _words.other_thread(part.name, name, error.removeprefix("raised "))
+                continue
+            calls = list(part.calls.values())
+            free = stressed(calls) if calls else None
+            if free is not None and free.wrong:
+                locked = stressed(calls, lock=True)
+                yield _words.unsafe(part.name, free, locked, moved.get(part.name, ()))
+
+
+def _locked(case: Case, tape: Tape, epochs: int, depth: int) -> Cause:
+    """Look whether whole runs still differ with a lock around one part, or around all."""
+    given = {"source": True, "transform": case.transform, "collate": case.collate}
+    parts = tuple(name for name in PARTS if given[name])
+
+    def count(*guarded: str) -> tuple[int, int]:
+        return sum(differs(case, tape, epochs, depth, guarded) for _ in range(TRIES)), TRIES
+
+    free = count()
+    tried = [f"{free[0]} of {free[1]} further runs with 8 workers differed"]
+    if free[0]:
+        for guarded in dict.fromkeys([*((name,) for name in parts), parts]):
+            locked = count(*guarded)
+            if not locked[0]:
+                return _words.locked(guarded, free, locked)
+            tried.append(f"with a lock around {' and '.join(guarded)}, {locked[0]} of {locked[1]}")
+    return _words.unknown(tuple(tried))

@@ -1,0 +1,120 @@
+"""Makes a run beside what the first one gave, up to the first batch that differs."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from typing import Any, NamedTuple
+
+from ..jobs import BatchInfo
+from ._case import Case
+from ._compare import Field, differing
+from ._follow import Item, Mark, Tape, VerifyError, follow, made, told
+from ._plan import Leg, Run
+from ._report import Difference
+
+__all__ = ["compared"]
+
+INDICES = 8
+"""Dataset indices that are shown."""
+
+
+def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference | None, list[int]]:
+    """Make a run and compare each batch with that of the first one.
+
+    Args:
+        case: what is run.
+        run: how.
+        tape: what the first run gave.
+        epochs: how many epochs.
+
+    Returns:
+        The first difference, or None; and the dataset indices of its batch, those that differ
+        first, as far as they are known.
+
+    Raises:
+        VerifyError: a batch holds something that cannot be compared.
+    """
+    expected = iter(tape.marks.items())
+    with contextlib.closing(follow(case, run, epochs, tape.more)) as items:
+        try:
+            for item in items:
+                place, mark = next(expected, (None, None))
+                if mark is None or place != item.place:
+                    there = "the end" if place is None else f"epoch {place[0]}, step {place[1]}"
+                    return _steps(run, item.place, f"expected {there}, got a batch"), []
+                if item.mark != mark:
+                    return _difference(case, run, item, mark, tape)
+        except VerifyError:
+            raise
+        except Exception as error:  # noqa: BLE001 - opening and resuming run the user's code
+            return Difference(run=str(run), kind="run", what=told(error)), []
+    missing = next(expected, None)
+    if missing is None:
+        return None, []
+    return _steps(run, missing[0], "expected a batch, got the end"), []
+
+
+def _steps(run: Run, place: tuple[int, int], what: str) -> Difference:
+    return Difference(run=str(run), kind="steps", what=what, epoch=place[0], step=place[1])
+
+
+class _Anew(NamedTuple):
+    """A batch made once more, alone and without workers."""
+
+    content: bytes
+    batch: Any
+    info: BatchInfo | None
+
+
+def _difference(
+    case: Case, run: Run, item: Item, mark: Mark, tape: Tape
+) -> tuple[Difference, list[int]]:
+    """Say how a batch differs from that of the first run."""
+    epoch, step = item.place
+    # A copy: workers that are ahead may be writing into what it is made of.
+    here = copy.deepcopy(item.batch)
+    there = tape.batch(item.place)
+    anew = _anew(case, item)
+    info = item.info or anew.info
+    indices = [] if info is None else info.indices.tolist()
+    if item.error or mark.error:
+        error = tape.errors.get(item.place)
+        what = f"expected {error or 'a batch'}, got {item.error or 'a batch'}"
+        found = Difference(run=str(run), kind="error", what=what, epoch=epoch, step=step)
+        return found, indices
+    if item.mark.dealt != mark.dealt:
+        shown = ", ".join(map(str, indices[:INDICES]))
+        what = f"other dataset indices or other padding, got {shown}"
+        found = Difference(run=str(run), kind="order", what=what, epoch=epoch, step=step)
+        return found, indices
+    if there is None and anew.content == mark.content:
+        there = anew.batch
+    if there is None:
+        what = "not known: the first run's batch is not kept, and made once more it is yet another"
+        fields: list[Field] = []
+    else:
+        fields = differing(there, here, len(indices))
+        what = fields[0].what if fields else "it was overwritten while it was looked at"
+    rows = sorted({row for field in fields for row in field.rows})
+    found = Difference(
+        run=str(run),
+        kind="content",
+        what=what,
+        epoch=epoch,
+        step=step,
+        rows=tuple(rows),
+        indices=tuple(indices[row] for row in rows),
+        fields=tuple(field.name for field in fields),
+    )
+    return found, [*found.indices, *indices]
+
+
+def _anew(case: Case, item: Item) -> _Anew:
+    """Make the batch of an item once more, alone and without workers."""
+    with contextlib.suppress(Exception), case.batches(Leg(0, 1)) as batches:
+        batches.load_state_dict(json.loads(item.before))
+        batch = next(iter(batches))
+        return _Anew(made(item.place, batch, batches.info, "").mark.content, batch, batches.info)
+    return _Anew(b"", None, None)

@@ -1,0 +1,260 @@
+"""Makes the batches of a run one by one, and writes down what the first run gave."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import re
+import time
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, NamedTuple
+
+from ..errors import LoaderError
+from ..fingerprint import chained, digest
+from ..jobs import BatchInfo
+from ..loader import Batches
+from ._case import Case
+from ._compare import nbytes
+from ._plan import Leg, Plan, Run, first_run
+
+__all__ = ["Item", "Mark", "Tape", "VerifyError", "follow", "made", "record", "told"]
+
+BUDGET_SECONDS = 3.0
+"""How long the first run may take where no number of batches is asked for. There are about
+nine runs, so a data set of any size takes some tens of seconds."""
+
+KEPT_BYTES = 64 << 20
+"""Batches of the first run that are kept, to say what differs. Later ones are made anew."""
+
+FIRST = 16
+"""Dataset indices that are noted, to look at where no batch is to be named."""
+
+
+class VerifyError(LoaderError, RuntimeError):
+    """The config gives nothing that could be compared."""
+
+
+class Mark(NamedTuple):
+    """What two runs must have in common at one place.
+
+    Attributes:
+        content: the digest of the batch; b"" where it could not be made.
+        dealt: the digest of its dataset indices and of what is padding.
+        error: what was raised in its place, without what differs from run to run.
+    """
+
+    content: bytes
+    dealt: bytes
+    error: str
+
+
+class Item(NamedTuple):
+    """One batch of a run, or what was raised in its place.
+
+    Attributes:
+        place: its epoch and its number in the epoch.
+        mark: what must be the same in all runs.
+        batch: the batch.
+        info: what the loader says of it.
+        error: what was raised, in words; "" for a batch.
+        before: the state before it, as JSON.
+    """
+
+    place: tuple[int, int]
+    mark: Mark
+    batch: Any
+    info: BatchInfo | None
+    error: str
+    before: str
+
+
+def told(error: BaseException) -> str:
+    """Say what was raised, with its notes and, where it only wraps another one, that."""
+    parts = [f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])]
+    if isinstance(error, LoaderError) and error.__cause__ is not None:
+        parts.append(f"its cause: {error.__cause__!r}")
+    return "; ".join(parts)
+
+
+def follow(
+    case: Case,
+    run: Run,
+    epochs: int,
+    more: Callable[[int, int], bool],
+    guarded: Iterable[str] = (),
+) -> Generator[Item, None, None]:
+    """Make the batches of a run, leg by leg, each going on with the state of the one before.
+
+    Args:
+        case: what is run.
+        run: how.
+        epochs: how many epochs.
+        more: whether an epoch has another batch to be looked at: (epoch, its number) -> bool.
+        guarded: what has a lock around it.
+
+    Raises:
+        VerifyError: a batch holds something that cannot be compared.
+        Exception: the source does not open, or a state is refused.
+    """
+    state, first = "", (0, 0)
+    last: Item | None = None
+    for leg in run.legs:
+        # Behind a batch that failed the state stands before it: it comes once more.
+        again = last if last is not None and last.error else None
+        with case.batches(leg, guarded) as batches:
+            if state:
+                batches.load_state_dict(json.loads(state))
+            for item in _leg(batches, leg, again.place if again else first, epochs, more):
+                if again is None or (again.place, again.mark) != (item.place, item.mark):
+                    yield item
+                last, again = item, None
+            state = json.dumps(batches.state_dict())
+        first = leg.until or first
+
+
+def _leg(
+    batches: Batches,
+    leg: Leg,
+    first: tuple[int, int],
+    epochs: int,
+    more: Callable[[int, int], bool],
+) -> Generator[Item, None, None]:
+    for epoch in batches.epochs(epochs):
+        number = epoch.number
+        step = first[1] if number == first[0] else 0
+        # One more than there should be is let through: it is a difference.
+        while more(number, step) and step <= len(batches):
+            if leg.until == (number, step):
+                return
+            before = json.dumps(batches.state_dict())
+            try:
+                batch = next(epoch)
+            except StopIteration:
+                break
+            except Exception as error:  # noqa: BLE001 - whatever the data does to its reader
+                yield Item((number, step), _failed(error), None, None, told(error), before)
+            else:
+                yield made((number, step), batch, batches.info, before)
+            step += 1
+        if leg.until == (number, step):
+            return
+
+
+def made(place: tuple[int, int], batch: Any, info: BatchInfo | None, before: str) -> Item:
+    assert info is not None  # the loader has just delivered it
+    try:
+        content = digest(batch)
+    except TypeError as error:
+        raise VerifyError(
+            f"epoch {place[0]}, step {place[1]}: cannot be compared: {error}"
+        ) from error
+    dealt = digest((info.epoch, info.step, info.indices, info.valid, list(info.skipped)))
+    return Item(place, Mark(content, dealt, ""), batch, info, "", before)
+
+
+def _failed(error: Exception) -> Mark:
+    """Mark what was raised by its kind and place; a message may name a thread or an address."""
+    notes = [note for note in getattr(error, "__notes__", []) if note.startswith("threadloader")]
+    text = "; ".join([type(error).__name__, *notes])
+    return Mark(b"", b"", re.sub("0x[0-9a-fA-F]+", "0x", text))
+
+
+class Tape:
+    """What the first run gave.
+
+    Attributes:
+        marks: what every run must give, by place, in order.
+        errors: what was raised, by place.
+        steps: batches of an epoch that are compared.
+        whole: whether that is all of them.
+        of_epoch: how many an epoch has on this shard.
+        samples: rows that are not padding.
+        fingerprint: the running fingerprint of the batches.
+        batch_bytes: bytes of the largest batch.
+        indices: the first dataset indices that came.
+    """
+
+    def __init__(self) -> None:
+        self.marks: dict[tuple[int, int], Mark] = {}
+        self.errors: dict[tuple[int, int], str] = {}
+        self.steps = 0
+        self.of_epoch = 0
+        self.samples = 0
+        self.fingerprint = ""
+        self.batch_bytes = 0
+        self.indices: list[int] = []
+        self._kept: dict[tuple[int, int], Any] = {}
+        self._room = KEPT_BYTES
+
+    @property
+    def whole(self) -> bool:
+        """Whether epochs are compared to their end."""
+        return self.steps == self.of_epoch
+
+    def more(self, epoch: int, step: int) -> bool:
+        """Whether there is a batch to compare with, or an end of the epoch to be seen."""
+        return self.whole or step < self.steps
+
+    def add(self, item: Item) -> None:
+        """Write down a batch."""
+        self.marks[item.place] = item.mark
+        if item.info is None:
+            self.errors[item.place] = item.error
+            return
+        self.samples += int(item.info.valid.sum())
+        if len(self.indices) < FIRST:
+            self.indices += item.info.indices[:FIRST].tolist()
+        self.fingerprint = chained(self.fingerprint, item.mark.content)
+        size = nbytes(item.batch)
+        self.batch_bytes = max(size, self.batch_bytes)
+        if size <= self._room:
+            # A copy: what it is made of may be written again.
+            with contextlib.suppress(Exception):
+                self._kept[item.place] = copy.deepcopy(item.batch)
+                self._room -= size
+
+    def batch(self, place: tuple[int, int]) -> Any:
+        """Give a batch of the first run, or None if it is not kept any more."""
+        return self._kept.get(place)
+
+
+def record(case: Case, plan: Plan, tick: Callable[[], None] = lambda: None) -> Tape:
+    """Make the first run, without workers, and write it down.
+
+    Args:
+        case: what is run.
+        plan: how much of it.
+        tick: called for each batch.
+
+    Raises:
+        VerifyError: it has no batch, or one that cannot be compared.
+        Exception: the source does not open.
+    """
+    tape = Tape()
+    seconds = BUDGET_SECONDS / plan.epochs
+    ends: list[float] = []
+
+    def more(epoch: int, step: int) -> bool:
+        if epoch:  # the first one has decided it
+            return tape.more(epoch, step)
+        if plan.batches is not None:
+            return step < plan.batches
+        if not step:
+            ends.append(time.monotonic() + seconds)
+        return step < 2 or time.monotonic() < ends[0]
+
+    run = first_run(case.config.prefetch_batches)
+    with case.batches(run.legs[0]) as batches:
+        tape.of_epoch = len(batches)
+        for item in _leg(batches, run.legs[0], (0, 0), plan.epochs, more):
+            if not item.place[0]:
+                tape.steps = item.place[1] + 1
+            tape.add(item)
+            tick()
+    if not tape.marks:
+        raise VerifyError(
+            "expected a batch, got none: the source is empty, or drop_last leaves out what "
+            "there is on this shard"
+        )
+    return tape

@@ -1,0 +1,176 @@
+"""`Plan`: how much is compared, and its options on the command line; which runs that makes."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .._named import add_code, add_config
+from ..errors import ConfigError, Problem
+
+__all__ = ["DEEP", "Leg", "Plan", "Run", "add_arguments", "first_run", "plan_of", "runs"]
+
+DEEP = 16
+"""The deepest prefetch that is tried: far more than a training run needs."""
+
+MANY = 8
+"""The most workers that are tried, unless the config has more."""
+
+DESCRIPTION = """\
+Proves on your own data that the config gives the same batches whatever the threads do.
+
+The config is run without workers and then with 1, 2 and 8, with several prefetch depths,
+and with runs that are stopped, saved as JSON and gone on with. Every batch is compared with
+that of the run without workers: content, dataset indices, padding. If one differs, it says
+which, and looks for the cause by experiments on the source, the transform and the collate.
+
+Exit code: 0 all the same; 1 a difference, samples that fail, or a problem with the config or
+with what it names; 2 bad usage, or a file that the system cannot read.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much is compared.
+
+    Attributes:
+        epochs: how many epochs each run has, 1 to 1000. Two (the default) show what is
+            changed in the first one and should not be.
+        batches: the most batches of an epoch, 2 to 10**9; None: as many as the run without
+            workers makes in some seconds, which is all of a small data set.
+
+    Raises:
+        ConfigError: one of them is out of bounds; it names the option of the command line.
+    """
+
+    epochs: int = 2
+    batches: int | None = None
+
+    def __post_init__(self) -> None:
+        bounds = (
+            ("--epochs", "an integer from 1 to 1000", self.epochs, 1, 1000),
+            ("--batches", "an integer from 2 to 10**9", self.batches, 2, 10**9),
+        )
+        problems = [
+            Problem(option, expected, repr(got))
+            for option, expected, got, low, high in bounds
+            if not (option == "--batches" and got is None)
+            and not (isinstance(got, int) and not isinstance(got, bool) and low <= got <= high)
+        ]
+        if problems:
+            raise ConfigError(problems)
+
+
+class Leg(NamedTuple):
+    """A part of a run that one `Loader` makes.
+
+    Attributes:
+        workers: its num_workers.
+        depth: its prefetch_batches.
+        until: the epoch and the number of its batches after which the state is taken; None:
+            it is the last.
+        hurried: whether threads take turns as often as they can.
+    """
+
+    workers: int
+    depth: int
+    until: tuple[int, int] | None = None
+    hurried: bool = False
+
+    def __str__(self) -> str:
+        if not self.workers:
+            return "num_workers 0"
+        text = f"num_workers {self.workers}, prefetch_batches {self.depth}"
+        return f"{text}, switching often" if self.hurried else text
+
+
+class Run(NamedTuple):
+    """One way to make the batches: one leg, or several with a resume between them."""
+
+    legs: tuple[Leg, ...]
+    again: bool = False
+
+    def __str__(self) -> str:
+        text = str(self.legs[0]) + (" a second time" if self.again else "")
+        for before, leg in zip(self.legs, self.legs[1:], strict=False):
+            epoch, step = before.until or (0, 0)
+            text += f"; after {step} steps of epoch {epoch} resumed with {leg}"
+        return text
+
+
+def first_run(depth: int) -> Run:
+    """Give the run that all others are compared with."""
+    return Run((Leg(0, depth),))
+
+
+def runs(
+    own: tuple[int, int], deep: int, *, epochs: int, steps: int, whole: bool, seed: int
+) -> tuple[Run, ...]:
+    """Give the runs that are compared with the first, plainest first.
+
+    Args:
+        own: num_workers and prefetch_batches of the config.
+        deep: the deepest prefetch that memory allows.
+        epochs: how many epochs a run has.
+        steps: how many batches of an epoch are compared, at least 1.
+        whole: whether that is all of them, so that a run can stop at an epoch's end.
+        seed: decides after how many batches a run is stopped.
+
+    >>> for run in runs((2, 3), 16, epochs=2, steps=9, whole=True, seed=0)[-2:]:
+    ...     print(run)
+    num_workers 2, prefetch_batches 3; after 7 steps of epoch 0 resumed with num_workers 8, \
+prefetch_batches 16
+    num_workers 8, prefetch_batches 1; after 9 steps of epoch 0 resumed with num_workers 1, \
+prefetch_batches 3; after 7 steps of epoch 1 resumed with num_workers 0
+    """
+    usual = min(3, deep)
+    plain = [(1, usual), (2, 1), (MANY, usual)]
+    plain += [own] if own[0] and own not in plain else []
+    found = [Run((Leg(0, own[1]),), again=True)]
+    found += [Run((Leg(workers, depth),)) for workers, depth in plain]
+    found.append(Run((Leg(max(MANY, own[0]), deep, hurried=True),)))
+    draw = random.Random(seed)
+    if steps > 1:
+        cut = (0, draw.randint(1, steps - 1))
+        found.append(Run((Leg(2, usual, cut), Leg(MANY, deep))))
+    last = [Leg(1, usual, (epochs - 1, draw.randint(1, steps - 1)))] if steps > 1 else []
+    if whole and epochs > 1:
+        found.append(Run((Leg(MANY, 1, (epochs - 2, steps)), *last, Leg(0, own[1]))))
+    elif epochs > 1 and last:
+        found.append(Run((*last, Leg(0, own[1]))))
+    return tuple(found)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``threadloader verify`` to a parser."""
+    parser.description = DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_config(parser)
+    parser.add_argument(
+        "--epochs", type=int, default=2, metavar="N", help="epochs of each run (default: 2)"
+    )
+    parser.add_argument(
+        "--batches",
+        type=int,
+        metavar="N",
+        help="at most so many batches of each epoch (default: what the run without workers makes "
+        "in some seconds)",
+    )
+    add_code(parser)
+    parser.add_argument(
+        "--collate",
+        metavar="MODULE:FUNCTION",
+        help="imports the module and uses the function as the collate",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON in place of the text")
+
+
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    """Give the plan that parsed arguments ask for.
+
+    Raises:
+        ConfigError: one of them is out of bounds.
+    """
+    return Plan(epochs=arguments.epochs, batches=arguments.batches)

@@ -1,0 +1,193 @@
+"""Experiments on one call in one thread: is it repeatable, and if not, what does it depend on?
+
+A *call* is a function without arguments that reads a sample, transforms one or collates some,
+each time on fresh copies of the same, and gives what came of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..fingerprint import digest
+from ._held import changed, held
+
+__all__ = ["RAISED", "Call", "Repeat", "elsewhere", "overwritten", "repeated", "seen"]
+
+Call = Callable[[], Any]
+
+CALLS = 32
+"""How often a call is repeated to see it differ. Chosen: one in ten differs in 97% of cases."""
+
+SECONDS = 0.5
+"""How long that may take."""
+
+CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
+
+
+RAISED = b"raised "
+"""How the result of a call begins that raised; behind it the name of the exception."""
+
+
+class Repeat(NamedTuple):
+    """What came of repeating a call.
+
+    Attributes:
+        differs: after how many calls it gave something else; 0: it always gave the same.
+        calls: how many were made.
+        moved: the global random states that the calls changed.
+        by_state: whether it always gives the same with these states put back before each call.
+        by_clock: whether it does with the clock stopped.
+        places: names of what the function itself keeps and the calls changed.
+    """
+
+    differs: int
+    calls: int
+    moved: tuple[str, ...]
+    by_state: bool = False
+    by_clock: bool = False
+    places: tuple[str, ...] = ()
+
+
+def seen(value: Any) -> bytes:
+    """Give the digest of a value; b"" for one that cannot be compared."""
+    try:
+        return digest(value)
+    except TypeError:
+        return b""
+
+
+def result(call: Call) -> bytes:
+    """Give the digest of what a call gives, or of the kind of exception that it raises."""
+    try:
+        return seen(call())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever the data does to its reader
+        return RAISED + type(error).__name__.encode()
+
+
+def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
+    """Repeat a call until it gives something else; then find out what it depends on.
+
+    Args:
+        call: it.
+        function: what it calls in the end: what that keeps is looked at.
+        most: how often it is called.
+
+    Returns:
+        What came of it. The global random states are left as they were.
+    """
+    before = _states()
+    try:
+        kept = held(function)
+        first, differs, calls = result(call), 0, 1
+        moved = _moved(before, _states())
+        deadline = time.monotonic() + SECONDS
+        while not differs and calls < most and time.monotonic() < deadline:
+            calls += 1
+            differs = calls if result(call) != first else 0
+        places = tuple(changed(kept, held(function)))
+        if not differs:
+            return Repeat(0, calls, moved, places=places)
+
+        def steady(prepare: Call) -> bool:
+            # Three times as often as it took to differ: by chance alone it would not be so.
+            found = set()
+            for _ in range(3 * calls):
+                prepare()
+                found.add(result(call))
+            return len(found) == 1
+
+        by_state = bool(moved) and steady(lambda: _put_back(before))
+        with _stopped_clock(function):
+            by_clock = not by_state and steady(lambda: None)
+        return Repeat(differs, calls, moved, by_state, by_clock, places)
+    finally:
+        _put_back(before)
+
+
+def overwritten(first: Call, second: Call) -> bool:
+    """Whether what one call has given changes when another one is made.
+
+    Args:
+        first: the one.
+        second: the other, of which another result is expected.
+    """
+    try:
+        given = first()
+        before = seen(given)
+        second()
+    except Exception:  # noqa: BLE001 - what fails cannot be told from this
+        return False
+    return before != seen(given)
+
+
+def elsewhere(call: Call) -> tuple[bytes, bytes]:
+    """Give the result of a call in this thread, and in another one."""
+    found: list[bytes] = []
+    # A thread has a context of its own: contextvars, numpy.errstate, threading.local.
+    thread = threading.Thread(target=lambda: found.append(result(call)))
+    here = result(call)
+    thread.start()
+    thread.join()
+    return here, found[0]
+
+
+def _states() -> dict[str, Any]:
+    """Give the global random states."""
+    states = {
+        "the module random": random.getstate(),
+        "numpy.random": np.random.get_state(),  # noqa: NPY002 - it is the old, global one
+    }
+    torch = sys.modules.get("torch")  # it is looked at where the user has imported it
+    if torch is not None and hasattr(torch, "get_rng_state"):
+        states["torch"] = torch.get_rng_state()
+    return states
+
+
+def _put_back(states: dict[str, Any]) -> None:
+    random.setstate(states["the module random"])
+    np.random.set_state(states["numpy.random"])  # noqa: NPY002 - as above
+    if "torch" in states:
+        sys.modules["torch"].set_rng_state(states["torch"])
+
+
+def _moved(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name in before if digest(before[name]) != digest(after[name]))
+
+
+@contextlib.contextmanager
+def _stopped_clock(function: Any) -> Iterator[None]:
+    """Stop Python's clocks: those of `time`, also where a function's module has their names."""
+    real = {name: getattr(time, name) for name in CLOCKS}
+    # Who waits for the time to pass sees it go on after some thousand looks.
+    stopped = {
+        clock: itertools.chain(itertools.repeat(clock(), 10_000), iter(clock, None)).__next__
+        for clock in real.values()
+    }
+    home = sys.modules.get(getattr(function, "__module__", None) or "")
+    mine = (
+        {name: it for name, it in vars(home).items() if any(it is clock for clock in stopped)}
+        if home is not None
+        else {}
+    )
+    try:
+        for name, clock in real.items():
+            setattr(time, name, stopped[clock])
+        for name, clock in mine.items():
+            setattr(home, name, stopped[clock])
+        yield
+    finally:
+        for name, clock in real.items():
+            setattr(time, name, clock)
+        for name, clock in mine.items():
+            setattr(home, name, clock)

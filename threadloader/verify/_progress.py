@@ -1,0 +1,59 @@
+"""Tells on stderr how far it has got."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TextIO
+
+from .. import bench
+
+__all__ = ["Progress"]
+
+PATIENCE_SECONDS = 1.0
+"""How long nothing is said: who has the answer at once needs no progress."""
+
+
+class Progress:
+    """Tells which run is being made, once it takes longer.
+
+    Args:
+        stream: stderr; None: nothing is told.
+        json: whether JSON was asked for; then only people are told, at a terminal.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, json: bool = False) -> None:
+        self._open = partial(bench.progress, stream, json=json)
+        self._silent_until = time.monotonic() + PATIENCE_SECONDS
+        self._shown: Any = None
+        self._waiting: tuple[int, int, str] | None = None
+
+    def begin(self, number: int, total: int, what: str) -> None:
+        """Tell that a run begins.
+
+        Args:
+            number: its number, from 1.
+            total: about how many there are.
+            what: what it is.
+        """
+        self._waiting = (number, total, what)
+        self.tick()
+
+    def tick(self) -> None:
+        """Tell what is going on, if it is time to."""
+        if self._waiting is not None and time.monotonic() >= self._silent_until:
+            number, total, what = self._waiting
+            self._waiting = None
+            if self._shown is None:
+                self._shown = self._open(total)
+            self._shown.begin(number, what)
+
+    def telling(self, total: int) -> Callable[[str], None]:
+        """Give what tells of the search for the cause, behind the last run."""
+        return lambda what: self.begin(total, total, f"looking for the cause: {what}")
+
+    def close(self) -> None:
+        """Tell that there is no more."""
+        if self._shown is not None:
+            self._shown.close()

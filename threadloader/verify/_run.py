@@ -1,0 +1,129 @@
+"""Puts it together: the first run, those that are compared with it, and the search for a cause."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..config import LoaderConfig, read_config
+from ._case import Case
+from ._causes import causes, faults
+from ._difference import compared
+from ._follow import Tape, record
+from ._plan import DEEP, Plan, runs
+from ._progress import Progress
+from ._report import Failure, Report
+
+__all__ = ["run"]
+
+AHEAD_BYTES = 1 << 30
+"""What the deepest prefetch may take; where batches are so large, it is less deep."""
+
+
+def run(
+    config: str | os.PathLike[str] | Mapping[str, Any] | LoaderConfig,
+    plan: Plan | None = None,
+    *,
+    unknown: str = "error",
+    source: Callable[[], Any] | None = None,
+    transform: Callable[..., Any] | None = None,
+    collate: Callable[[list[Any]], Any] | None = None,
+    shown: Progress | None = None,
+) -> Report:
+    """Compare runs of a config with the one without workers, and look for what makes them differ.
+
+    Args:
+        config: as `Loader` takes it. Workers, prefetch and number of epochs are replaced.
+        plan: how much is compared.
+        unknown: as for `Loader`.
+        source: called without arguments, anew for each run, for the source that takes the
+            place of the config's.
+        transform: as for `Loader`.
+        collate: as for `Loader`.
+        shown: is told how far it has got.
+
+    Returns:
+        What was found.
+
+    Raises:
+        ConfigError: the config or the plan is wrong.
+        OSError: the config file cannot be read.
+        VerifyError: there is no batch, or one that cannot be compared.
+        Exception: whatever opening the source raises.
+
+    >>> from threadloader import verify
+    >>> report = verify.run({"batch_size": 4}, source=lambda: list(range(30)))
+    >>> report.result, report.batches, report.samples
+    ('same', 16, 60)
+    """
+    plan, shown = plan or Plan(), shown or Progress()
+    options, base = read_config(config, unknown=unknown, source_in_code=source is not None)
+    case = Case(options, base, source, transform, collate)
+    name = "" if isinstance(config, (Mapping, LoaderConfig)) else os.fspath(config)
+    try:
+        return _report(case, plan, name, shown)
+    finally:
+        shown.close()
+        case.close()
+
+
+def _report(case: Case, plan: Plan, name: str, shown: Progress) -> Report:
+    began = time.monotonic()
+    config = case.config
+    own = (config.num_workers, config.prefetch_batches)
+    expected = 1 + len(runs(own, DEEP, epochs=plan.epochs, steps=2, whole=True, seed=0))
+    shown.begin(1, expected, "num_workers 0")
+    tape = record(case, plan, shown.tick)
+    deep = max(1, min(DEEP, AHEAD_BYTES // max(1, tape.batch_bytes)))
+    tried = runs(
+        own, deep, epochs=plan.epochs, steps=tape.steps, whole=tape.whole, seed=config.seed
+    )
+    same, first, indices = [], None, tape.indices
+    for number, run in enumerate(tried, 2):
+        shown.begin(number, expected, str(run))
+        difference, around = compared(case, run, tape, plan.epochs)
+        same.append((run, difference is None))
+        if difference is not None and first is None:
+            first, indices = difference, [*around, *tape.indices]
+    if first is None:
+        found, may = faults(case, indices)
+    else:
+        tell = shown.telling(expected)
+        found = causes(case, tape, first, indices, epochs=plan.epochs, depth=deep, tell=tell)
+        may = ()
+    return Report(
+        config=name,
+        epochs=plan.epochs,
+        steps=tape.steps,
+        of_epoch=tape.of_epoch,
+        batches=len(tape.marks),
+        samples=tape.samples,
+        seconds=time.monotonic() - began,
+        fingerprint=tape.fingerprint,
+        runs=tuple(same),
+        not_compared=tuple(_left_out(case, plan, tape, deep)),
+        difference=first,
+        causes=found,
+        dangers=may,
+        failures=tuple(Failure(*place, error) for place, error in tape.errors.items()),
+    )
+
+
+def _left_out(case: Case, plan: Plan, tape: Tape, deep: int) -> list[str]:
+    """Say what was not compared."""
+    shard = case.config.shard
+    found = []
+    if not tape.whole:
+        found.append(
+            f"{tape.of_epoch - tape.steps:,} of the {tape.of_epoch:,} batches of each epoch, and a "
+            "resume at an epoch's end; --batches N compares more"
+        )
+    if plan.epochs == 1:
+        found.append("what only a second epoch shows; --epochs 2 compares that")
+    if deep < DEEP:
+        found.append(f"a prefetch of more than {deep} batches: they are large")
+    if shard == "auto" or shard["count"] > 1:
+        found.append("the batches of other shards")
+    return found

@@ -1,0 +1,109 @@
+"""Experiments with threads: is one part alone safe for several at once, and does a lock help?"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from ._case import Case, hurried
+from ._follow import Tape, follow
+from ._plan import Leg, Run
+from ._probe import Call, result
+
+__all__ = ["Stress", "differs", "stressed"]
+
+THREADS = 8
+
+SECONDS = 1.0
+"""How long one experiment may take."""
+
+ENOUGH = 20
+"""Wrong results after which it is plain."""
+
+
+class Stress(NamedTuple):
+    """What came of making calls in several threads at once.
+
+    Attributes:
+        calls: how many were made.
+        wrong: how many of them gave something else than in one thread.
+    """
+
+    calls: int
+    wrong: int
+
+
+def stressed(calls: Sequence[Call], *, lock: bool = False) -> Stress:
+    """Make calls in 8 threads that take turns as often as they can, until enough is known.
+
+    Args:
+        calls: of the same part, each with another sample; each gives the same in one thread.
+        lock: whether only one is made at a time.
+    """
+    expected = [result(call) for call in calls]
+    one = threading.Lock() if lock else contextlib.nullcontext()
+    together = threading.Barrier(THREADS)
+    counts: list[tuple[int, int]] = []
+    stop = threading.Event()
+    deadline = time.monotonic() + SECONDS
+
+    def work(number: int) -> None:
+        made = wrong = 0
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait()
+        while not stop.is_set() and time.monotonic() < deadline:
+            # Neighbours are at different samples: the same one would hide a mix-up.
+            at = (number + made) % len(calls)
+            with one:
+                got = result(calls[at])
+            made += 1
+            wrong += got != expected[at]
+            if wrong >= ENOUGH:
+                stop.set()
+        counts.append((made, wrong))
+
+    # Daemons: what never comes back from the user's code must not keep the command from ending.
+    threads = [
+        threading.Thread(target=work, args=(number,), daemon=True) for number in range(THREADS)
+    ]
+    with hurried():
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            stop.set()
+            together.abort()
+            raise
+    return Stress(sum(made for made, _ in counts), sum(wrong for _, wrong in counts))
+
+
+def differs(
+    case: Case,
+    tape: Tape,
+    epochs: int,
+    depth: int,
+    guarded: Collection[str],
+) -> bool:
+    """Whether a hurried run with 8 workers differs from the first one, as far as time allows.
+
+    Args:
+        case: what is run.
+        tape: what the first run gave.
+        epochs: how many epochs.
+        depth: prefetch_batches.
+        guarded: the parts that have one lock around them.
+    """
+    deadline = time.monotonic() + SECONDS
+    run = Run((Leg(THREADS, depth, hurried=True),))
+    with contextlib.closing(follow(case, run, epochs, tape.more, guarded)) as items:
+        for item in items:
+            if item.mark != tape.marks.get(item.place):
+                return True
+            if time.monotonic() > deadline:
+                return False
+    return False

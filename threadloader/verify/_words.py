@@ -1,0 +1,246 @@
+"""The causes in words: what it is, what has shown it, what to do."""
+
+from __future__ import annotations
+
+from ._probe import Repeat
+from ._report import Cause
+from ._stress import Stress
+
+__all__ = [
+    "in_place",
+    "locked",
+    "order",
+    "other_thread",
+    "reopened",
+    "repeat",
+    "reused",
+    "unknown",
+    "unsafe",
+]
+
+_RNG = {
+    "source": "move what is random into the transform, which is given a generator by its "
+    "parameter rng; source[i] gives the same sample whenever it is asked",
+    "transform": "give it a parameter rng and draw from that: it is a numpy Generator that depends "
+    "on seed, epoch and the sample's position alone; remove every seeding of global state",
+    "collate": "draw in the transform, which is given a generator by its parameter rng; collate "
+    "depends on its samples alone",
+}
+
+_ALONE = {
+    "source": "make source[i] depend on i alone",
+    "transform": "make it depend on its sample alone and, where it is random, on the generator "
+    "that it is given if it has a parameter rng",
+    "collate": "make it depend on its samples alone",
+}
+
+_OWN_MEMORY = {
+    "source": "give a copy (.copy()), or make a new array for each sample: several of them are "
+    "in use at the same time",
+    "transform": "make a new array in each call: several samples are in use at the same time",
+    "collate": "make new arrays for each batch: several batches are ready at the same time",
+}
+
+_SAFE = {
+    "source": "give each thread its own with per_thread(open_it), or read by position (os.pread), "
+    "or put a lock around the read",
+    "transform": "keep nothing that it writes outside of the call, or keep it in a "
+    "threading.local(), or put a lock around it",
+    "collate": "keep nothing that it writes outside of the call, or put a lock around it",
+}
+
+
+NOT_KNOWN = (
+    "not the cause: the global random states, the clock, and variables that it names; perhaps a "
+    "generator without a seed, an array that was never filled (numpy.empty), or something outside "
+    "of the program"
+)
+
+
+def repeat(part: str, name: str, found: Repeat) -> Cause:
+    """Say why a part gives something else when the same is asked of it, or uses global state."""
+    moved = " and ".join(found.moved)
+    evidence = []
+    if found.differs:
+        evidence.append(f"{name} gave something else at call {found.differs} of the same")
+    if found.moved:
+        evidence.append(f"the global state of {moved} had changed after the call")
+    if not found.differs:
+        return Cause(
+            part=part,
+            kind="global-random",
+            says=f"the {part} uses the global random state of {moved}: what all threads and the "
+            "rest of the program draw from, in whatever order they come",
+            evidence=tuple(evidence),
+            advice=_RNG[part],
+        )
+    same = f"it gave the same {3 * found.calls} times"
+    if found.by_state:
+        return Cause(
+            part=part,
+            kind="global-random",
+            says=f"the {part} draws from the global random state of {moved}, which all threads "
+            "share: its numbers come in whatever order the threads ask for them",
+            evidence=(*evidence, f"with that put back before each call, {same}"),
+            advice=_RNG[part],
+        )
+    if found.by_clock:
+        return Cause(
+            part=part,
+            kind="clock",
+            says=f"the {part} depends on the time",
+            evidence=(*evidence, f"with the clock stopped, {same}"),
+            advice=_ALONE[part],
+        )
+    if found.places:
+        names = ", ".join(found.places[:4])
+        return Cause(
+            part=part,
+            kind="own-state",
+            says=f"the {part} keeps something from call to call ({names}): what it gives depends "
+            "on how many calls there were before, and in which order",
+            evidence=(*evidence, f"the calls changed {names}"),
+            advice=_ALONE[part],
+        )
+    return Cause(
+        part=part,
+        kind="not-repeatable",
+        says=f"the {part} is not repeatable: it gives something else when the same is asked of it",
+        evidence=(*evidence, NOT_KNOWN),
+        advice=_ALONE[part],
+    )
+
+
+def reused(part: str, one: str, other: str) -> Cause:
+    """Say that a part hands out memory that it writes again."""
+    return Cause(
+        part=part,
+        kind="reused-buffer",
+        says=f"the {part} hands out the same memory again and again: what it gave before is "
+        "overwritten by the next call, so rows, or whole batches, hold the wrong samples",
+        evidence=(f"what {one} had given was something else after {other}",),
+        advice=_OWN_MEMORY[part],
+    )
+
+
+def in_place(part: str, index: int) -> Cause:
+    """Say that a part changes the samples that the source keeps."""
+    return Cause(
+        part=part,
+        kind="in-place",
+        says=f"the {part} changes its input in place, and the source hands out that same memory "
+        "again: so a sample is changed once more in each epoch",
+        evidence=(f"source[{index}] gave something else after the {part} had run on it",),
+        advice=f"make a copy in the {part} before writing (x = x.copy()), or give copies in "
+        "source[i]",
+    )
+
+
+def reopened(what: str) -> Cause:
+    """Say that a source is another one each time it is opened."""
+    return Cause(
+        part="source",
+        kind="reopened",
+        says="the source is another one each time it is opened, so a resumed run reads other data",
+        evidence=(f"opened a second time, {what}",),
+        advice="make what opens it depend on nothing that changes: seed what is drawn there, sort "
+        "what is listed there, read files that nobody writes",
+    )
+
+
+def other_thread(part: str, name: str, error: str) -> Cause:
+    """Say that a part gives something else in another thread, or raises there."""
+    if error:
+        return Cause(
+            part=part,
+            kind="other-thread",
+            says=f"the {part} fails in another thread than the one that made it",
+            evidence=(f"{name} raised {error} in a new thread",),
+            advice=_SAFE[part],
+        )
+    return Cause(
+        part=part,
+        kind="other-thread",
+        says=f"the {part} gives something else in another thread",
+        evidence=(f"{name} gave one thing in the main thread and another one in a new thread",),
+        advice="set inside of it what it needs: threads begin without the contextvars and the "
+        "numpy.errstate of the main one, and with empty threading.local objects",
+    )
+
+
+def unsafe(part: str, free: Stress, locked: Stress, moved: tuple[str, ...]) -> Cause:
+    """Say that a part gives something wrong when several threads call it at once."""
+    cured = not locked.wrong
+    many = f"{free.wrong:,} of {free.calls:,} calls gave something else than in one thread"
+    evidence = [
+        f"alone, called in 8 threads at once, {many}",
+        f"with a lock around it, {locked.wrong:,} of {locked.calls:,}",
+    ]
+    if moved:
+        evidence.append(f"the global state of {' and '.join(moved)} had changed after a call")
+    advice = _SAFE[part] if cured else _ALONE[part]
+    return Cause(
+        part=part,
+        kind="global-random" if moved else "not-thread-safe",
+        says=f"the {part} uses the global random state of {' and '.join(moved)}, which another "
+        "thread changes in between"
+        if moved
+        else f"the {part} is not safe for several threads at once",
+        evidence=tuple(evidence),
+        advice=_RNG[part] if moved else advice,
+    )
+
+
+def locked(parts: tuple[str, ...], free: tuple[int, int], guarded: tuple[int, int]) -> Cause:
+    """Say that whole runs do not differ with a lock around a part, or the same around several.
+
+    Args:
+        parts: which.
+        free: without the lock, how many runs differed, and of how many.
+        guarded: the same with it.
+    """
+    names = " and ".join(f"the {part}" for part in parts)
+    evidence = (
+        f"{free[0]} of {free[1]} runs with 8 workers differed; with a lock around {names}, "
+        f"{guarded[0]} of {guarded[1]}"
+    )
+    if len(parts) == 1:
+        return Cause(
+            part=parts[0],
+            kind="not-thread-safe",
+            says=f"{names} is not safe for several threads at once",
+            evidence=(evidence,),
+            advice=_SAFE[parts[0]],
+        )
+    return Cause(
+        part="",
+        kind="not-thread-safe",
+        says=f"{names} share something that is not safe for several threads at once",
+        evidence=(evidence,),
+        advice="look for what they both use, such as a file, a connection or a buffer; give each "
+        "thread its own",
+    )
+
+
+def order() -> Cause:
+    """Say that the order itself differs."""
+    return Cause(
+        part="",
+        kind="unknown",
+        says="other samples came, or in another order. The source's length and the seed decide "
+        "that, and nothing of yours besides: it may be a fault of threadloader",
+        evidence=(),
+        advice="if the source's length is always the same, please report it, with the config",
+    )
+
+
+def unknown(tried: tuple[str, ...]) -> Cause:
+    """Say that nothing was found."""
+    return Cause(
+        part="",
+        kind="unknown",
+        says="not found",
+        evidence=tried,
+        advice="run it again with more --batches; look at what source, transform and collate share "
+        "with each other or with the rest of the program",
+    )
