@@ -101,7 +101,7 @@ def test_each_fault_is_found_with_its_cause(source, transform, collate, cause, s
     text = re.sub(r"\s+", " ", str(report))
     assert says in text
     # Memory that is written again is wrong in every run; whether it differs is up to the threads.
-    assert re.match("the config: (DIFFERS: num_workers|UNSAFE: the same) ", text)
+    assert re.match("the config: (DIFFERS from num_workers 0: |UNSAFE: the same )", text)
     assert " shown by: " in text
     assert " what to do: " in text
 
@@ -278,7 +278,8 @@ def folder(tmp_path, monkeypatch):
 
 NPZ = {"type": "npz", "path": "x.npz"}
 TEXT = {"type": "text", "path": "x.txt"}
-MLM = {"type": "mlm", "field": "tokens", "vocab_size": 400, "mask_id": 1}
+TOKENS = {"type": "tokens", "path": "x.bin", "dtype": "uint16", "window": 16}
+MLM = {"type": "mlm", "vocabulary": 400, "mask_token": 1}
 
 
 @pytest.mark.parametrize(
@@ -289,7 +290,8 @@ MLM = {"type": "mlm", "field": "tokens", "vocab_size": 400, "mask_id": 1}
         ({"source": NPZ, "shard": {"index": 1, "count": 4, "remainder": "pad"}}, {}),
         ({"source": NPZ, "shard": {"index": 2, "count": 4, "remainder": "keep"}}, {}),
         ({"source": TEXT, "collate": {"type": "pad"}}, {"transform": tokens}),
-        ({"source": {"type": "tokens", "path": "x.bin", "dtype": "uint16", "window": 16}}, {}),
+        ({"source": TOKENS}, {}),
+        ({"source": TOKENS, "transform": MLM}, {}),
         ({"num_workers": 5, "prefetch_batches": 2}, {"source": faults.Source}),
         ({}, {"source": faults.Source, "transform": noisy}),
         ({}, {"source": faults.Source, "collate": faults.stacked}),
@@ -732,6 +734,27 @@ def test_json_names_are_documented(command):
     assert 1 == report["format"]
 
 
+def test_the_example_of_the_page_is_what_the_command_prints(command):
+    """But for the numbers: config and transform of docs/verify.md give what stands there."""
+    for name, text in re.findall(
+        r"^```\w+\n(?://|#) (\S+)\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL
+    ):
+        Path(name).write_text(text, encoding="utf-8")
+    images = np.arange(64 * 64, dtype=np.uint8).reshape(64, 8, 8)
+    np.savez("digits.npz", images=images, labels=np.arange(64, dtype=np.uint8))
+
+    def plain(text, only=r".*"):
+        # Which rows differ, and after how many calls, is up to the random numbers.
+        text = re.sub(r"rows .*?\), batch", "rows, batch", text, flags=re.DOTALL)
+        return re.findall(only, re.sub(r"\d[\d.,]*|[0-9a-f]{32}", "0", re.sub(r"\s+", " ", text)))
+
+    examples = re.findall(r"^\$ python3 tools/verify (.*)\n((?:.+\n)+?)```", DOCUMENT, re.MULTILINE)
+    assert 2 == len(examples)
+    for arguments, expected in examples:
+        _, out, _ = command(*arguments.split())
+        assert plain(expected.rstrip()) == plain(out.rstrip())
+
+
 def test_every_kind_of_cause_is_documented():
     for *_, cause, _ in FAULTS:
         assert f"`{cause.split()[1]}`" in DOCUMENT
@@ -788,14 +811,22 @@ def test_a_bad_config_has_the_messages_of_check(command, capsys):
     assert expected == command("c.json")
 
 
-def test_ctrl_c_is_one_line(command):
+@pytest.fixture
+def ctrl_c():
+    """Lets a Ctrl-C through, which a shell keeps from what it runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_is_one_line(command, ctrl_c):
     """Nothing of it is left; the fixtures look for threads and files."""
     assert (130, "", "imported\nthreadloader: interrupted\n") == command(
         "c.json", "--source", "mine:interrupted"
     )
 
 
-def test_ctrl_c_in_the_middle_of_a_run_is_one_line(command, monkeypatch):
+def test_ctrl_c_in_the_middle_of_a_run_is_one_line(command, ctrl_c, monkeypatch):
     """It comes while a run with workers waits for a batch."""
     made = itertools.count()
 
@@ -819,4 +850,4 @@ def test_the_tool_is_the_command(run_child, folder):
         f"runpy.run_path({str(tool)!r}, run_name='__main__')\n"
     )
     assert (0, "") == (child.returncode, child.stderr)
-    assert child.stdout.startswith("c.json: OK: the same 1 batches of 1 epoch, 30 samples, in ")
+    assert child.stdout.startswith("c.json: OK: the same 1 batch of 1 epoch, 30 samples, in ")

@@ -10,8 +10,9 @@ The rooms: `config` reads what is to be loaded, `order` says which samples come 
 `samplers` does where that is not a plain shuffle, `sources` reads the samples, `transforms`
 changes them (`masking` is one that comes along), `collate` makes batches of them, `jobs`
 does all that for one batch, `engine` runs it in threads over the `_runtime`, `stats` counts,
-`state` lets a run go on, `loader` puts them together. `adapters` connects other programs,
-`cli` and `bench` hold the commands, `errors` everything that is raised.
+`state` lets a run go on, `loader` puts them together. `fingerprint` tells batches apart by
+their content, `adapters` connects other programs, `cli`, `bench`, `lookup` and `verify` hold
+the commands (`_named` finds what a command line names), `errors` everything that is raised.
 """
 
 from .config import LoaderConfig

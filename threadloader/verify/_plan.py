@@ -96,7 +96,8 @@ class Run(NamedTuple):
         text = str(self.legs[0]) + (" a second time" if self.again else "")
         for before, leg in zip(self.legs, self.legs[1:], strict=False):
             epoch, step = before.until or (0, 0)
-            text += f"; after {step} steps of epoch {epoch} resumed with {leg}"
+            steps = "1 step" if step == 1 else f"{step} steps"
+            text += f"; after {steps} of epoch {epoch} resumed with {leg}"
         return text
 
 

@@ -156,19 +156,20 @@ class Report:
 
     def _lines(self) -> Iterator[str]:
         config = self.config or "the config"
-        epochs = "1 epoch" if self.epochs == 1 else f"{self.epochs:,} epochs"
-        amount = f"{self.batches:,} batches of {epochs}, {self.samples:,} samples"
+        batches = _count(self.batches, "batch", "batches")
+        samples = _count(self.samples, "sample", "samples")
+        amount = f"{batches} of {_count(self.epochs, 'epoch', 'epochs')}, {samples}"
         amount += f", in {len(self.runs) + 1} runs, {self.seconds:.1f} s"
-        failed = "1 batch" if len(self.failures) == 1 else f"{len(self.failures):,} batches"
+        failed = _count(len(self.failures), "batch", "batches")
         summary = {
             "same": f"OK: the same {amount}; fingerprint {self.fingerprint}",
             "unsafe": f"UNSAFE: the same {amount}, and yet there is a fault",
             "errors": f"ERRORS: {amount}: {failed} cannot be made, in every run alike",
-            "differs": f"DIFFERS: {self.difference and self.difference.run}",
+            "differs": f"DIFFERS from num_workers 0: {self.difference and self.difference.run}",
         }
         yield f"{config}: {summary[self.result]}"
         if self.difference is not None:
-            yield from _paragraph("first difference from num_workers 0", self.difference.where)
+            yield from _paragraph("first difference", self.difference.where)
             yield from _paragraph("what differs", self.difference.what)
             yield from _paragraph("compared", amount)
             for run, same in self.runs:
@@ -201,6 +202,10 @@ def _paragraph(name: str, text: str) -> Iterator[str]:
         break_on_hyphens=False,
         break_long_words=False,
     )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
 
 
 def _listed(what: str, numbers: tuple[int, ...]) -> str:
