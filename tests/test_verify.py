@@ -14,6 +14,7 @@ from pathlib import Path
 import faults
 import numpy as np
 import pytest
+from conftest import our_threads
 from faults import SAMPLES
 from frameworks import framework
 from hypothesis import given
@@ -25,6 +26,7 @@ from threadloader.verify import Plan, VerifyError, _causes, _follow, _progress, 
 from threadloader.verify._compare import differing, nbytes
 from threadloader.verify._held import changed, held
 from threadloader.verify._plan import runs
+from threadloader.verify._probe import repeated
 from threadloader.verify._progress import Progress
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "verify.md").read_text(encoding="utf-8")
@@ -537,7 +539,7 @@ def test_what_cannot_be_compared_is_an_error(source, config, says):
 
 
 class Closing(faults.Source):
-    """Counts its closes; closed, it gives nothing."""
+    """Counts its closes, none of which may come while a thread can still read from it."""
 
     def __init__(self):
         super().__init__()
@@ -549,11 +551,13 @@ class Closing(faults.Source):
         return super().__getitem__(index)
 
     def close(self):
+        assert not our_threads()
         self.closes += 1
 
 
+@pytest.mark.parametrize("transform", [None, faults.global_random])
 @pytest.mark.parametrize("same", [True, False])
-def test_sources_of_the_user_are_closed_once_each(same):
+def test_sources_of_the_user_are_closed_once_each(same, transform):
     """Also where the function gives the same object for every run, and not before the last."""
     opened, one = [], Closing()
 
@@ -561,9 +565,32 @@ def test_sources_of_the_user_are_closed_once_each(same):
         opened.append(one if same else Closing())
         return opened[-1]
 
-    assert "same" == report_of(source).result
+    assert (transform is None) == (report_of(source, transform=transform).result == "same")
     assert {1} == {it.closes for it in opened}
     assert len(opened) > 9
+
+
+# Experiments.
+
+
+def test_what_is_steady_after_its_first_call_is_not_blamed_on_the_clock():
+    """That it stays the same with the clock stopped shows nothing, if it does without that."""
+    results = iter([1.0])
+    found = repeated(lambda: next(results, 0.0), None)
+    assert (2, False, False) == (found.differs, found.by_state, found.by_clock)
+
+
+def test_a_stopped_clock_goes_on_for_who_waits_for_it():
+    """A call that waits for the time to pass comes back, and the clock is put back."""
+
+    def waiting():
+        end = time.perf_counter() + 1e-4
+        while time.perf_counter() < end:
+            pass
+        return random.random() + time.time()
+
+    found = repeated(waiting, waiting)
+    assert (("the module random",), False, False) == (found.moved, found.by_state, found.by_clock)
 
 
 # What a function keeps.

@@ -37,23 +37,28 @@ def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference 
         VerifyError: a batch holds something that cannot be compared.
     """
     expected = iter(tape.marks.items())
-    with contextlib.closing(follow(case, run, epochs, tape.more)) as items:
-        try:
+    try:
+        with contextlib.closing(follow(case, run, epochs, tape.more)) as items:
             for item in items:
                 place, mark = next(expected, (None, None))
                 if mark is None or place != item.place:
                     there = "the end" if place is None else f"epoch {place[0]}, step {place[1]}"
                     return _steps(run, item.place, f"expected {there}, got a batch"), []
                 if item.mark != mark:
-                    return _difference(case, run, item, mark, tape)
-        except VerifyError:
-            raise
-        except Exception as error:  # noqa: BLE001 - opening and resuming run the user's code
-            return Difference(run=str(run), kind="run", what=told(error)), []
-    missing = next(expected, None)
-    if missing is None:
-        return None, []
-    return _steps(run, missing[0], "expected a batch, got the end"), []
+                    # A copy: workers that are ahead may be writing into what it is made of.
+                    item = item._replace(batch=copy.deepcopy(item.batch))
+                    break
+            else:
+                missing = next(expected, None)
+                if missing is None:
+                    return None, []
+                return _steps(run, missing[0], "expected a batch, got the end"), []
+    except VerifyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - opening and resuming run the user's code
+        return Difference(run=str(run), kind="run", what=told(error)), []
+    # Here, where the run is closed: it opens the source once more.
+    return _difference(case, run, item, mark, tape)
 
 
 def _steps(run: Run, place: tuple[int, int], what: str) -> Difference:
@@ -73,8 +78,6 @@ def _difference(
 ) -> tuple[Difference, list[int]]:
     """Say how a batch differs from that of the first run."""
     epoch, step = item.place
-    # A copy: workers that are ahead may be writing into what it is made of.
-    here = copy.deepcopy(item.batch)
     there = tape.batch(item.place)
     anew = _anew(case, item)
     info = item.info or anew.info
@@ -95,7 +98,7 @@ def _difference(
         what = "not known: the first run's batch is not kept, and made once more it is yet another"
         fields: list[Field] = []
     else:
-        fields = differing(there, here, len(indices))
+        fields = differing(there, item.batch, len(indices))
         what = fields[0].what if fields else "it was overwritten while it was looked at"
     rows = sorted({row for field in fields for row in field.rows})
     found = Difference(

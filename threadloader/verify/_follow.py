@@ -232,22 +232,19 @@ def record(case: Case, plan: Plan, tick: Callable[[], None] = lambda: None) -> T
         Exception: the source does not open.
     """
     tape = Tape()
-    seconds = BUDGET_SECONDS / plan.epochs
-    ends: list[float] = []
+    (leg,) = first_run(case.config.prefetch_batches).legs
+    with case.batches(leg) as batches:
+        deadline = time.monotonic() + BUDGET_SECONDS / plan.epochs
 
-    def more(epoch: int, step: int) -> bool:
-        if epoch:  # the first one has decided it
-            return tape.more(epoch, step)
-        if plan.batches is not None:
-            return step < plan.batches
-        if not step:
-            ends.append(time.monotonic() + seconds)
-        return step < 2 or time.monotonic() < ends[0]
+        def more(epoch: int, step: int) -> bool:
+            if epoch:  # the first one has decided it
+                return tape.more(epoch, step)
+            if plan.batches is not None:
+                return step < plan.batches
+            return step < 2 or time.monotonic() < deadline
 
-    run = first_run(case.config.prefetch_batches)
-    with case.batches(run.legs[0]) as batches:
         tape.of_epoch = len(batches)
-        for item in _leg(batches, run.legs[0], (0, 0), plan.epochs, more):
+        for item in _leg(batches, leg, (0, 0), plan.epochs, more):
             if not item.place[0]:
                 tape.steps = item.place[1] + 1
             tape.add(item)

@@ -20,7 +20,7 @@ import numpy as np
 from ..fingerprint import digest
 from ._held import changed, held
 
-__all__ = ["RAISED", "Call", "Repeat", "elsewhere", "overwritten", "repeated", "seen"]
+__all__ = ["RAISED", "Call", "Repeat", "elsewhere", "overwritten", "repeated", "result"]
 
 Call = Callable[[], Any]
 
@@ -31,7 +31,6 @@ SECONDS = 0.5
 """How long that may take."""
 
 CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
-
 
 RAISED = b"raised "
 """How the result of a call begins that raised; behind it the name of the exception."""
@@ -107,9 +106,12 @@ def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
                 found.add(result(call))
             return len(found) == 1
 
-        by_state = bool(moved) and steady(lambda: _put_back(before))
-        with _stopped_clock(function):
-            by_clock = not by_state and steady(lambda: None)
+        # What is steady by itself by now, as after a first call, is steady for no reason of these.
+        by_state = by_clock = False
+        if not steady(lambda: None):
+            by_state = bool(moved) and steady(lambda: _put_back(before))
+            with _stopped_clock(function):
+                by_clock = not by_state and steady(lambda: None)
         return Repeat(differs, calls, moved, by_state, by_clock, places)
     finally:
         _put_back(before)
