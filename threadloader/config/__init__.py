@@ -38,7 +38,7 @@ class LoaderConfig:
 
     Attributes:
         source: the dataset by its ``type``; ``None`` when it is given in code.
-        root: a folder that no path of the source may leave; ``None`` for no bound.
+        root: a folder that no file named here may lie outside of; ``None`` for no bound.
         transform: what the workers do to a sample, by its ``type``; ``None`` for nothing.
         batch_size: samples in one batch, on each shard.
         shuffle: whether each epoch has an order of its own; False beside a sampler.

@@ -101,18 +101,28 @@ def configured(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sample
 
 
 def _weighted(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
-    weights = _weights(spec["weights"], n)[kept.mask(np.arange(n))]
+    whole = _weights(spec["weights"], n)
+    weights = whole[kept.mask(np.arange(n))]
     chosen = int(np.count_nonzero(weights))
     if not chosen:
         raise _wrong("weights", "a weight above 0 of a sample that is kept", "none")
     replace = spec["type"] == "weighted"
-    length = spec.get("num_samples") or (n if replace else chosen)
+    length = spec.get("num_samples") or (kept.count if replace else chosen)
     if not replace and length > chosen:
-        expected = f"at most {chosen}, the number of weights above 0"
+        expected = f"at most {chosen}, the number of weights above 0 of samples that are kept"
         raise _wrong("num_samples", expected, length)
-    name = f"{spec['type']}, {_described(weights)}, {length} samples"
+    name = _drawn(spec, spec["type"], _described(whole))
     kind = Weighted if replace else WithoutReplacement
     return kind(weights, length, seed, kept, name)
+
+
+def _drawn(spec: Mapping[str, Any], *parts: str) -> str:
+    """Give the name of a sampler that draws.
+
+    Nothing in it may depend on what is excluded: that list may change while a run goes on.
+    """
+    number = spec.get("num_samples")
+    return ", ".join([*parts, *([] if number is None else [f"{number} samples"])])
 
 
 def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
@@ -120,11 +130,14 @@ def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler
     if labels.shape != (n,) or labels.dtype.kind not in "iubUS":
         expected = f"an integer or a text for each of the {n} samples"
         raise _wrong("labels", expected, f"{labels.dtype} of shape {labels.shape}")
-    names, classes = np.unique(labels[kept.mask(np.arange(n))], return_inverse=True)
-    if not len(names):
+    names, whole = np.unique(labels, return_inverse=True)
+    # Numbered anew: a class of which no sample is kept is none.
+    classes = np.unique(whole[kept.mask(np.arange(n))], return_inverse=True)[1]
+    if not len(classes):
         raise _wrong("labels", "a sample that is kept", "none")
-    length = spec.get("num_samples") or n
-    name = f"balanced, {len(names)} classes, {_described(classes)}, {length} samples"
+    length = spec.get("num_samples") or kept.count
+    described = _described(whole.astype(np.int64))
+    name = _drawn(spec, "balanced", f"{len(names)} classes", described)
     return Balanced(classes.astype(np.int64), length, seed, kept, name)
 
 
