@@ -381,6 +381,7 @@ class Batches:
                 self._choice.forget()  # what was done between two epochs is no batch
             if before is not None and before is not stream:
                 before.cancel()
+            place.plan.begun = cursor.epoch
             self._place = following
             return epoch
         finally:

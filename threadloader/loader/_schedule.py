@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import WorkerError
 from ..jobs import BatchJob, GroupJob, NoBatch, Recipe, Span
 from ..order import Deal, key
 from ..samplers import EpochOrder, Sampler
@@ -28,23 +29,51 @@ class Sampling(NamedTuple):
     excluded: Excluded
 
 
-class Plan(NamedTuple):
-    """The sampling of every epoch of a run.
+class Plan:
+    """The sampling of every epoch of a run; each epoch's order is asked for once.
 
-    Attributes:
+    Args:
         now: what the config says.
         former: the sampling of an epoch that was begun under another list of excluded
             samples, and goes on with that.
         epoch: which epoch that is.
+
+    Attributes:
+        now: what the config says.
+        begun: the epoch that the consumer is in, which it writes; none before that is asked
+            for any more.
     """
 
-    now: Sampling
-    former: Sampling | None = None
-    epoch: int = -1
+    def __init__(self, now: Sampling, former: Sampling | None = None, epoch: int = -1) -> None:
+        self.now = now
+        self.begun = 0
+        self._former = former
+        self._epoch = epoch
+        # The feeder may be epochs ahead when the consumer leaves its own and has the jobs
+        # begin anew, so all from `begun` on are kept. Replaced whole, by one thread at a
+        # time: who enters the loader, then the feeder, or the consumer without workers.
+        self._orders: dict[int, EpochOrder] = {}
 
     def of(self, epoch: int) -> Sampling:
         """Give the sampling of an epoch."""
-        return self.former if self.former is not None and epoch == self.epoch else self.now
+        return self._former if self._former is not None and epoch == self._epoch else self.now
+
+    def order(self, epoch: int) -> EpochOrder:
+        """Give the order of an epoch.
+
+        Raises:
+            WorkerError: the sampler raised `StopIteration`.
+            Exception: whatever else it raised; asked again, it is asked again.
+        """
+        if epoch not in self._orders:
+            try:
+                order = self.of(epoch).sampler.order(epoch)
+            except StopIteration as error:  # would come out of a generator as another one
+                message = f"StopIteration was raised for the order of epoch {epoch}; see its cause"
+                raise WorkerError(message) from error
+            kept = {number: it for number, it in self._orders.items() if number >= self.begun}
+            self._orders = {**kept, epoch: order}
+        return self._orders[epoch]
 
 
 def jobs(
@@ -72,11 +101,12 @@ def jobs(
 
     Raises:
         ValueError: a sampler gives fewer indices than this epoch was given already.
+        Exception: whatever a sampler raises.
     """
     epoch, start, step = cursor.epoch, cursor.position, cursor.step
     sizes = _Sizes(recipe.group, singly)
     while end is None or epoch < end:
-        order: EpochOrder = plan.of(epoch).sampler.order(epoch)
+        order = plan.order(epoch)
         if start > order.n:
             raise ValueError(
                 f"expected a sampler that gives the same indices for epoch {epoch} again, got "
@@ -165,8 +195,9 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
     skip = (cursor.epoch, cursor.step, steps)
     epoch, position, step = cursor.epoch, cursor.position, cursor.step
     while steps:
+        plan.begun = epoch
         sampler = plan.of(epoch).sampler
-        n = sampler.order(epoch).n if sampler.length is None else sampler.length
+        n = plan.order(epoch).n if sampler.length is None else sampler.length
         there = deal.world_steps(n, position)
         if steps < there:
             position, step = position + steps * deal.global_batch, step + steps

@@ -54,7 +54,7 @@ class Sampler(Protocol):
         ...
 
     def order(self, epoch: int) -> EpochOrder:
-        """Give the order of an epoch; asked once for each, by one thread at a time."""
+        """Give the order of an epoch; one thread at a time asks, for each epoch once."""
         ...
 
 
@@ -175,17 +175,10 @@ class _Asked:
         self._sampler = sampler
         self._n = n
         self._kept = kept
-        # Orders of the two epochs asked for last: a new stream of batches may begin in the
-        # middle of one, and it is asked once. One thread at a time uses it: whoever enters
-        # the loader, then the feeder, or the consumer where there are no workers.
-        self._orders: dict[int, EpochOrder] = {}
 
     def order(self, epoch: int) -> EpochOrder:
-        if epoch not in self._orders:
-            indices = checked(self._sampler(epoch, self._n), self._n, "sampler")
-            order = Listed(indices[self._kept.mask(indices)])
-            self._orders = {**dict(list(self._orders.items())[-1:]), epoch: order}
-        return self._orders[epoch]
+        indices = checked(self._sampler(epoch, self._n), self._n, "sampler")
+        return Listed(indices[self._kept.mask(indices)])
 
 
 def given(sampler: Any, n: int, kept: Kept) -> Sampler:
