@@ -170,3 +170,179 @@ def raising(error):
         raise error
 
     return sampler
+
+
+LENGTHS = [5, 0, 12, 1, 3]
+
+
+def of_lengths(epoch, n):
+    """A sampler whose epochs have another length each."""
+    return range(LENGTHS[epoch % len(LENGTHS)])
+
+
+class TestLengths:
+    """An epoch's length is what its sampler gave; `len` tells it for the right epoch."""
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_is_that_of_the_live_epoch_up_to_its_end(self, workers):
+        """Its last batch too, when the next epoch has begun to be prepared."""
+        with Loader({"batch_size": 1, "num_workers": workers}, range(N), sampler=of_lengths) as it:
+            for length in LENGTHS * 2:
+                assert [length] * length == [len(it) for _ in it]
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_is_that_of_the_next_epoch_between_two(self, workers):
+        """Before the first, behind one that ran out, and behind one that was broken off."""
+        with Loader({"batch_size": 1, "num_workers": workers}, range(N), sampler=of_lengths) as it:
+            for number, length in enumerate(LENGTHS * 2):
+                state = it.state_dict()
+                assert length == len(it)
+                assert state == it.state_dict()
+                for step, _ in enumerate(it):
+                    if (number, step) in ((2, 6), (5, 4), (7, 0)):
+                        break
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_changes_nothing_of_what_is_delivered(self, workers):
+        """Wherever it is asked, in epochs that are finished, broken off, or resumed."""
+
+        def run(ask, resume=None):
+            config = {"batch_size": 2, "num_workers": workers, "num_epochs": 5}
+            got = []
+            with Loader(config, range(N), sampler=of_lengths, resume=resume) as batches:
+                ask(batches)
+                for epoch in batches.epochs():
+                    ask(batches)
+                    for batch in epoch:
+                        got.append((batches.info.epoch, batches.info.step, batch.tolist()))
+                        ask(batches)
+                        if epoch.number == 2 and batches.info.step == 3:
+                            break
+                    del epoch
+                    ask(batches)
+                return got, batches.state_dict()
+
+        with Loader({"batch_size": 2}, range(N), sampler=of_lengths) as batches:
+            next(iter(batches))
+            state = batches.state_dict()
+        assert run(lambda batches: None) == run(len)
+        assert run(lambda batches: None, state) == run(len, state)
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_tells_the_length_whatever_becomes_of_the_first_batch(self, workers):
+        """Its error is raised where the batch is asked for."""
+
+        def first_is_broken(sample):
+            return 1 // sample
+
+        sampler = Asked(of_lengths)
+        config = {"batch_size": 1, "num_workers": workers}
+        with Loader(config, range(N), transform=first_is_broken, sampler=sampler) as batches:
+            assert 5 == len(batches)
+            epoch = iter(batches)
+            assert 5 == len(batches)
+            with pytest.raises(ZeroDivisionError):
+                next(epoch)
+            assert [1, 0, 0, 0] == [int(batch[0]) for batch in epoch]
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_zero_length_epochs_pass(self, workers):
+        """They count, and give no batch; the state stands behind them."""
+        config = {"batch_size": 2, "num_workers": workers}
+        with Loader(config, range(N), sampler=lambda epoch, n: [] if epoch < 3 else [1]) as batches:
+            assert [[], [], [], [[1]]] == [lists(epoch) for epoch in batches.epochs(4)]
+            assert 4 == batches.state_dict()["world"]["epoch"]
+            assert [[1]] == lists(batches)
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    @pytest.mark.parametrize("remainder", ["pad", "drop", "keep"])
+    def test_a_run_of_such_epochs_goes_on_where_it_was_cut(self, workers, remainder):
+        """At every cut, on every shard, batch for batch."""
+        for index in range(2):
+            shard = {"index": index, "count": 2, "remainder": remainder}
+            config = {"batch_size": 2, "num_workers": workers, "num_epochs": 5, "shard": shard}
+
+            def run(until=None, resume=None, config=config):
+                got = []
+                with Loader(config, range(N), sampler=of_lengths, resume=resume) as batches:
+                    for epoch in batches.epochs():
+                        for batch in epoch:
+                            got.append((batches.info.epoch, batches.info.step, batch.tolist()))
+                            if len(got) == until:
+                                return got, batches.state_dict()
+                return got, None
+
+            whole, _ = run()
+            for cut in range(1, len(whole)):
+                begun, state = run(cut)
+                assert whole == begun + run(resume=state)[0]
+
+
+class TestFailing:
+    """A sampler that raises."""
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize("ask", [lambda batches: None, len], ids=["", "with len between"])
+    def test_it_is_raised_at_its_place_and_asked_again(self, workers, ask):
+        """Behind the last batch of the epoch before; the state stays, and nothing is lost."""
+        failed = []
+
+        def sampler(epoch, n):
+            if epoch == 1 and len(failed) < 2:
+                failed.append(ValueError(f"failure {len(failed)}"))
+                raise failed[-1]
+            return [epoch, 3, 4]
+
+        config = {"batch_size": 2, "num_workers": workers}
+        with Loader(config, range(N), sampler=sampler) as batches:
+            assert [[0, 3], [4]] == lists(batches)
+            state = batches.state_dict()
+            epoch = iter(batches)
+            for number in range(2):
+                with pytest.raises(ValueError, match=f"failure {number}") as caught:
+                    [ask(batches), next(epoch)]
+                assert ["threadloader: raised for the order of the samples"] == (
+                    caught.value.__notes__
+                )
+                assert state == batches.state_dict()
+            ask(batches)
+            assert [[1, 3], [4]] == lists(epoch)
+            assert 2 == batches.state_dict()["world"]["epoch"]
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_raises_it_where_it_cannot_know_better(self, workers):
+        """And an iterator begun afterwards asks again."""
+        errors = [ValueError("first"), ValueError("second")]
+
+        def sampler(epoch, n):
+            if errors:
+                raise errors.pop(0)
+            return [1, 2]
+
+        with Loader({"batch_size": 2, "num_workers": workers}, range(N), sampler=sampler) as it:
+            with pytest.raises(ValueError, match="first"):
+                len(it)
+            with pytest.raises(ValueError, match="second"):
+                len(it)
+            assert 1 == len(it)
+            assert [[1, 2]] == lists(it)
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_one_that_gives_less_than_before_to_a_resumed_epoch_is_told(self, workers):
+        config = {"batch_size": 2, "num_workers": workers}
+        with Loader(config, range(N), sampler=named(range(4))) as batches:
+            epoch = iter(batches)
+            next(epoch)
+            state = batches.state_dict()
+        with Loader(config, range(N), sampler=named(range(1)), resume=state) as batches:
+            with pytest.raises(ValueError, match="got 1 of them, where 2 were delivered already"):
+                next(iter(batches))
+
+
+def named(indices):
+    """A sampler with a name that does not tell what it gives."""
+
+    def sampler(epoch, n):
+        return indices
+
+    return sampler

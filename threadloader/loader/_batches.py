@@ -130,13 +130,18 @@ class Batches:
         """Count the steps of a whole epoch on this shard.
 
         Of the epoch that is live, or of the one that comes next. Where a callable sampler
-        gives each epoch a length of its own, it waits until that was asked.
+        gives each epoch a length of its own, this waits until it was asked for that one.
+
+        Raises:
+            Exception: whatever the sampler raises; asked again, it is asked again.
         """
         place = self._place.settled()
         live = place.live is not None and place.live() is not None
-        epoch = place.begun if live else place.cursor.epoch
+        epoch = place.begun if live else place.next_cursor().epoch
         length = place.plan.of(epoch).sampler.length
-        return self._deal.steps(self._asked_length() if length is None else length)
+        if length is None:
+            length = place.length if live and place.length is not None else self._asked_length()
+        return self._deal.steps(length)
 
     def __iter__(self) -> Epoch:
         """Begin the next epoch; after `load_state_dict`, go on with the interrupted one.
@@ -348,9 +353,7 @@ class Batches:
             self._inside = True
             self._check_open()
             place = self._place.settled()
-            cursor, before = place.cursor, place.stream
-            if cursor.epoch == place.begun:
-                cursor = cursor._replace(epoch=cursor.epoch + 1, position=0, step=0)
+            cursor, before = place.next_cursor(), place.stream
             if stop and end is not None and cursor.epoch >= end:
                 return None
             if (
@@ -388,29 +391,47 @@ class Batches:
             self._inside, self._turn = False, fresh
 
     def _asked_length(self) -> int:
-        """Wait until the epoch's sampler has been asked, and give the length of its order."""
+        """Wait until the epoch that `__len__` counts was asked for, and give its length.
+
+        It comes with the first result of that epoch, which stays where it is.
+        """
         fresh = self._take_turn()
         try:
             self._inside = True
             self._check_open()
             place = self._place.settled()
-            if place.over or place.length is None:  # it comes with the next result
-                if place.stream is None or place.stream.cancelled:
-                    cursor, end = place.cursor, self._config.num_epochs
-                    stream = self._open_stream(cursor, end)
-                    # As if the epoch before had ended here: the next iterator goes on with it.
-                    place = self._place = place._replace(
-                        begun=cursor.epoch - 1, over=True, stream=stream, taken=0, end=end
-                    )
-                outcome = cast("Stream", place.stream).result(place.taken)
-                if outcome.error is not None:
-                    raise explained(outcome, outcome.error)
-                if outcome.job is not None:
-                    length: int = outcome.job.span.length
-                    return length
-            return place.length or 0
+            live = place.live is not None and place.live() is not None
+            place, _, outcome = self._outcome(place) if live else self._coming(place)
+            if outcome.job is None and outcome.error is not None:
+                self._raise(place, place.tally, outcome, outcome.error)
+            length = place.length if outcome.job is None else outcome.job.span.length
+            return length or 0
         finally:
             self._inside, self._turn = False, fresh
+
+    def _coming(self, place: Place) -> tuple[Place, int, Outcome]:
+        """Wait for the first outcome of the epoch that comes next, while none is live.
+
+        Returns:
+            As `_outcome`; it is `ENDED` behind the last epoch of the run.
+        """
+        cursor, end = place.next_cursor(), self._config.num_epochs
+        outcome, stream = ENDED, place.stream
+        if place.over and stream is not None:
+            outcome = stream.result(place.taken)
+            if outcome is ENDED:
+                self._check_open()
+        if not place.over or stream is None or stream.cancelled:
+            if stream is not None:
+                stream.cancel()
+            stream = self._open_stream(cursor, end)
+            # As if the epoch before had ended here, for the iterator that comes: it takes
+            # this stream. What was delivered stays as it is.
+            place = self._place = place._replace(
+                begun=cursor.epoch - 1, over=True, stream=stream, taken=0, end=end
+            )
+            outcome = stream.result(0)
+        return place, 0, outcome
 
     def _open_stream(
         self, cursor: Cursor, end: int | None, singly: int = 0

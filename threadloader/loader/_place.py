@@ -151,3 +151,10 @@ class Place(NamedTuple):
             span.last and (delivery.lost or served == delivery.size),
             span.length,
         )
+
+    def next_cursor(self) -> Cursor:
+        """Where the next iterator begins: behind the epoch that was begun, over or not."""
+        cursor = self.cursor
+        if cursor.epoch == self.begun:
+            cursor = cursor._replace(epoch=cursor.epoch + 1, position=0, step=0)
+        return cursor
