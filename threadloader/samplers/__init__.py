@@ -4,11 +4,13 @@ What a sampler gives for an epoch *is* the epoch's global order, and its length 
 place of the number of samples. A sampler has a `name`, which goes into the state; `length`,
 which is None where each epoch has to be asked; and `order(epoch)`. Those here are pure
 functions of (seed, epoch, position). `_weighted` draws at random, `_draws` has the random
-numbers, `_kept` is about samples that are excluded and orders that are lists.
+numbers, `_kept` is about samples that are excluded and orders that are lists, `_indices`
+says what counts as indices.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError, Problem
 from ..order import Indices, Order
+from ._indices import checked
 from ._kept import EpochOrder, Kept, Listed, Through, from_text, to_text
 from ._weighted import Balanced, Weighted, WithoutReplacement
 
@@ -196,7 +199,8 @@ def given(sampler: Any, n: int, kept: Kept) -> Sampler:
     """
     if callable(sampler):
         return _Asked(sampler, n, kept)
-    if not isinstance(sampler, (Sequence, np.ndarray)) or isinstance(sampler, (str, bytes)):
+    row = isinstance(sampler, Sequence) or hasattr(sampler, "__array__")
+    if not row or isinstance(sampler, (str, bytes)):
         raise ConfigError(
             Problem(
                 "sampler",
@@ -206,37 +210,6 @@ def given(sampler: Any, n: int, kept: Kept) -> Sampler:
             )
         )
     return _List(checked(sampler, n, "sampler"), "sequence", 0, kept)
-
-
-def checked(indices: Any, n: int, pointer: str) -> Indices:
-    """Give dataset indices as an int64 array of its own, shape (m,), if each is in [0, n).
-
-    Args:
-        indices: a sequence, an array, or anything to iterate.
-        n: samples of the source.
-        pointer: who gave them, for the message.
-
-    Raises:
-        ConfigError: they are not integers, or one is negative or too large: none counts
-            from the end.
-    """
-    try:
-        if not isinstance(indices, (np.ndarray, Sequence)):
-            indices = list(indices)
-        array = np.asarray(indices)
-    except (TypeError, ValueError):  # not to be iterated; lists of differing length
-        array = np.asarray(None)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        got = type(indices).__name__ if array.ndim == 0 else f"{array.dtype} of shape {array.shape}"
-        raise ConfigError(Problem(pointer, "dataset indices: integers in one row", got))
-    outside = np.flatnonzero((array < 0) | (array >= n))
-    if len(outside):
-        place = int(outside[0])
-        expected = f"indices from 0 to {n - 1}" if n else "no index: the source is empty"
-        more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
-        got = f"{array[place]} at position {place}{more}"
-        raise ConfigError(Problem(pointer, expected, got, "no index counts from the end"))
-    return array.astype(np.int64)
 
 
 def _weights(weights: Any, n: int) -> NDArray[np.float64]:
@@ -263,10 +236,9 @@ def _described(values: NDArray[Any]) -> str:
 
 
 def _name(sampler: Callable[..., Any]) -> str:
-    while hasattr(sampler, "func"):  # functools.partial
+    while isinstance(sampler, functools.partial):
         sampler = sampler.func
-    name = getattr(sampler, "name", None)
-    if isinstance(name, str):
-        return name
     # Without the module, which is another one when a script is imported instead of run.
-    return getattr(sampler, "__qualname__", type(sampler).__qualname__)
+    names = (getattr(sampler, name, None) for name in ("name", "__qualname__"))
+    own = next((name for name in names if isinstance(name, str)), None)
+    return type(sampler).__qualname__ if own is None else own

@@ -1,0 +1,69 @@
+"""What counts as dataset indices, whoever gives them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ConfigError, Problem
+from ..order import Indices
+
+__all__ = ["checked"]
+
+
+def checked(indices: Any, n: int, pointer: str) -> Indices:
+    """Give dataset indices as an int64 array of its own, shape (m,), if each is in [0, n).
+
+    Args:
+        indices: an array, or anything to iterate that gives integers.
+        n: samples of the source.
+        pointer: who gave them, for the message.
+
+    Raises:
+        ConfigError: they are not integers, or one is negative or too large: none counts
+            from the end.
+        Exception: whatever a generator raises.
+    """
+    if hasattr(indices, "__array__"):
+        array = np.asarray(indices)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise _no_indices(pointer, f"{array.dtype} of shape {array.shape}")
+    elif isinstance(indices, Iterable) and not isinstance(indices, (str, bytes)):
+        array = _array(list(indices), pointer)
+    else:
+        raise _no_indices(pointer, type(indices).__name__)
+    outside = np.flatnonzero((array < 0) | (array >= n))
+    if len(outside):
+        place = int(outside[0])
+        expected = f"indices from 0 to {n - 1}" if n else "no index: the source is empty"
+        more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
+        got = f"{array[place]} at position {place}{more}"
+        raise ConfigError(Problem(pointer, expected, got, "no index counts from the end"))
+    return array.astype(np.int64)
+
+
+def _array(values: list[Any], pointer: str) -> NDArray[Any]:
+    """Give integers of any type as an array; numpy would take bools, and make floats of some."""
+    numbers: list[int] = values
+    if not {int}.issuperset(map(type, values)):
+        numbers = []
+        for place, value in enumerate(values):
+            try:
+                number = operator.index(value)
+            except TypeError:
+                number = None
+            if number is None or isinstance(value, (bool, np.bool_)):
+                raise _no_indices(pointer, f"{type(value).__name__} at position {place}")
+            numbers.append(number)
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:  # one that no source has
+        return np.array(numbers, object)
+
+
+def _no_indices(pointer: str, got: str) -> ConfigError:
+    return ConfigError(Problem(pointer, "dataset indices: integers in one row", got))
