@@ -92,13 +92,14 @@ _LN_2 = 0.6931471805599453
 
 
 def minus_log(draws: Bits) -> NDArray[np.float64]:
-    """Give -ln(u) for a u in (0, 1) made of the highest 53 bits of each draw.
+    """Give -ln(u) for a u made of the highest 52 bits of each draw, so that 0 < u < 1.
 
     Of +, -, * and / alone, each correctly rounded everywhere, where the logarithm of the C
     library may differ in the last bit from platform to platform: ln m = 2 artanh(s) with
     s = (m - 1) / (m + 1), a series in s**2 <= 0.03.
     """
-    u = ((draws >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    # A half more needs a bit more: of 53 bits the sum would be rounded, up to 1 at the top.
+    u = ((draws >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     m, exponent = np.frexp(u)
     small = m < 0.7071067811865476
     m[small] *= 2.0

@@ -136,8 +136,8 @@ def from_text(text: str, n: int) -> Indices:
     found = [np.empty(0, np.int64)]
     after = 0
     for word in text.split():
-        first, _, last = word.partition("-")
-        begin, end = int(first), int(last or first)
+        first, dash, last = word.partition("-")
+        begin, end = int(first), int(last if dash else first)
         if not after <= begin <= end < n:
             raise ValueError(f"expected ascending numbers below {n}, got {word:.40}")
         found.append(np.arange(begin, end + 1, dtype=np.int64))
