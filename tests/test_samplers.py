@@ -524,6 +524,124 @@ class TestWithoutReplacement:
         assert ("/sampler/num_samples", expected, "3") == told(caught)
 
 
+class TestBalanced:
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            [0, 1, 1, 2, 2, 2, 2],
+            ["b", "a", "b", "b", "c", "b", "b"],
+            [True, False, True, True, True, True, True],
+            np.array([-(2**63), 5, 5, 2**63 - 1, 5, 5, 5]),
+            np.array(["x", "y", "y", "x", "y", "zz", "y"]),
+            np.array([7, 7, 7, 7, 7, 7, 7], np.uint64),
+            [np.int8(1), 0, np.uint64(1), np.array(0), 2, 2, 2],
+        ],
+        ids=str,
+    )
+    def test_classes_come_equally_often_and_their_samples_likewise(self, labels):
+        spec = {"type": "balanced", "labels": labels, "num_samples": 60_000}
+        counts = np.bincount(whole(made(spec, 7, seed=5)), minlength=7)
+        plain = [str(label) for label in labels]
+        expected = [1 / plain.count(label) for label in plain]
+        assert fits(counts, expected)
+
+    def test_a_class_that_is_left_with_nothing_is_none(self):
+        spec = {"type": "balanced", "labels": [0, 1, 1, 2, 2], "num_samples": 30_000}
+        counts = np.bincount(whole(made(spec, 5, excluded=[0, 4])), minlength=5)
+        assert [0, 0] == counts[[0, 4]].tolist()
+        assert fits(counts[1:4], [1, 1, 2])
+
+    @pytest.mark.parametrize(
+        ("labels", "expected", "got"),
+        [
+            ([1, "1", 1], "integers alone, as the first label is", "'1' of sample 1"),
+            ([1, 2, True], "integers alone, as the first label is", "True of sample 2"),
+            ([False, 0, 1], "bools alone, as the first label is", "0 of sample 1"),
+            ([0.0, 1.0, 2.0], "integers or texts", "0.0 of sample 0"),
+            (["a", None, "b"], "texts alone, as the first label is", "None of sample 1"),
+            ([[1], [2], [3]], "integers or texts", "[1] of sample 0"),
+            ([1, 2], "a label for each of the 3 samples", "2 of them"),
+            (
+                np.array([0.5, 1.0, 2.0]),
+                "an integer or a text for each of the 3 samples",
+                "float64 of shape (3,)",
+            ),
+            (
+                np.array([[0], [1], [2]]),
+                "an integer or a text for each of the 3 samples",
+                "int64 of shape (3, 1)",
+            ),
+        ],
+        ids=str,
+    )
+    def test_labels_of_two_kinds_or_of_none_are_refused(self, labels, expected, got):
+        """numpy would make one kind of them."""
+        with pytest.raises(ConfigError) as caught:
+            made({"type": "balanced", "labels": labels}, 3)
+        assert ("/sampler/labels", expected, got) == told(caught)
+        with pytest.raises(ConfigError) as caught:
+            made({"type": "balanced", "labels": labels, "field": "y"}, 3)
+        assert "/sampler/field" == told(caught)[0]
+
+    def test_labels_that_numpy_takes_for_equal_are_two_classes(self):
+        """Texts that differ in a zero character at the end; a long one costs its length once."""
+        spec = {"type": "balanced", "labels": ["a", "a\0", "b" * 10**7]}
+        assert made(spec, 3).name.startswith("balanced, 3 classes, ")
+
+    @pytest.mark.parametrize("n", [0, 3])
+    def test_no_sample_at_all_is_an_error(self, n):
+        with pytest.raises(ConfigError, match="/sampler/labels: expected a sample that is kept"):
+            made({"type": "balanced", "labels": list(range(n))}, n, excluded=range(n))
+
+
+class TestWeights:
+    """Weights that are wrong are errors of the config, wherever they come from."""
+
+    @pytest.mark.parametrize("kind", ["weighted", "weighted_without_replacement"])
+    @pytest.mark.parametrize(
+        ("weights", "expected", "got"),
+        [
+            ([1, -1, 1], "finite numbers >= 0", "-1.0 for sample 1"),
+            ([1, 1, math.nan], "finite numbers >= 0", "nan for sample 2"),
+            ([math.inf, 1, 1], "finite numbers >= 0", "inf for sample 0"),
+            ([0, 0, 0], "a weight above 0 of a sample that is kept", "none"),
+            ([1, 1], "a number for each of the 3 samples", "float64 of shape (2,)"),
+            ([1, 1, 1, 1], "a number for each of the 3 samples", "float64 of shape (4,)"),
+            (np.ones((3, 1)), "a number for each of the 3 samples", "float64 of shape (3, 1)"),
+            (np.ones(3, bool), "a number for each of the 3 samples", "bool of shape (3,)"),
+            (np.ones(3, complex), "a number for each of the 3 samples", "complex128 of shape (3,)"),
+            (np.array(["1"] * 3), "a number for each of the 3 samples", "<U1 of shape (3,)"),
+            (np.array([1, -1, 1]), "finite numbers >= 0", "-1.0 for sample 1"),
+            ([1, 2**2000, 1], "numbers that a float64 can hold", "a larger one"),
+        ],
+        ids=str,
+    )
+    def test_wrong_weights_are_refused(self, kind, weights, expected, got):
+        with pytest.raises(ConfigError) as caught:
+            made({"type": kind, "weights": weights}, 3)
+        assert ("/sampler/weights", expected, got) == told(caught)
+
+    @pytest.mark.parametrize(
+        "weights",
+        [
+            [1, 2**70],
+            [1, 2**63],
+            np.array([1, 2**63], np.uint64),
+            np.array([1, 2], np.int8),
+            np.array([1, 2], np.float16),
+            np.array([1, 2], ">f4"),
+            np.array([1, 2], np.longdouble),
+            [-0.0, 1],
+        ],
+        ids=str,
+    )
+    def test_numbers_of_every_kind_are_weights(self, weights):
+        """Each as the nearest float64."""
+        plain = {"type": "weighted", "weights": [float(weight) for weight in weights]}
+        sampler, expected = made({"type": "weighted", "weights": weights}, 2), made(plain, 2)
+        assert (expected.name, whole(expected).tolist()) == (sampler.name, whole(sampler).tolist())
+
+
 class TestName:
     """What goes into the state tells one sampler from another, and nothing else."""
 

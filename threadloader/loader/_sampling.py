@@ -108,7 +108,7 @@ class Samplings:
             sampler = samplers.plain(config.seed, config.shuffle, kept)
         return Sampling(sampler, excluded)
 
-    def _read(self, path: str, pointer: str) -> NDArray[Any]:
+    def _read(self, path: str, pointer: str) -> NDArray[Any] | list[float]:
         root = None if self._config.root is None else self._base / self._config.root
         try:
             return sources.read_numbers(path, self._base, root)

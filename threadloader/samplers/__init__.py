@@ -5,7 +5,7 @@ place of the number of samples. A sampler has a `name`, which goes into the stat
 which is None where each epoch has to be asked; and `order(epoch)`. Those here are pure
 functions of (seed, epoch, position). `_weighted` draws at random, `_draws` has the random
 numbers, `_kept` is about samples that are excluded and orders that are lists, `_indices`
-says what counts as indices.
+and `_classes` say what counts as indices and as classes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError, Problem
 from ..order import Indices, Order
+from ._classes import classes
 from ._indices import checked
 from ._kept import EpochOrder, Kept, Listed, Through, from_text, to_text
 from ._weighted import Balanced, Weighted, WithoutReplacement
@@ -90,8 +91,8 @@ def configured(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sample
     """Give the sampler that a config describes.
 
     Args:
-        spec: the config's ``sampler``, defaults filled in; what it names as files is there
-            as arrays already: ``weights`` and ``labels`` of shape (n,), ``indices``.
+        spec: the config's ``sampler``, defaults filled in; what it names as files, and the
+            ``labels`` of a field, are there already, as arrays or lists.
         n: samples of the source.
         seed: seed of the run.
         kept: the samples that are not excluded.
@@ -129,19 +130,15 @@ def _drawn(spec: Mapping[str, Any], *parts: str) -> str:
 
 
 def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
-    labels = np.asarray(spec["labels"])
-    if labels.shape != (n,) or labels.dtype.kind not in "iubUS":
-        expected = f"an integer or a text for each of the {n} samples"
-        raise _wrong("labels", expected, f"{labels.dtype} of shape {labels.shape}")
-    names, whole = np.unique(labels, return_inverse=True)
+    option = "labels" if spec.get("field") is None else "field"
+    whole = classes(spec["labels"], n, f"/sampler/{option}")
+    if not kept.count:
+        raise _wrong(option, "a sample that is kept", "none")
     # Numbered anew: a class of which no sample is kept is none.
-    classes = np.unique(whole[kept.mask(np.arange(n))], return_inverse=True)[1]
-    if not len(classes):
-        raise _wrong("labels", "a sample that is kept", "none")
+    left = np.unique(whole[kept.mask(np.arange(n))], return_inverse=True)[1].astype(np.int64)
     length = spec.get("num_samples") or kept.count
-    described = _described(whole.astype(np.int64))
-    name = _drawn(spec, "balanced", f"{len(names)} classes", described)
-    return Balanced(classes.astype(np.int64), length, seed, kept, name)
+    name = _drawn(spec, "balanced", f"{int(whole.max()) + 1} classes", _described(whole))
+    return Balanced(left, length, seed, kept, name)
 
 
 def _subset(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
@@ -213,6 +210,11 @@ def given(sampler: Any, n: int, kept: Kept) -> Sampler:
 
 
 def _weights(weights: Any, n: int) -> NDArray[np.float64]:
+    if isinstance(weights, list):  # integers of any size among them
+        try:
+            weights = np.array(weights, np.float64)
+        except OverflowError as error:
+            raise _wrong("weights", "numbers that a float64 can hold", "a larger one") from error
     array = np.asarray(weights)
     if array.shape != (n,) or array.dtype.kind not in "iuf":
         expected = f"a number for each of the {n} samples"

@@ -166,7 +166,7 @@ class ArraySource:
         """Bytes of one sample, so that small batches can be gathered together."""
         return sum(array[:1].nbytes for array in self._arrays)
 
-    def column(self, field: str | int) -> _Array | None:
+    def column(self, field: str | int) -> _Array | list[Any] | None:
         """Give a field of every sample, not copied; None where there is no such field.
 
         >>> ArraySource((np.zeros((2, 9)), np.array([7, 8]))).column(1)

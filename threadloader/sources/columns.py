@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem, SourceError
 
-from ._files import expand, open_regular
+from ._files import inside, open_regular
 
 __all__ = ["column", "read_numbers"]
 
@@ -25,7 +26,7 @@ _TELL_SECONDS = 1.0
 _MAGIC = b"\x93NUMPY"
 
 
-def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any]:
+def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any] | Sequence[Any]:
     """Give one field of every sample.
 
     A source that has its fields in memory says so by a method ``column(field)``; of any
@@ -37,33 +38,39 @@ def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any]:
         pointer: the option that names it, for messages.
 
     Returns:
-        An array of shape ``(n,)``, or of more dimensions where the values are arrays.
+        The values in the order of the source: an array, shape ``(n, ...)``, or a list.
 
     Raises:
         ConfigError: samples have no such field.
+        Exception: whatever the source raises, with a note of the sample.
     """
     own = getattr(source, "column", None)
-    values = own(field) if callable(own) else None
-    if values is None:
-        values = []
-        told = time.monotonic()
-        for index in range(len(source)):
-            try:
-                values.append(source[index][field])
-            except (KeyError, IndexError, TypeError) as error:
-                got = f"{type(error).__name__}: {error} in sample {index}"
-                raise ConfigError(Problem(pointer, "a field that each sample has", got)) from error
-            if time.monotonic() - told > _TELL_SECONDS:
-                told = time.monotonic()
-                _LOG.info("field %r: read %d of %d samples", field, index + 1, len(source))
-    try:
-        return np.asarray(values)
-    except ValueError as error:  # arrays of differing shape
-        got = str(error)
-        raise ConfigError(Problem(pointer, "a field with one value a sample", got)) from error
+    given: npt.NDArray[Any] | Sequence[Any] | None = own(field) if callable(own) else None
+    if given is not None:
+        return given
+    values = []
+    told = time.monotonic()
+    for index in range(len(source)):
+        try:
+            sample = source[index]
+        except Exception as error:
+            error.add_note(f"threadloader: raised for sample {index}, read for its {field!r}")
+            raise
+        if isinstance(sample, (str, bytes)):  # of which Python would give a character
+            got = f"{type(sample).__name__}, sample {index}, which has none"
+            raise ConfigError(Problem(pointer, "a field that each sample has", got))
+        try:
+            values.append(sample[field])
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            got = f"{type(error).__name__}: {error}, in sample {index}"
+            raise ConfigError(Problem(pointer, "a field that each sample has", got)) from error
+        if time.monotonic() - told > _TELL_SECONDS:
+            told = time.monotonic()
+            _LOG.info("field %r: read %d of %d samples", field, index + 1, len(source))
+    return values
 
 
-def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any]:
+def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any] | list[float]:
     """Read a list of numbers from a file.
 
     Args:
@@ -74,12 +81,13 @@ def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any]:
         root: a folder that it may not leave.
 
     Returns:
-        int64 or float64 of shape ``(n,)`` from text; of a ``.npy`` file what stands in it.
+        int64 or float64 of shape ``(n,)`` from text, or a list where one is too large for
+        that; of a ``.npy`` file what stands in it.
 
     Raises:
         SourceError: it is missing, damaged, or has something else in it.
     """
-    file = expand(base, [path], root)[0]
+    file = inside(base / path, root)
     with open_regular(file) as handle:
         start = handle.read(len(_MAGIC))
         data = b"" if start == _MAGIC else start + handle.readall()
@@ -96,17 +104,17 @@ def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any]:
         for number, line in enumerate(data.splitlines(), start=1)
         if line.strip()
     ]
-    if all(isinstance(value, int) for value in values):
-        try:
-            return np.array(values, np.int64)
-        except OverflowError as error:
-            raise SourceError("expected numbers below 2**63, got a larger one", file) from error
-    return np.array(values, np.float64)
+    try:
+        whole = all(isinstance(value, int) for value in values)
+        return np.array(values, np.int64 if whole else np.float64)
+    except OverflowError:
+        return values
 
 
 def _number(line: bytes, file: Path, number: int) -> int | float:
     try:
-        value = json.loads(line)
+        # As text: of bytes, json guesses UTF-16 where there are zeros.
+        value = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
     except (ValueError, RecursionError):  # not UTF-8, not JSON, or absurdly deep
         value = None
     if isinstance(value, dict):

@@ -123,12 +123,12 @@ class CsvSource(ArraySource):
             batch[field] = [joined[begin:end].decode() for begin, end in batch[field].tolist()]
         return batch
 
-    def column(self, field: str | int) -> npt.NDArray[Any] | None:
+    def column(self, field: str | int) -> npt.NDArray[Any] | list[Any] | None:
         """Give a field of every sample; None where there is no such field."""
-        if field in self._texts:
-            texts: npt.NDArray[Any] = np.asarray(self.take(np.arange(len(self)))[field])
-            return texts
-        return super().column(field)
+        values, joined = super().column(field), self._texts.get(str(field))
+        if values is None or joined is None:
+            return values
+        return [joined[begin:end].decode() for begin, end in np.asarray(values).tolist()]
 
     def fingerprint(self) -> str:
         """Tell this data from other data: as for arrays, and sizes of the files and options."""

@@ -1,0 +1,260 @@
+"""One field of every sample, and lists of numbers in files: what samplers ask of them."""
+
+import logging
+import os
+import time
+
+import numpy as np
+import pytest
+
+from threadloader import ConfigError, Loader, SourceError
+from threadloader.sources import as_source, column, open_source, read_numbers
+
+
+class Samples:
+    """A list of samples that counts how often each is read."""
+
+    def __init__(self, samples):
+        self.samples = samples
+        self.read = []
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        return self.samples[index]
+
+
+class TestColumn:
+    @pytest.mark.parametrize(
+        ("source", "field"),
+        [
+            ({"x": np.zeros((3, 2)), "y": np.array([4, 5, 6])}, "y"),
+            ((np.zeros((3, 2)), np.array([4, 5, 6])), 1),
+            ([(0, 4), (1, 5), (2, 6)], 1),
+            ([(0, 4), (1, 5), (2, 6)], -1),
+            ([{"y": 4}, {"y": np.int8(5)}, {"y": np.array(6)}], "y"),
+            (np.array([(0, 4), (1, 5), (2, 6)], [("x", "i4"), ("y", "i4")]), "y"),
+            (np.array([[0, 4], [1, 5], [2, 6]]), 1),
+        ],
+    )
+    def test_a_field_is_found_by_name_or_by_position(self, source, field):
+        assert [4, 5, 6] == [int(value) for value in column(as_source(source), field, "")]
+
+    def test_what_lies_in_memory_is_not_read(self):
+        """Arrays give their field as it is."""
+        labels = np.array([1, 2, 3])
+        assert column(as_source({"y": labels}), "y", "") is labels
+
+    @pytest.mark.parametrize("field", ["name", "n", "kind"])
+    def test_csv_gives_its_columns(self, tmp_path, field):
+        """Numbers, categories and texts, of whatever length."""
+        (tmp_path / "t.csv").write_text("name,n,kind\né,1,b\n,2,a\nlong one,3,b\n", "utf-8")
+        spec = {"type": "csv", "path": "t.csv", "categories": {"kind": ["a", "b"]}}
+        source = open_source(spec, tmp_path)
+        assert [row[field] for row in source] == list(column(source, field, ""))
+
+    def test_files_give_their_labels_without_being_read(self, tmp_path):
+        """The class that a folder's name says; what is in the files may be anything."""
+        for name in ("cat/1.npy", "dog/2.npy", "cat/3.npy"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_bytes(b"no array")
+        spec = {"type": "files", "folder": ".", "pattern": "**/*.npy", "label": "folder"}
+        source = open_source(spec, tmp_path)
+        assert [0, 0, 1] == list(column(source, "label", ""))
+
+    @pytest.mark.parametrize("kind", ["npz", "npy"])
+    def test_arrays_in_files_give_theirs(self, tmp_path, kind):
+        np.savez(tmp_path / "d.npz", x=np.zeros((3, 2)), y=[4, 5, 6])
+        np.save(tmp_path / "y.npy", [4, 5, 6])
+        where = {"path": "d.npz"} if kind == "npz" else {"fields": {"y": "y.npy"}}
+        source = open_source({"type": kind, **where}, tmp_path)
+        assert [4, 5, 6] == [int(value) for value in column(source, "y", "")]
+        getattr(source, "close", lambda: None)()
+
+    def test_other_sources_are_read_once(self):
+        """Each sample, in order."""
+        source = Samples([{"y": index} for index in range(5)])
+        assert list(range(5)) == column(source, "y", "") == source.read
+
+    def test_a_loader_reads_for_its_labels_when_it_is_entered_and_never_again(self):
+        source = Samples([{"y": index % 2} for index in range(6)])
+        config = {"sampler": {"type": "balanced", "field": "y"}, "num_workers": 0}
+        with Loader(config, source) as batches:
+            assert list(range(6)) == source.read
+            for epoch in batches.epochs(3):
+                list(epoch)
+        assert 6 + 3 * 6 == len(source.read)
+
+    @pytest.mark.parametrize(
+        ("samples", "field", "got"),
+        [
+            ([{"y": 0}, {"x": 0}], "y", "KeyError: 'y', in sample 1"),
+            ([(0, 1), (0,)], 1, "IndexError: tuple index out of range, in sample 1"),
+            ([{"y": 0}, {"y": 0}], 0, "KeyError: 0, in sample 0"),
+            ([(0, 1)], "y", "TypeError: "),
+            ([5], 0, "TypeError: "),
+            (["abc"], 0, "str, sample 0, which has none"),
+            ([b"abc"], 0, "bytes, sample 0, which has none"),
+            (np.array([[0, 1]]), "y", "IndexError: "),
+            (np.array([(0,)], [("x", "i4")]), "y", "ValueError: "),
+            ({"x": np.zeros(1)}, "y", "KeyError: 'y', in sample 0"),
+        ],
+    )
+    def test_a_field_that_a_sample_has_not_is_an_error_of_the_config(self, samples, field, got):
+        """At the option that names it, with the first sample that has none."""
+        with pytest.raises(ConfigError) as caught:
+            column(as_source(samples), field, "/sampler/field")
+        (problem,) = caught.value.problems
+        assert ("/sampler/field", "a field that each sample has", got) == (
+            problem.pointer,
+            problem.expected,
+            problem.got[: len(got)],
+        )
+
+    @pytest.mark.parametrize("error", [KeyError("mine"), TypeError("mine"), SourceError("mine")])
+    def test_what_the_source_itself_raises_is_its_own(self, error):
+        """With a note of the sample, and of what it was read for."""
+
+        class Broken(Samples):
+            def __getitem__(self, index):
+                if index == 1:
+                    raise error
+                return {"y": 0}
+
+        with pytest.raises(type(error)) as caught:
+            column(Broken([0, 1]), "y", "")
+        assert error is caught.value
+        assert ["threadloader: raised for sample 1, read for its 'y'"] == error.__notes__
+
+    def test_the_log_tells_how_far_a_long_reading_is(self, caplog, monkeypatch):
+        ticks = iter(range(0, 100, 2))
+        monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
+        with caplog.at_level(logging.INFO, "threadloader"):
+            column(Samples([(7,)] * 3), 0, "")
+        assert [f"field 0: read {done} of 3 samples" for done in (1, 2, 3)] == caplog.messages
+
+
+class TestNumbers:
+    def read(self, folder, data, name="n"):
+        (folder / name).write_bytes(data)
+        return read_numbers(name, folder, None)
+
+    @pytest.mark.parametrize(
+        ("data", "expected"),
+        [
+            (b"1\n2\n3\n", [1, 2, 3]),
+            (b"1\r\n2\r\n\r\n3", [1, 2, 3]),
+            (b"\n\n  1\t\n \n2 \n3", [1, 2, 3]),
+            (b'{"index": 1, "why": "blurred"}\n{"index": 2}\n\n{"index": 3}\n', [1, 2, 3]),
+            (b'1\n{"index": 2}\n3\n', [1, 2, 3]),
+            (b"\xef\xbb\xbf1\n2\n3\n", [1, 2, 3]),
+            (b"-1\n0\n", [-1, 0]),
+            (b"0.5\n1e-3\n2\n", [0.5, 0.001, 2.0]),
+            (b"9223372036854775807\n", [2**63 - 1]),
+        ],
+        ids=repr,
+    )
+    def test_a_number_a_line(self, tmp_path, data, expected):
+        """Integers stay integers; empty lines do not count."""
+        numbers = self.read(tmp_path, data)
+        kind = np.int64 if isinstance(expected[0], int) else np.float64
+        assert (expected, kind) == (numbers.tolist(), numbers.dtype)
+
+    @pytest.mark.parametrize("data", [b"", b"\n \n\r\n"])
+    def test_an_empty_file_has_no_number(self, tmp_path, data):
+        assert (0,) == self.read(tmp_path, data).shape
+
+    def test_an_integer_of_any_size_is_one(self, tmp_path):
+        """Given as it is; whoever asked says whether it fits."""
+        assert [2**63, 2**2000] == self.read(tmp_path, f"{2**63}\n{2**2000}\n".encode())
+
+    @pytest.mark.parametrize("dtype", ["i1", "u8", ">i4", "f2", "f8"])
+    def test_a_npy_file_gives_what_stands_in_it(self, tmp_path, dtype):
+        """Told by its first bytes, whatever its name is."""
+        np.save(tmp_path / "n.npy", np.array([3, 0, 2], dtype))
+        (tmp_path / "n.npy").rename(tmp_path / "n")
+        numbers = read_numbers("n", tmp_path, None)
+        assert ([3, 0, 2], np.dtype(dtype).kind) == (numbers.tolist(), numbers.dtype.kind)
+
+    @pytest.mark.parametrize(
+        ("line", "got"),
+        [
+            (b"x", "'x'"),
+            (b"true", "'true'"),
+            (b'"3"', "'\"3\"'"),
+            (b"null", "'null'"),
+            (b"[1]", "'[1]'"),
+            (b"1 2", "'1 2'"),
+            (b"1,", "'1,'"),
+            (b"0x1", "'0x1'"),
+            (b"{}", "'{}'"),
+            (b'{"index": true}', "'{\"index\": true}'"),
+            (b'{"index": "1"}', '\'{"index": "1"}\''),
+            (b"1\0", "'1\\x00'"),
+            (b"\xff", "'\ufffd'"),
+            (b"9" * 5000, repr("9" * 40)),
+            (b"[" * 100_000, repr("[" * 40)),
+        ],
+        ids=lambda value: repr(value)[:20],
+    )
+    def test_a_line_that_is_none_is_told_by_its_number(self, tmp_path, line, got):
+        with pytest.raises(SourceError) as caught:
+            self.read(tmp_path, b"1\n\n" + line + b"\n2\n")
+        expected = f'expected a number, or an object with an "index", got {got}'
+        assert (str(tmp_path / "n"), "line 3", expected) == (
+            caught.value.path,
+            caught.value.place,
+            caught.value.message,
+        )
+
+    def test_a_damaged_npy_file_is_refused(self, tmp_path):
+        """Cut anywhere, or longer than its header says."""
+        np.save(tmp_path / "n.npy", np.arange(4.0))
+        data = (tmp_path / "n.npy").read_bytes()
+        for damaged in (data[:7], data[:40], data[:-1], data + b"\0"):
+            with pytest.raises(SourceError):
+                self.read(tmp_path, damaged)
+
+    @pytest.mark.parametrize("shape", [(), (2, 2), (3, 1)])
+    def test_a_npy_file_with_another_shape_is_refused(self, tmp_path, shape):
+        np.save(tmp_path / "n.npy", np.zeros(shape))
+        with pytest.raises(SourceError):
+            read_numbers("n.npy", tmp_path, None)
+
+    def test_a_pickle_in_a_npy_file_is_refused(self, tmp_path):
+        np.save(tmp_path / "n.npy", np.array([{}, 1], object), allow_pickle=True)
+        with pytest.raises(SourceError):
+            read_numbers("n.npy", tmp_path, None)
+
+    def test_what_is_no_file_is_refused(self, tmp_path):
+        """Nothing, a folder, a device; and a pipe, which nobody writes to."""
+        names = ["none", ".", os.devnull]
+        if hasattr(os, "mkfifo"):
+            os.mkfifo(tmp_path / "pipe")
+            names.append("pipe")
+        for name in names:
+            with pytest.raises(SourceError, match=r"expected a (regular )?file"):
+                read_numbers(name, tmp_path, None)
+
+    def test_a_name_is_no_pattern(self, tmp_path):
+        """So none is taken silently out of several that match."""
+        (tmp_path / "a1").write_bytes(b"1")
+        with pytest.raises(SourceError, match="expected a file, found none"):
+            read_numbers("a*", tmp_path, None)
+        (tmp_path / "a[1]").write_bytes(b"2")
+        assert [2] == read_numbers("a[1]", tmp_path, None).tolist()
+
+    def test_it_does_not_leave_the_root(self, tmp_path):
+        """By no path, and by no link."""
+        (tmp_path / "in").mkdir()
+        (tmp_path / "out").write_bytes(b"1")
+        (tmp_path / "in" / "n").write_bytes(b"1")
+        (tmp_path / "in" / "link").symlink_to(tmp_path / "out")
+        root = tmp_path / "in"
+        assert [1] == read_numbers("in/n", tmp_path, root).tolist()
+        assert [1] == read_numbers(str(root / "n"), tmp_path, root).tolist()
+        for name in ("out", "in/../out", str(tmp_path / "out"), "in/link"):
+            with pytest.raises(SourceError, match='expected a path inside the folder "root"'):
+                read_numbers(name, tmp_path, root)
