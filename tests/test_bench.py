@@ -1093,3 +1093,27 @@ def test_both_loaders_are_measured_side_by_side(command):
     last = value["results"][-1]
     assert (3, None, None) == (last["batches"], last["batches_ready"], last["cpu_cores"])
     assert any("PyTorch's DataLoader" in told for told in value["findings"])
+
+
+def test_a_run_finds_the_lists_of_a_sampler_in_the_folder_of_the_config(folder, monkeypatch):
+    """Also where the source is in code, and modules come from another folder."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    (folder / "configs").mkdir()
+    np.save(folder / "configs" / "some.npy", [1, 2, 3])
+    spec = {
+        "loader": "threadloader",
+        "base": str(folder / "configs"),
+        "folder": str(folder),
+        "source": "mine:Numbers",
+        "transform": "",
+        "step": "sleep",
+        "size": 0,
+        "seconds": None,
+        "batches": 4,
+        "config": {
+            "batch_size": 1,
+            "num_workers": 0,
+            "sampler": {"type": "subset", "indices": "some.npy"},
+        },
+    }
+    assert 3 == _child.run(spec)["steps_of_epoch"]

@@ -21,7 +21,7 @@ from .._named import UsageError, given_by, named
 from ..adapters import launcher, torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig
-from ..loader import Loader, open_configured
+from ..loader import Loader, absolute, open_configured
 from ..sources import PerThread, as_source
 from ._measure import Memory, Timing, storage_bytes, take_time
 from ._steps import make_step
@@ -86,7 +86,7 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
 def _ours(
     spec: dict[str, Any], given: Callable[[], Any] | None, transform: Any, bounds: dict[str, Any]
 ) -> dict[str, Any]:
-    config = LoaderConfig(**spec["config"])
+    config = absolute(LoaderConfig(**spec["config"]), Path(spec["base"]))
     if config.pin_memory:
         with contextlib.suppress(Exception):
             torch_loader.find()  # what torch itself takes is not the loader's memory

@@ -9,6 +9,16 @@ what order, `_failure` how a failed batch is raised, `_arguments` what is given 
 from ._batches import Batches
 from ._epochs import Epoch, Epochs
 from ._recipe import Loader, open_configured
-from ._sampling import Samplings, deal_of
+from ._sampling import Samplings, absolute, deal_of, without_source
 
-__all__ = ["Batches", "Epoch", "Epochs", "Loader", "Samplings", "deal_of", "open_configured"]
+__all__ = [
+    "Batches",
+    "Epoch",
+    "Epochs",
+    "Loader",
+    "Samplings",
+    "absolute",
+    "deal_of",
+    "open_configured",
+    "without_source",
+]

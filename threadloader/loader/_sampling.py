@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import samplers, sources
 from ..adapters.launcher import shard_of_process
@@ -16,7 +16,9 @@ from ..order import Deal
 from ..state import NOTHING, Excluded
 from ._schedule import Plan, Sampling
 
-__all__ = ["Samplings", "deal_of"]
+__all__ = ["Samplings", "absolute", "deal_of", "without_source"]
+
+_LISTS = ("weights", "indices", "labels")
 
 
 def deal_of(config: LoaderConfig) -> Deal:
@@ -31,6 +33,67 @@ def deal_of(config: LoaderConfig) -> Deal:
     else:
         index, count, remainder = (config.shard[k] for k in ("index", "count", "remainder"))
     return Deal(config.batch_size, index, count, remainder, config.drop_last)
+
+
+def absolute(config: LoaderConfig, base: Path) -> LoaderConfig:
+    """Give a config whose lists for sampler and exclude are found from any folder.
+
+    For one that goes to a `Loader` apart from its file, whose folder it does not know.
+
+    Args:
+        config: the config.
+        base: the folder to which relative paths in it are relative.
+    """
+
+    def there(named: Any) -> Any:
+        return str(base / named) if isinstance(named, str) else named
+
+    sampler = None
+    if config.sampler is not None:
+        lists = {key: there(value) for key, value in config.sampler.items() if key in _LISTS}
+        sampler = {**config.sampler, **lists}
+    exclude, root = there(config.exclude), there(config.root)
+    return dataclasses.replace(config, sampler=sampler, exclude=exclude, root=root)
+
+
+def without_source(config: LoaderConfig) -> tuple[LoaderConfig, int]:
+    """Give what can be tried of a config whose source is not there.
+
+    Args:
+        config: the config, with absolute paths.
+
+    Returns:
+        The config, less a sampler that asks the source for a field; and a length of the
+        source by which the lists of the others are judged by themselves: that of the weights
+        or labels, or one for which no index is too large.
+
+    Raises:
+        ConfigError: a file of them is missing or damaged.
+    """
+    spec, base = dict(config.sampler or {}), Path()
+    if spec.get("field") is not None:
+        config, spec = dataclasses.replace(config, sampler=None), {}
+    for option in ("weights", "labels"):
+        if spec.get(option) is not None:
+            return config, len(_numbers(config, base, spec[option], f"/sampler/{option}"))
+    n = 0
+    for named, pointer in ((spec.get("indices"), "/sampler/indices"), (config.exclude, "/exclude")):
+        indices = np.asarray([] if named is None else _numbers(config, base, named, pointer))
+        if indices.size and indices.dtype.kind in "iu":
+            n = max(n, int(indices.max()) + 1)
+    return config, n
+
+
+def _numbers(config: LoaderConfig, base: Path, named: Any, pointer: str) -> Any:
+    """Give a list of the config, or read the file of it that stands there."""
+    if not isinstance(named, str):
+        return named
+    root = None if config.root is None else base / config.root
+    try:
+        return sources.read_numbers(named, base, root)
+    except SourceError as error:
+        expected = "a file with a number a line, or of .npy content"
+        raise ConfigError(Problem(pointer, expected, str(error))) from error
 
 
 class Samplings:
@@ -57,17 +120,17 @@ class Samplings:
         self, config: LoaderConfig, base: Path, source: sources.Source, n: int, given: Any
     ) -> None:
         self._config = config
-        self._base = base
         self._n = n
         self._given = given
         self._spec = dict(config.sampler or {}) if given is None else {}
-        for option in ("weights", "indices", "labels"):
-            if isinstance(self._spec.get(option), str):
-                self._spec[option] = self._read(self._spec[option], f"/sampler/{option}")
+        for option in _LISTS:
+            if self._spec.get(option) is not None:
+                named, pointer = self._spec[option], f"/sampler/{option}"
+                self._spec[option] = _numbers(config, base, named, pointer)
         if self._spec.get("field") is not None:
             field = self._spec["field"]
             self._spec["labels"] = sources.column(source, field, "/sampler/field")
-        self.now = self._make(self._excluded())
+        self.now = self._make(self._excluded(base))
 
     def plan(self, epoch: int, position: int, excluded: Excluded) -> Plan:
         """Give the plan of a run that goes on where a state stands.
@@ -88,12 +151,10 @@ class Samplings:
         except (ValueError, OverflowError) as error:
             raise StateError(f"the state is damaged: exclude: {error}") from error
 
-    def _excluded(self) -> Excluded:
-        named: Any = self._config.exclude
-        if named is None:
+    def _excluded(self, base: Path) -> Excluded:
+        if self._config.exclude is None:
             return NOTHING
-        if isinstance(named, str):
-            named = self._read(named, "/exclude")
+        named = _numbers(self._config, base, self._config.exclude, "/exclude")
         indices = samplers.checked(named, self._n, "/exclude")
         return Excluded.of(samplers.to_text(np.unique(indices)))
 
@@ -107,11 +168,3 @@ class Samplings:
         else:
             sampler = samplers.plain(config.seed, config.shuffle, kept)
         return Sampling(sampler, excluded)
-
-    def _read(self, path: str, pointer: str) -> NDArray[Any] | list[float]:
-        root = None if self._config.root is None else self._base / self._config.root
-        try:
-            return sources.read_numbers(path, self._base, root)
-        except SourceError as error:
-            expected = "a file with a number a line, or of .npy content"
-            raise ConfigError(Problem(pointer, expected, str(error))) from error
