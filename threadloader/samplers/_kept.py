@@ -116,11 +116,10 @@ def to_text(indices: Indices) -> str:
     >>> to_text(np.array([3, 7, 8, 9]))
     '3 7-9'
     """
-    if not len(indices):
-        return ""
-    cuts = np.flatnonzero(np.diff(indices) != 1) + 1
-    runs = [(int(run[0]), int(run[-1])) for run in np.split(indices, cuts)]
-    return " ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+    cuts = np.flatnonzero(np.diff(indices) != 1)
+    firsts = indices[np.append(0, cuts + 1)[: len(indices)]].tolist()
+    lasts = indices[np.append(cuts, -1)[: len(indices)]].tolist()
+    return " ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts, strict=True))
 
 
 def from_text(text: str, n: int) -> Indices:
@@ -133,13 +132,16 @@ def from_text(text: str, n: int) -> Indices:
     Raises:
         ValueError: it is something else, or names a sample that is not there.
     """
-    found = [np.empty(0, np.int64)]
-    after = 0
-    for word in text.split():
-        first, dash, last = word.partition("-")
-        begin, end = int(first), int(last if dash else first)
-        if not after <= begin <= end < n:
-            raise ValueError(f"expected ascending numbers below {n}, got {word:.40}")
-        found.append(np.arange(begin, end + 1, dtype=np.int64))
-        after = end + 1
-    return np.concatenate(found)
+    words = [word.partition("-") for word in text.split()]
+    firsts = np.array([int(first) for first, _, _ in words], np.int64)
+    lasts = np.array([int(last if dash else first) for first, dash, last in words], np.int64)
+    wrong = (firsts > lasts) | (lasts >= n)
+    wrong[1:] |= firsts[1:] <= lasts[:-1]
+    if wrong.any():
+        got = "".join(words[int(np.flatnonzero(wrong)[0])])
+        raise ValueError(f"expected ascending numbers below {n}, got {got:.40}")
+    sizes = lasts - firsts + 1
+    before = np.cumsum(sizes) - sizes
+    found: Indices = np.repeat(firsts - before, sizes)
+    found += np.arange(len(found))
+    return found
