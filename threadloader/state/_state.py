@@ -1,26 +1,15 @@
-"""What to write down so that a run can go on exactly where it was.
-
-A state is plain JSON: who the run is (source, seed, order), where the world stands (epoch,
-position in its global order), which samples are left out, what this shard has counted, and
-a checksum over it all. It says what was *delivered*; what was only prefetched is not in it.
-
-A file holds a state in one form only, so that any other byte anywhere shows. It is written
-beside its place, flushed to the disk, and renamed: whoever is killed leaves the old one or
-the new one.
-"""
+"""A state as plain JSON values: made, and read again."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import ConfigError, Problem, StateError
+from ..errors import ConfigError, Problem, StateError
 
-__all__ = ["FORMAT", "NOTHING", "VERSION", "Cursor", "Excluded", "dump", "load", "read", "write"]
+__all__ = ["FORMAT", "NOTHING", "VERSION", "Cursor", "Excluded", "dump", "load"]
 
 FORMAT = "threadloader.state"
 VERSION = 1
@@ -184,71 +173,6 @@ def load(
         _skips(state["world"].get("skips")),
         str(state["shard"].get("fingerprint")) if mine else "",
     ), excluded
-
-
-def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool = False) -> None:
-    """Write a state to a file: it is there whole, or the file is as it was.
-
-    When this returns, the state is on the disk. A symbolic link is followed.
-
-    Args:
-        state: what `dump` gave.
-        path: the file.
-        tidy: first remove what a process that was killed while it wrote has left behind
-            for the same shard.
-
-    Raises:
-        OSError: the system cannot write it.
-    """
-    place = Path(os.path.realpath(path))
-    prefix = f"{place.name}.{state['shard']['index']}."
-    if tidy:
-        for left in place.parent.iterdir():
-            if left.name.startswith(prefix) and left.name.endswith(".tmp"):
-                left.unlink(missing_ok=True)
-    # A name of its own: two runs, or two threads, that save at once do not mix.
-    temporary = place.with_name(f"{prefix}{os.getpid()}-{os.urandom(4).hex()}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(_text(state))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(place)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # elsewhere a folder cannot be opened, or need not be
-        folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the file of a state; `load` says whether it fits.
-
-    Raises:
-        StateError: it is damaged.
-        OSError: the system cannot read it.
-    """
-    data = Path(path).read_bytes()
-    try:
-        state = json.loads(data)
-        whole = isinstance(state, dict) and _text(state) == data
-    except (ValueError, RecursionError):  # neither UTF-8 nor JSON; absurdly deep
-        whole = False
-    if not whole:
-        raise StateError(
-            f"{os.fspath(path)}: the state is damaged: expected what save() writes, got "
-            f"{len(data)} bytes that are not; use an older one, or begin the run anew"
-        )
-    return dict(state)
-
-
-def _text(state: Mapping[str, Any]) -> bytes:
-    """Give the one form in which a state stands in a file."""
-    return (json.dumps(state, indent=1, allow_nan=False) + "\n").encode()
 
 
 def _checksum(state: Mapping[str, Any], excluded: Excluded) -> str:
