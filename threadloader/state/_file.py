@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StateError
+from ._state import Excluded, checksum
 
 __all__ = ["read", "write"]
 
@@ -62,9 +63,11 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     data = Path(path).read_bytes()
     try:
         state = json.loads(data)
-        whole = isinstance(state, dict) and _text(state) == data
-    except (ValueError, RecursionError):  # neither UTF-8 nor JSON; absurdly deep
-        whole = False
+        # Looked at before anything else: a flipped bit in the version, too, is damage.
+        expected = checksum(state, Excluded.of(state["exclude"]))
+        whole = state["checksum"] == expected and _text(state) == data
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
+        whole = False  # not UTF-8, not JSON, absurdly deep, or JSON of something else
     if not whole:
         raise StateError(
             f"{os.fspath(path)}: the state is damaged: expected what save() writes, got "

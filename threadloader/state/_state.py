@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigError, Problem, StateError
 
-__all__ = ["FORMAT", "NOTHING", "VERSION", "Cursor", "Excluded", "dump", "load"]
+__all__ = ["FORMAT", "NOTHING", "VERSION", "Cursor", "Excluded", "checksum", "dump", "load"]
 
 FORMAT = "threadloader.state"
 VERSION = 1
@@ -99,7 +99,7 @@ def dump(
             "fingerprint": cursor.fingerprint,
         },
     }
-    state["checksum"] = _checksum(state, excluded)
+    state["checksum"] = checksum(state, excluded)
     return state
 
 
@@ -146,16 +146,15 @@ def load(
             f"state: expected version {VERSION}, got {version}; "
             "load it with the threadloader that wrote it, or begin the run anew"
         )
-    body = {name: value for name, value in state.items() if name != "checksum"}
-    if not isinstance(body.get("exclude"), str):
-        raise _damaged("exclude", "a string", body.get("exclude"))
+    if not isinstance(state.get("exclude"), str):
+        raise _damaged("exclude", "a string", state.get("exclude"))
     try:
-        excluded = Excluded.of(body["exclude"])
-        checksum = _checksum(body, excluded)
+        excluded = Excluded.of(state["exclude"])
+        expected = checksum(state, excluded)
     except (TypeError, ValueError, RecursionError) as error:
         raise _damaged("checksum", "plain JSON values", str(error)) from None
-    if state.get("checksum") != checksum:
-        raise _damaged("checksum", checksum, state.get("checksum"))
+    if state.get("checksum") != expected:
+        raise _damaged("checksum", expected, state.get("checksum"))
     position = _counts(state, "world", ("epoch", "position", "step", "batch_size", "shard_count"))
     counted = _counts(state, "shard", ("index", "batches", "samples"))
     saved = state.get("run")
@@ -175,8 +174,19 @@ def load(
     ), excluded
 
 
-def _checksum(state: Mapping[str, Any], excluded: Excluded) -> str:
-    body = {**state, "exclude": excluded.digest}
+def checksum(state: Mapping[str, Any], excluded: Excluded) -> str:
+    """Give the checksum of a state, made the same way in every version.
+
+    Args:
+        state: the state; a checksum that it has already does not count.
+        excluded: what it has as ``"exclude"``.
+
+    Raises:
+        TypeError: it holds something else than plain JSON values.
+        ValueError: so it does.
+    """
+    body = {name: value for name, value in state.items() if name != "checksum"}
+    body["exclude"] = excluded.digest
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
