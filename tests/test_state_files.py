@@ -1,6 +1,17 @@
-"""A state in a file is there whole or not at all, and damage is always seen."""
+"""A state in a file is there whole or not at all, and damage is always seen.
 
+Longer than other files: all that can happen to one file stands together.
+"""
+
+import contextlib
+import errno
+import io
 import json
+import os
+import stat
+import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +38,13 @@ def saved(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "run.state"
     write(request.param, path)
     return path.read_bytes()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder in which the disk is not waited for."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)
+    return tmp_path
 
 
 def accepted(texts, path):
@@ -118,6 +136,410 @@ def test_what_is_written_is_read(saved, tmp_path):
 def test_a_state_is_small(saved):
     """But for the two lists that a person makes, it fits into one block of a disk."""
     assert len(saved) <= 4096
+
+
+class Disk:
+    """The system's calls that `write` makes, one of which fails.
+
+    `steps` names them in order. The file's own write leaves half of the text behind, as a
+    full disk does.
+    """
+
+    def __init__(self, monkeypatch, fail, error):
+        self.steps = []
+        self.fail, self.error = fail, error
+        disk = self
+
+        class File(io.FileIO):
+            def write(self, text):
+                if disk.fails("write"):
+                    super().write(text[: len(text) // 2])
+                    raise disk.error
+                return super().write(text)
+
+            def flush(self):
+                disk.step("flush")
+
+            def close(self):
+                super().close()
+                disk.step("close")
+
+        def opened(path, mode="r", *args, **options):
+            disk.step("open")
+            file = File(path, mode)
+            try:
+                disk.step("opened")
+            except BaseException:
+                file.close()
+                raise
+            return file
+
+        monkeypatch.setattr(Path, "open", opened)
+        for name in ("fsync", "replace", "open"):
+            place = Path if name == "replace" else os
+            monkeypatch.setattr(place, name, self.around(name, getattr(place, name)))
+
+    def around(self, name, call):
+        if name == "open":
+            name = "open the folder"
+
+        def around(*args, **options):
+            self.step(name)
+            result = call(*args, **options)
+            if name != "open the folder":  # else its number would be lost, and it stay open
+                self.step(f"{name}, done")
+            return result
+
+        return around
+
+    def fails(self, step):
+        self.steps.append(step)
+        return len(self.steps) == self.fail
+
+    def step(self, name):
+        if self.fails(name):
+            raise self.error
+
+
+def steps_of_a_save(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        disk = Disk(patch, 0, None)
+        write(PLAIN, folder / "run.state")
+    return disk.steps
+
+
+NEEDED = ["open", "write", "flush", "fsync", "replace"]
+FAULTS = {
+    "no space": lambda: OSError(errno.ENOSPC, "no space left"),
+    "Ctrl-C": KeyboardInterrupt,
+    "no memory": MemoryError,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("before", [True, False], ids=["replaced", "new"])
+def test_a_save_that_fails_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path, before, fault):
+    """Whole, and nothing beside it; up to the rename it is the old one; the error is the fault."""
+    path = tmp_path / "run.state"
+    steps = steps_of_a_save(tmp_path)
+    assert NEEDED == list(dict.fromkeys(step for step in steps if step in NEEDED))
+    path.unlink()
+    for number, step in enumerate(steps, 1):
+        if before:
+            write(PLAIN, path)
+        error = FAULTS[fault]()
+        with pytest.MonkeyPatch.context() as patch:
+            Disk(patch, number, error)
+            with pytest.raises(type(error)) as caught:
+                write(RICH, path)
+        assert error is caught.value, step
+        assert {path.name} >= {file.name for file in tmp_path.iterdir()}, step
+        renamed = number >= steps.index("replace, done") + 1
+        old = PLAIN if before else None
+        assert (RICH if renamed else old) == (read(path) if path.exists() else None), step
+        if path.exists():
+            path.unlink()
+
+
+class Interrupt(BaseException):
+    """A Ctrl-C at a chosen instruction."""
+
+
+def interrupted_at(number, function, *args):
+    """Calls a function and interrupts it at an instruction of the room; says whether it came."""
+    count = 0
+
+    def trace(frame, event, arg):
+        nonlocal count
+        if "threadloader" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace = trace  # now already: CPython 3.13 looks for it in the next line
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            count += 1
+            if count == number:
+                raise Interrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function(*args)
+    except Interrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.fixture
+def folders_closed(monkeypatch):
+    """Closes folders: an interrupt between the call that opens one and the store loses its number.
+
+    Nothing in Python can close that gap, and it is one instruction wide.
+    """
+    opened, numbers = os.open, []
+
+    def kept(*args, **options):
+        numbers.append(opened(*args, **options))
+        return numbers[-1]
+
+    monkeypatch.setattr(os, "open", kept)
+    yield
+    for number in numbers:
+        with contextlib.suppress(OSError):
+            os.close(number)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # between `open` and `with`
+def test_an_interrupt_at_any_instruction_leaves_the_old_file_or_the_new_one(folder, folders_closed):
+    path = folder / "run.state"
+    interrupted_at(0, write, PLAIN, path)  # CPython 3.12 does not count the first time
+    number = 1
+    while True:
+        write(PLAIN, path)
+        came = interrupted_at(number, write, RICH, path)
+        assert {path.name} == {file.name for file in folder.iterdir()}
+        assert read(path) in ((PLAIN, RICH) if came else (RICH,))
+        if not came:
+            break
+        number += 1
+    assert number > 100
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EBADF])
+@pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="folders cannot be opened here")
+def test_a_file_system_that_cannot_flush_a_folder_is_no_error(tmp_path, monkeypatch, number):
+    """Some network file systems say so; the file itself has been flushed."""
+    fsync, flushed = os.fsync, []
+
+    def flush(handle):
+        flushed.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        if flushed[-1] == "folder":
+            raise OSError(number, "not for folders")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    write(RICH, tmp_path / "run.state")
+    assert ["file", "folder"] == flushed
+    assert RICH == read(tmp_path / "run.state")
+
+
+def linked(link, target):
+    try:
+        link.symlink_to(target)
+    except (OSError, NotImplementedError) as error:  # Windows asks for a privilege
+        pytest.skip(f"no symbolic links here: {error}")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_symbolic_link_is_followed(tmp_path, there):
+    """It stays a link; the file it leads to, in another folder, is replaced, or made."""
+    (tmp_path / "disk").mkdir()
+    target = tmp_path / "disk" / "run.state"
+    linked(tmp_path / "run.state", Path("disk") / "run.state")
+    if there:
+        write(PLAIN, target)
+    write(RICH, tmp_path / "run.state", tidy=True)
+    assert (tmp_path / "run.state").is_symlink()
+    assert not target.is_symlink()
+    assert RICH == read(target) == read(tmp_path / "run.state")
+    assert ["run.state"] == [file.name for file in target.parent.iterdir()]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders have no such permission there")
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_the_systems_error(tmp_path):
+    path = tmp_path / "run.state"
+    write(PLAIN, path)
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(PermissionError):
+            write(RICH, path, tidy=True)
+    finally:
+        tmp_path.chmod(0o700)
+    assert PLAIN == read(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="there is no such folder here")
+def test_a_folder_that_nobody_can_write_is_the_systems_error():
+    with pytest.raises(OSError):  # noqa: PT011 (which one differs with the kernel)
+        write(PLAIN, "/proc/self/fd/run.state", tidy=True)
+
+
+def test_a_missing_folder_is_the_systems_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write(PLAIN, tmp_path / "none" / "run.state", tidy=True)
+
+
+def test_a_folder_in_the_files_place_is_the_systems_error(tmp_path):
+    (tmp_path / "run.state").mkdir()
+    with pytest.raises(OSError):  # noqa: PT011 (which one differs with the system)
+        write(PLAIN, tmp_path / "run.state")
+    assert ["run.state"] == [file.name for file in tmp_path.iterdir()]
+
+
+def test_a_path_may_be_a_str_or_path_like(tmp_path):
+    with Loader(CONFIG, np.arange(6)) as batches:
+        next(iter(batches))
+        batches.save(str(tmp_path / "one"))
+        batches.save(tmp_path / "other")
+        state = batches.state_dict()
+    assert state == read(str(tmp_path / "one")) == read(tmp_path / "other")
+    for path in (str(tmp_path / "one"), tmp_path / "other"):
+        with Loader(CONFIG, np.arange(6), resume=path) as batches:
+            assert state == batches.state_dict()
+
+
+def left_over(path, monkeypatch, shard=0):
+    """What a process leaves beside a path that is killed before the rename; its name."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(self, target):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        patch.setattr(Path, "unlink", lambda self, **options: None)
+        before = set(path.parent.iterdir())
+        with pytest.raises(Killed):
+            write(dump(Cursor(), RUN, WORLD, shard), path)
+    (left,) = set(path.parent.iterdir()) - before
+    return left.name
+
+
+def test_the_first_save_removes_what_killed_ones_left_for_the_same_shard_and_file(
+    folder, monkeypatch
+):
+    """And nothing else: another shard's, another file's, or a file of the user's alike in name."""
+    path = folder / "run.state"
+    for _ in range(3):
+        left_over(path, monkeypatch)
+    others = {left_over(path, monkeypatch, shard) for shard in (1, 10)}
+    others |= {left_over(folder / name, monkeypatch) for name in ("run.state.0", "a.run.state")}
+    for name in ("run.state.0.mine.tmp", "run.state.tmp", "run.state.0.12-0123456g.tmp"):
+        (folder / name).write_text("mine", encoding="utf-8")
+        others.add(name)
+    with Loader(CONFIG, np.arange(6)) as batches:
+        batches.save(path)
+        assert others | {"run.state"} == {file.name for file in folder.iterdir()}
+        later = left_over(path, monkeypatch)
+        batches.save(path)
+        assert later in {file.name for file in folder.iterdir()}
+
+
+def test_what_cannot_be_removed_does_not_keep_a_state_from_being_saved(folder, monkeypatch):
+    """A file of another user's, or one that is held open where that counts."""
+    path = folder / "run.state"
+    left = left_over(path, monkeypatch, shard=RICH["shard"]["index"])
+    unlink = Path.unlink
+
+    def refused(self, **options):
+        if self.name == left:
+            raise PermissionError(errno.EACCES, "not yours")
+        unlink(self, **options)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    write(RICH, path, tidy=True)
+    assert RICH == read(path)
+
+
+def test_a_save_whose_temporary_another_ones_first_save_removed_is_done_again(folder, monkeypatch):
+    """Two runs on one file: one is between its write and its rename when the other tidies up."""
+    path = folder / "run.state"
+    replace = Path.replace
+    hits = []
+
+    def after_the_other(self, target):
+        if not hits:
+            hits.append(self.name)
+            write(RICH, path, tidy=True)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", after_the_other)
+    write(RICH, path)
+    assert 1 == len(hits)
+    assert RICH == read(path)
+    assert ["run.state"] == [file.name for file in folder.iterdir()]
+
+
+def test_threads_that_save_at_once_leave_one_whole_file(folder):
+    """While batches are delivered; whoever reads in between finds a state that there was."""
+    path = folder / "run.state"
+    source = np.arange(200)
+    failed, done, there = [], threading.Event(), threading.Barrier(5)
+
+    def save(batches):
+        there.wait()
+        while not done.is_set():
+            batches.save(path)
+
+    def look():
+        there.wait()
+        while not done.is_set():
+            if path.exists():
+                state = read(path)
+                if state["world"]["position"] != 2 * state["shard"]["batches"] % 200:
+                    failed.append(state)
+
+    def guarded(work, *args):
+        try:
+            work(*args)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    with Loader(CONFIG, source) as batches, Loader(CONFIG, source) as other:
+        threads = [
+            threading.Thread(target=guarded, args=args)
+            for args in [(save, batches), (save, batches), (save, other), (look,)]
+        ]
+        for thread in threads:
+            thread.start()
+        there.wait()
+        try:
+            for _ in batches:
+                other.save(path)
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
+        last = batches.state_dict()
+        batches.save(path)
+    assert [] == failed
+    assert last == read(path)
+    assert ["run.state"] == [file.name for file in folder.iterdir()]
+
+
+def test_two_shards_that_save_to_one_file_leave_a_state_of_one_of_them(folder):
+    """The world part is that of both; the counts are kept for the one that saved."""
+    path = folder / "run.state"
+
+    def config(shard):
+        return {**CONFIG, "shuffle": False, "shard": {"index": shard, "count": 2}}
+
+    for shard in (0, 1):
+        with Loader(config(shard), np.arange(12)) as batches:
+            next(iter(batches))
+            batches.save(path)
+    for shard, batch in [(0, [4, 5]), (1, [6, 7])]:
+        with Loader(config(shard), np.arange(12), resume=path) as batches:
+            assert shard == batches.state_dict()["shard"]["batches"]
+            assert batch == next(iter(batches)).tolist()
+    assert ["run.state"] == [file.name for file in folder.iterdir()]
+
+
+def test_a_file_of_version_1_is_read_for_ever():
+    """tests/goldens/state-1.state was written by the first version that wrote states."""
+    path = Path(__file__).parent / "goldens" / "state-1.state"
+    config = {"batch_size": 3, "seed": 11, "num_workers": 0, "num_epochs": 3, "exclude": [2, 3]}
+    with Loader(config, list(range(12)), resume=path) as batches:
+        assert read(path) == batches.state_dict()
+        got = [[batch.tolist() for batch in epoch] for epoch in batches.epochs()]
+    rest = [[[7, 5, 10], [1]], [[11, 4, 6], [10, 1, 0], [7, 5, 9], [8]]]
+    assert rest == got
 
 
 def test_a_newer_file_is_refused_as_such(tmp_path, monkeypatch):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,16 +16,20 @@ from ._state import Excluded, checksum
 
 __all__ = ["read", "write"]
 
+_ATTEMPTS = 100
+"""Chosen: more than there can be runs whose first save takes a file of ours for a left-over."""
+
 
 def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool = False) -> None:
     """Write a state to a file: it is there whole, or the file is as it was.
 
-    When this returns, the state is on the disk. A symbolic link is followed.
+    When this returns, the system says that the state is on the disk. A symbolic link is
+    followed.
 
     Args:
         state: what `dump` gave.
         path: the file.
-        tidy: first remove what a process that was killed while it wrote has left behind
+        tidy: first remove what processes that were killed while they wrote have left behind
             for the same shard.
 
     Raises:
@@ -30,27 +37,26 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
     """
     place = Path(os.path.realpath(path))
     prefix = f"{place.name}.{state['shard']['index']}."
+    text = _text(state)
     if tidy:
-        for left in place.parent.iterdir():
-            if left.name.startswith(prefix) and left.name.endswith(".tmp"):
-                left.unlink(missing_ok=True)
-    # A name of its own: two runs, or two threads, that save at once do not mix.
-    temporary = place.with_name(f"{prefix}{os.getpid()}-{os.urandom(4).hex()}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(_text(state))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(place)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # elsewhere a folder cannot be opened, or need not be
-        folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
+        _tidy(place.parent, prefix)
+    for again in reversed(range(_ATTEMPTS)):
+        # A name of its own: two runs, or two threads, that save at once do not mix.
+        temporary = place.with_name(f"{prefix}{os.getpid()}-{os.urandom(4).hex()}.tmp")
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            with temporary.open("xb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(place)
+            break
+        except BaseException as error:
+            with contextlib.suppress(OSError):  # the first error is the one to tell
+                temporary.unlink(missing_ok=True)
+            # Unless there is no such folder, another one has tidied up at that moment.
+            if not (again and isinstance(error, FileNotFoundError) and place.parent.is_dir()):
+                raise
+    _flush(place.parent)
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -79,3 +85,29 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _text(state: Mapping[str, Any]) -> bytes:
     """Give the one form in which a state stands in a file."""
     return (json.dumps(state, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _tidy(folder: Path, prefix: str) -> None:
+    left_over = re.compile(re.escape(prefix) + r"\d+-[0-9a-f]{8}\.tmp")
+    files: list[Path] = []
+    # What cannot be listed or removed does not keep a state from being saved.
+    with contextlib.suppress(OSError):
+        files.extend(folder.iterdir())
+    for file in files:
+        if left_over.fullmatch(file.name):
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+
+
+def _flush(folder: Path) -> None:
+    """Flush a folder: the new name is on the disk, too."""
+    if not hasattr(os, "O_DIRECTORY"):  # a folder cannot be opened there, or need not be
+        return
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF):  # a file system that cannot do it
+            raise
+    finally:
+        os.close(number)
