@@ -113,3 +113,7 @@ def test_any_missing_value_is_refused(path):
 def test_anything_else_is_refused(state):
     with pytest.raises(StateError):
         load(state, RUN, WORLD, 0)
+
+
+def test_nothing_excluded_has_the_checksum_of_an_empty_text():
+    assert Excluded.of("") == NOTHING

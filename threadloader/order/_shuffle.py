@@ -14,7 +14,6 @@ stream between its versions, and `Generator.permutation` not.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -57,6 +56,8 @@ def key(purpose: str, seed: int, epoch: int, n: int = 0) -> int:
     >>> key("order", 0, 1) == key("order", 1, 0)
     False
     """
+    import hashlib  # it loads OpenSSL, 3.5 MiB, so it comes with the first use
+
     words = b"".join(word.to_bytes(8, "little") for word in (seed, epoch, n))
     digest = hashlib.blake2b(words, digest_size=16, person=purpose.encode()).digest()
     return int.from_bytes(digest, "little")

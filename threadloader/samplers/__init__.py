@@ -11,7 +11,6 @@ and `_classes` say what counts as indices and as classes.
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -23,7 +22,6 @@ from ..order import Indices, Order
 from ._classes import classes
 from ._indices import checked
 from ._kept import EpochOrder, Kept, Listed, Through, from_text, to_text
-from ._weighted import Balanced, Weighted, WithoutReplacement
 
 __all__ = [
     "EpochOrder",
@@ -116,6 +114,8 @@ def _weighted(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler
         expected = f"at most {chosen}, the number of weights above 0 of samples that are kept"
         raise _wrong("num_samples", expected, length)
     name = _drawn(spec, spec["type"], _described(whole))
+    from ._weighted import Weighted, WithoutReplacement  # imported when it is asked for
+
     kind = Weighted if replace else WithoutReplacement
     return kind(weights, length, seed, kept, name)
 
@@ -138,6 +138,8 @@ def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler
     left = np.unique(whole[kept.mask(np.arange(n))], return_inverse=True)[1].astype(np.int64)
     length = spec.get("num_samples") or kept.count
     name = _drawn(spec, "balanced", f"{int(whole.max()) + 1} classes", _described(whole))
+    from ._weighted import Balanced  # likewise
+
     return Balanced(left, length, seed, kept, name)
 
 
@@ -233,6 +235,8 @@ def _wrong(option: str, expected: str, got: object) -> ConfigError:
 
 def _described(values: NDArray[Any]) -> str:
     """Name values by their number and a checksum, the same on every platform."""
+    import hashlib  # likewise
+
     plain = values.astype(values.dtype.newbyteorder("<"), order="C")
     return f"{len(values)} x {hashlib.blake2b(plain.tobytes(), digest_size=8).hexdigest()}"
 

@@ -6,7 +6,6 @@ or a dict. A whole batch is taken with one `numpy.take` a field.
 
 from __future__ import annotations
 
-import hashlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -185,6 +184,8 @@ class ArraySource:
         """
         count = min(_CHECKED_ROWS, self._length)
         rows = [i * (self._length - 1) // max(count - 1, 1) for i in range(count)]
+        import hashlib  # it loads OpenSSL, 3.5 MiB, so it comes with the first use
+
         digest = hashlib.sha256()
         for array in self._arrays:
             for row in rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -54,10 +53,10 @@ class Excluded(NamedTuple):
     @classmethod
     def of(cls, text: str) -> Excluded:
         """Give a text with its checksum."""
-        return cls(text, hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
+        return cls(text, _hashed(text))
 
 
-NOTHING = Excluded.of("")
+NOTHING = Excluded("", "cae66941d9efbd404e4d88758ea67670")
 
 
 def dump(
@@ -188,6 +187,12 @@ def checksum(state: Mapping[str, Any], excluded: Excluded) -> str:
     body = {name: value for name, value in state.items() if name != "checksum"}
     body["exclude"] = excluded.digest
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _hashed(text)
+
+
+def _hashed(text: str) -> str:
+    import hashlib  # it loads OpenSSL, 3.5 MiB, so it comes with the first use
+
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
