@@ -98,11 +98,11 @@ def configured(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sample
     Raises:
         ConfigError: weights, labels or indices that are wrong; with the option's pointer.
     """
-    make = {"balanced": _balanced, "subset": _subset}.get(spec["type"], _weighted)
+    make = {"balanced": _balanced, "subset": _subset}.get(spec["type"], _by_weight)
     return make(spec, n, seed, kept)
 
 
-def _weighted(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
+def _by_weight(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
     whole = _weights(spec["weights"], n)
     weights = whole[kept.mask(np.arange(n))]
     chosen = int(np.count_nonzero(weights))
