@@ -52,6 +52,8 @@ class Source(Protocol):
       by sample. ``indices`` is an int64 array of shape ``(batch,)``; the batch is what
       stacking the samples would give. With ``sample_bytes``, the bytes of one sample,
       several small batches are taken at once and cut.
+    - ``take_into(indices, empty) -> batch``: the same, in arrays that ``empty(shape, dtype)``
+      makes: as `numpy.empty` does, but in memory that may have been used before.
     - ``__getitems__(indices) -> list of samples``, where reading many at once is faster.
     - ``fingerprint() -> str``, the same in every run over the same data and different
       for other data: a saved state is refused when it has changed.
@@ -223,7 +225,7 @@ class _WithoutTake:
         return self.source[index]
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("take", "source"):
+        if name in ("take", "take_into", "source"):
             raise AttributeError(name)
         return getattr(self.source, name)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -162,21 +164,27 @@ class FileReader:
             )
         return data
 
-    def gather(self, offsets: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.uint8]:
+    def gather(
+        self,
+        offsets: npt.NDArray[np.int64],
+        length: int,
+        empty: Callable[..., npt.NDArray[Any]] = np.empty,
+    ) -> npt.NDArray[np.uint8]:
         """Give many ranges of equal length; those that lie close together are one read.
 
         Args:
             offsets: ``(n,)``, where each begins, in any order; they may overlap.
             length: how many bytes each has.
+            empty: makes the result, called as `numpy.empty` is.
 
         Returns:
-            ``(n, length)``, newly made, in the order of the offsets.
+            ``(n, length)``, in the order of the offsets.
 
         Raises:
             SourceError: the file has no longer the size it had, or cannot be read.
             ClosedError: the reader is closed.
         """
-        given = np.empty((len(offsets), length), np.uint8)
+        given = empty((len(offsets), length), np.uint8)
         if not given.size:
             return given
         order = np.argsort(offsets, kind="stable")

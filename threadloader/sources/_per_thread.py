@@ -11,7 +11,7 @@ from threadloader.errors import ClosedError, ConfigError, Problem
 
 __all__ = ["PerThread"]
 
-_OPTIONAL = ("take", "__getitems__", "column", "fingerprint", "locate")
+_OPTIONAL = ("take", "take_into", "__getitems__", "column", "fingerprint", "locate")
 
 
 class _Opening:
@@ -34,7 +34,7 @@ class PerThread:
 
     It is made by `threadloader.sources.per_thread`. An object is made at a thread's
     first use; what else than ``len`` and ``[]`` is offered (``take``,
-    ``__getitems__``, ``fingerprint``, ``locate``) is what the objects offer.
+    ``take_into``, ``__getitems__``, ``fingerprint``, ``locate``) is what the objects offer.
 
     Args:
         factory: makes an object; what it raises is passed on.

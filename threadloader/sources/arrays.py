@@ -1,7 +1,8 @@
 """Arrays in memory (or mapped into it) as a source of samples.
 
 One array, or several of equal first length side by side in a tuple, a named tuple
-or a dict. A whole batch is taken with one `numpy.take` a field.
+or a dict. A whole batch is taken with one `numpy.take` a field, into memory that the
+caller may provide.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem
 
-__all__ = ["ArraySource", "row_number", "row_numbers", "stores_values"]
+from ._fingerprint import add_values, describe_dtype
+
+__all__ = ["ArraySource", "Empty", "row_number", "row_numbers", "stores_values"]
 
 _CHECKED_ROWS = 64
 """Rows that a fingerprint reads: enough to tell two data sets apart, and quick at any size."""
@@ -25,6 +28,9 @@ _CHECKED_ROWS = 64
 _PLAIN_TYPES = (np.ndarray, np.memmap, np.recarray)
 
 _Array = npt.NDArray[Any]
+
+Empty = Callable[..., _Array]
+"""``empty(shape, dtype) -> array``: what makes the arrays of a batch; `numpy.empty` is one."""
 
 
 def row_number(index: Any, length: int) -> int:
@@ -104,8 +110,12 @@ class ArraySource:
             array.ndim == 1 and np.zeros((), array.dtype)[()].dtype != array.dtype
             for array in self._arrays
         ]
-        # numpy.take first copies the *whole* array when it is not like this.
-        self._direct = [array.flags.c_contiguous and array.flags.aligned for array in self._arrays]
+        # Where an array is not like this, numpy.take first copies the *whole* of it, or (strings
+        # of no width, which numpy makes one character wide) does not write what it gives.
+        self._direct = [
+            array.flags.c_contiguous and array.flags.aligned and array.dtype.itemsize > 0
+            for array in self._arrays
+        ]
 
     def __len__(self) -> int:
         return self._length
@@ -148,17 +158,34 @@ class ArraySource:
             IndexError: one of them is negative or too large.
             TypeError: they are not integers in one row.
         """
+        return self.take_into(indices, np.empty)
+
+    def take_into(self, indices: npt.ArrayLike, empty: Empty) -> Any:
+        """Give a batch as `take` does, in memory of the caller.
+
+        Args:
+            indices: ``(batch,)``, integers.
+            empty: called with shape and dtype of a field, as `numpy.empty` is; but not where
+                rows are not one piece of memory: numpy's own array is ready sooner there.
+
+        Returns:
+            What `take` gives.
+
+        Raises:
+            IndexError, TypeError: as `take`.
+        """
         rows = row_numbers(indices, self._length)
-        return self._build(
-            [
-                # Indices are known to be in range; "clip" spares numpy a buffer. The layout of
-                # what fancy indexing gives is left open by numpy.
-                np.take(array, rows, axis=0, mode="clip")
-                if direct
-                else np.ascontiguousarray(array[rows])
-                for array, direct in zip(self._arrays, self._direct, strict=True)
-            ]
-        )
+        fields: list[_Array] = []
+        for array, direct in zip(self._arrays, self._direct, strict=True):
+            if direct:
+                field = empty((len(rows), *array.shape[1:]), array.dtype)
+                # They are in range; "clip" spares the buffer that "raise" has beside the result.
+                array.take(rows, 0, field, "clip")
+            else:
+                # The layout of what fancy indexing gives is left open by numpy.
+                field = np.ascontiguousarray(array[rows])
+            fields.append(field)
+        return self._build(fields)
 
     @property
     def sample_bytes(self) -> int:
@@ -189,9 +216,9 @@ class ArraySource:
         digest = hashlib.sha256()
         for array in self._arrays:
             for row in rows:
-                _hash(digest.update, array[row : row + 1])
+                add_values(digest.update, array[row : row + 1])
         fields = ", ".join(
-            f"{label} {_describe(array.dtype)} {array.shape[1:]}"
+            f"{label} {describe_dtype(array.dtype)} {array.shape[1:]}"
             for label, array in zip(self._labels, self._arrays, strict=True)
         )
         return f"{self._kind}, {self._length} samples, {fields}, sha256 {digest.hexdigest()}"
@@ -280,36 +307,9 @@ def row_numbers(indices: npt.ArrayLike, length: int) -> npt.NDArray[np.int64]:
     if rows.dtype != np.int64:
         # Above int64 an unsigned index becomes a negative one, and is refused as that.
         rows = rows.astype(np.int64)
-    # Seen as unsigned, a negative index is a huge one: one comparison finds both.
-    if rows.size and int(rows.view(np.uint64).max()) >= length:
-        wrong = rows[rows.view(np.uint64) >= length]
-        raise IndexError(_outside(int(wrong[0]), length))
+    # Seen as unsigned, a negative index is a huge one: one comparison finds both. The place
+    # of the largest is found in a third of the time that its value takes.
+    unsigned = rows.view(np.uint64)
+    if rows.size and unsigned.item(unsigned.argmax()) >= length:
+        raise IndexError(_outside(int(rows[unsigned >= length][0]), length))
     return rows
-
-
-def _hash(update: Callable[[bytes], object], values: _Array) -> None:
-    """Feed values into a checksum, independent of the machine.
-
-    Byte order is made little-endian. Bytes between the fields of a record and
-    unused bytes of long doubles hold anything: they are left out.
-    """
-    dtype = values.dtype
-    if dtype.names is not None:
-        for name in dtype.names:
-            _hash(update, values[name])
-        return
-    if dtype.kind in "fc" and dtype.itemsize > 8 * (1 + (dtype.kind == "c")):
-        dtype = np.dtype("f8" if dtype.kind == "f" else "c16")
-    with np.errstate(all="ignore"):
-        update(values.astype(dtype.newbyteorder("<"), order="C").tobytes())
-
-
-def _describe(dtype: np.dtype[Any]) -> str:
-    """Name a dtype without its byte order: ``f4``, ``M8[D]``, ``{'id': i8, 'box': f4 (4,)}``."""
-    if dtype.subdtype is not None:
-        base, shape = dtype.subdtype
-        return f"{_describe(base)} {shape}"
-    if dtype.names is not None and dtype.fields is not None:
-        fields = (f"{name!r}: {_describe(dtype.fields[name][0])}" for name in dtype.names)
-        return "{" + ", ".join(fields) + "}"
-    return dtype.str[1:]

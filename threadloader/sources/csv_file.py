@@ -26,7 +26,7 @@ from ._csv_rows import Block, read_blocks
 from ._dtypes import UnfitError
 from ._fields import near
 from ._files import FileReader, expand
-from .arrays import ArraySource, row_number
+from .arrays import ArraySource, Empty, row_number
 
 __all__ = ["CsvOptions", "CsvSource", "open_csv"]
 
@@ -105,11 +105,12 @@ class CsvSource(ArraySource):
             sample[field] = joined[begin:end].decode()
         return sample
 
-    def take(self, indices: npt.ArrayLike) -> dict[str, Any]:
-        """Give a batch: the same as the samples of these indices, stacked.
+    def take_into(self, indices: npt.ArrayLike, empty: Empty) -> dict[str, Any]:
+        """Give a batch: the same as the samples of these indices, stacked. `take` is this, too.
 
         Args:
             indices: ``(batch,)``, integers.
+            empty: makes the arrays, as `numpy.empty` does.
 
         Returns:
             Field -> array ``(batch,)`` of its dtype, or a list of str.
@@ -118,7 +119,7 @@ class CsvSource(ArraySource):
             IndexError: one of them is negative or too large.
             TypeError: they are not integers in one row.
         """
-        batch: dict[str, Any] = super().take(indices)
+        batch: dict[str, Any] = super().take_into(indices, empty)
         for field, joined in self._texts.items():
             batch[field] = [joined[begin:end].decode() for begin, end in batch[field].tolist()]
         return batch

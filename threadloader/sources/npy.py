@@ -22,7 +22,7 @@ from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
 
 from ._files import FileReader, inside, open_regular
 from ._npy_header import LONGEST, Header, read_header
-from .arrays import ArraySource, row_number, row_numbers
+from .arrays import ArraySource, Empty, row_number, row_numbers
 
 __all__ = ["NpySource", "open_npy"]
 
@@ -149,8 +149,12 @@ class NpySource:
             SourceError: the file has no longer the size it had, or cannot be read.
             ClosedError: the source has been closed.
         """
+        return self.take_into(indices, np.empty)
+
+    def take_into(self, indices: npt.ArrayLike, empty: Empty) -> Any:
+        """Give a batch as `take` does, in memory that ``empty`` makes; see `ArraySource`."""
         numbers = row_numbers(indices, self._length)
-        return self._built([rows.take(numbers) for rows in self._rows])
+        return self._built([rows.take(numbers, empty) for rows in self._rows])
 
     def _built(self, parts: list[Any]) -> Any:
         return parts[0] if self._names is None else dict(zip(self._names, parts, strict=True))
@@ -217,9 +221,9 @@ class _Positioned:
         sample = self._shaped(values, 1)
         return sample[0, ...] if self._boxed else sample[0]
 
-    def take(self, numbers: npt.NDArray[np.int64]) -> _Array:
+    def take(self, numbers: npt.NDArray[np.int64], empty: Empty) -> _Array:
         offsets = numbers * self._row_size + self.header.length
-        return self._shaped(self._reader.gather(offsets, self._row_size), len(numbers))
+        return self._shaped(self._reader.gather(offsets, self._row_size, empty), len(numbers))
 
     def _shaped(self, values: npt.NDArray[np.uint8], count: int) -> _Array:
         shape = (count, *self._row_shape)
@@ -247,8 +251,8 @@ class _Mapped:
     def one(self, row: int) -> Any:
         return self._open_array()[row]
 
-    def take(self, numbers: npt.NDArray[np.int64]) -> _Array:
-        taken: _Array = self._open_array().take(numbers)
+    def take(self, numbers: npt.NDArray[np.int64], empty: Empty) -> _Array:
+        taken: _Array = self._open_array().take_into(numbers, empty)
         return taken
 
     def _open_array(self) -> ArraySource:

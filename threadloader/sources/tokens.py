@@ -30,7 +30,7 @@ from threadloader.errors import ConfigError, Problem, SourceError
 
 from ._files import KEPT_OPEN, FileReader, expand
 from ._token_layout import layout, stored_dtype
-from .arrays import row_number, row_numbers
+from .arrays import Empty, row_number, row_numbers
 
 __all__ = ["TokensSource", "open_tokens"]
 
@@ -186,17 +186,33 @@ class TokensSource:
             SourceError: as a single window.
             ClosedError: the source has been closed.
         """
+        return self.take_into(indices, np.empty)
+
+    def take_into(self, indices: npt.ArrayLike, empty: Empty) -> Any:
+        """Give a batch as `take` does, in arrays that ``empty`` makes.
+
+        Args:
+            indices: ``(batch,)``, integers.
+            empty: called with shape and dtype of an array, as `numpy.empty` is; for the
+                batch, and for the tokens as they are stored.
+
+        Returns:
+            What `take` gives.
+
+        Raises:
+            IndexError, TypeError, SourceError, ClosedError: as `take`.
+        """
         numbers = row_numbers(indices, len(self))
         shape = (len(numbers), self._window)
-        x = np.empty(shape, self._output)
-        y = np.empty(shape, self._output) if self._targets else None
+        x = empty(shape, self._output)
+        y = empty(shape, self._output) if self._targets else None
         files = np.searchsorted(self._firsts, numbers, "right") - 1
         width = self._stored.itemsize
         for file in np.unique(files).tolist():
             rows = np.flatnonzero(files == file)
             windows = numbers[rows] - self._first[file]
             offsets = windows * (self._stride * width) + self._begins[file]
-            data = self._readers[file].gather(offsets, self._span * width)
+            data = self._readers[file].gather(offsets, self._span * width, empty)
             tokens = data.view(self._stored)
             self._check(tokens, file, offsets)
             x[rows] = tokens[:, : self._window]

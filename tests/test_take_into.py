@@ -1,0 +1,224 @@
+"""`take_into` gives what `take` gives, in memory that the caller has made."""
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadloader.buffers import Pool
+from threadloader.sources import ArraySource, as_source, open_source, per_thread
+
+DTYPES = [
+    "f4",
+    ">f8",
+    "?",
+    "c8",
+    ">U3",
+    "S5",
+    "M8[us]",
+    "V7",
+    "U0",
+    [("a", "i1"), ("b", ">f8", (2,)), ("c", "S3")],
+    {"names": ["a", "b"], "formats": ["i2", ">i4"], "offsets": [1, 8], "itemsize": 16},
+]
+
+
+def values(dtype, shape):
+    """Values that differ from each other where the dtype has room for that."""
+    dtype = np.dtype(dtype)
+    size = dtype.itemsize * int(np.prod(shape))
+    raw = np.random.default_rng(7).integers(65, 90, size, np.uint8)
+    if dtype.kind in "U?" and size:
+        return (raw[: int(np.prod(shape))] % 7).astype(dtype).reshape(shape)
+    if not dtype.itemsize:  # what asks for such an array by itself is given one character a value
+        return np.zeros(shape, [("a", dtype)])["a"]
+    return np.frombuffer(raw, dtype).reshape(shape) if size else np.zeros(shape, dtype)
+
+
+def shifted(array):
+    """The same values, one byte behind where the dtype wants them to begin."""
+    memory = np.zeros(array.nbytes + 1, np.uint8)
+    there = np.ndarray(array.shape, array.dtype, memory, 1)
+    there[...] = array
+    return there
+
+
+def locked(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+LAYOUTS = {
+    "rows in one piece": lambda array: array,
+    "columns in one piece": np.asfortranarray,
+    "every second row, backwards": lambda array: np.repeat(array, 2, axis=0)[::-2],
+    "part of each row": lambda array: np.repeat(array, 2, axis=-1)[..., ::2],
+    "one row for all": lambda array: np.broadcast_to(array[:1], array.shape),
+    "unaligned": shifted,
+    "read-only": locked,
+}
+
+
+class Maker:
+    """An `empty` that remembers what it made, full of what was there before."""
+
+    def __init__(self):
+        self.pool = Pool(1 << 20, least_bytes=1)
+        self.made = []
+
+    def __call__(self, shape, dtype):
+        array = self.pool.empty(shape, dtype)
+        array.view(np.uint8)[...] = 0xA5 if array.size and array.dtype.itemsize else 0
+        self.made.append(array)
+        return array
+
+
+def plain_indexing(array, rows):
+    return np.ascontiguousarray(array[np.array(rows, np.intp)])
+
+
+def told(batch):
+    if isinstance(batch, dict):
+        return {name: told(field) for name, field in batch.items()}
+    if isinstance(batch, list):
+        return batch
+    return batch.dtype, batch.shape, repr(batch.tolist()), batch.flags.c_contiguous
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(9,), (5, 3), (4, 2, 3), (3, 0)])
+def test_rows_are_those_of_plain_indexing(dtype, shape, layout):
+    """Whatever the dtype and the layout in memory, in new memory and in used."""
+    array = LAYOUTS[layout](values(dtype, shape))
+    source, empty = ArraySource(array), Maker()
+    for rows in ([2, 0, 2, 1], [], [1]):
+        expected = told(plain_indexing(array, rows))
+        assert expected == told(source.take_into(rows, empty))
+        assert expected == told(source.take(rows))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_in_one_piece_go_straight_into_the_memory(dtype):
+    """The array that ``empty`` made is the batch, if its values have any bytes at all."""
+    array, empty = values(dtype, (5, 3)), Maker()
+    batch = ArraySource(array).take_into([2, 0], empty)
+    expected = [id(batch)] if array.dtype.itemsize else []
+    assert expected == [id(made) for made in empty.made]
+
+
+@given(st.data())
+def test_any_rows_of_several_fields(data):
+    """Each field is one call of ``empty``; any rows in range, in any order."""
+    n = data.draw(st.integers(1, 20))
+    fields = {"x": values("f4", (n, 3)), "y": values(">i8", (n,)), "z": values("S5", (n, 2)).T.T}
+    rows = data.draw(st.lists(st.integers(0, n - 1), max_size=30))
+    empty = Maker()
+    batch = ArraySource(fields).take_into(np.array(rows, np.int64), empty)
+    assert {name: told(plain_indexing(field, rows)) for name, field in fields.items()} == told(
+        batch
+    )
+    assert list(fields) == list(batch)
+    assert 3 == len(empty.made)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("wrong", [-1, 4, 2**40, -(2**63)])
+def test_rows_that_there_are_not_are_refused_before_memory_is_made(direct, wrong):
+    """None is cut to the first or the last row."""
+    array = np.arange(8.0).reshape(4, 2)
+    empty = Maker()
+    with pytest.raises(IndexError, match=f"expected an index of 0 .. 3, got {wrong}$"):
+        ArraySource(array if direct else array[:, ::-1]).take_into([1, wrong, 0], empty)
+    assert [] == empty.made
+
+
+@pytest.mark.parametrize("dtype", ["u8", ">i8", "i2", "u1"])
+def test_rows_may_be_of_any_dtype_of_integers(dtype):
+    """Byte order and width of the indices do not count; a huge unsigned one is refused."""
+    source = ArraySource(np.arange(10, 14))
+    assert [13, 10] == source.take(np.array([3, 0], dtype)).tolist()
+    with pytest.raises(IndexError, match="expected an index"):
+        source.take(np.array([3, np.iinfo(dtype).max], dtype))
+
+
+def test_no_rows_of_no_samples():
+    """An empty source gives an empty batch."""
+    batch = ArraySource(np.empty((0, 3), np.float32)).take_into([], Maker())
+    assert ((0, 3), np.float32) == (batch.shape, batch.dtype)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Files of several kinds with 12 samples each."""
+    x, y = values("f4", (12, 3)), np.arange(12)
+    np.savez(tmp_path / "a.npz", x=x, y=y)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y.astype(">i8"))
+    np.save(tmp_path / "none.npy", np.empty((12, 0), np.int16))
+    (tmp_path / "t.bin").write_bytes(np.arange(12 * 4 + 1, dtype="<u2").tobytes())
+    text = io.StringIO()
+    for n in range(12):
+        text.write(f"{n},{n / 2},name {n}\n")
+    (tmp_path / "c.csv").write_text("i,f,name\n" + text.getvalue())
+    return tmp_path
+
+
+SPECS = {
+    "npz": {"type": "npz", "path": "a.npz"},
+    "npy": {"type": "npy", "fields": {"x": "x.npy", "y": "y.npy", "none": "none.npy"}},
+    "npy, mapped": {
+        "type": "npy",
+        "fields": {"x": "x.npy", "y": "y.npy", "none": "none.npy"},
+        "mmap": True,
+    },
+    "tokens": {"type": "tokens", "path": "t.bin", "dtype": "uint16", "window": 4},
+    "tokens with targets": {
+        "type": "tokens",
+        "path": "t.bin",
+        "dtype": "uint16",
+        "window": 4,
+        "targets": True,
+    },
+    "csv": {"type": "csv", "path": "c.csv", "dtypes": {"i": "int64", "f": "float64"}},
+}
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_files_fill_memory_that_was_made_for_them(folder, kind):
+    """Each kind that has ``take`` gives the same in memory that was used before."""
+    source, empty = open_source(SPECS[kind], folder), Maker()
+    try:
+        for rows in ([11, 0, 5, 5], [3], [], list(range(12))):
+            batch = source.take_into(rows, empty)
+            assert told(source.take(rows)) == told(batch)
+            fields = batch.values() if isinstance(batch, dict) else [batch]
+            for field in fields:
+                if isinstance(field, np.ndarray) and field.size:
+                    assert any(np.shares_memory(field, array) for array in empty.made)
+    finally:
+        source.close()
+
+
+def test_a_source_for_each_thread_offers_what_its_objects_offer():
+    """`take_into` goes through to the thread's own."""
+    source, empty = per_thread(lambda: np.arange(10, 20)), Maker()
+    assert [13, 10] == source.take_into([3, 0], empty).tolist()
+    source.close()
+    assert not hasattr(per_thread(lambda: [1, 2]), "take_into")
+
+
+def test_a_class_whose_take_means_something_else_offers_none_into_memory():
+    """With its ``take`` goes what is beside it."""
+
+    class First(list):
+        def take(self, n):
+            return self[:n]
+
+        def take_into(self, n, target):
+            target.extend(self[:n])
+
+    assert not hasattr(as_source(First([1, 2])), "take_into")

@@ -1,0 +1,39 @@
+"""What of an array goes into a fingerprint, the same on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["add_values", "describe_dtype"]
+
+
+def add_values(update: Callable[[bytes], object], values: npt.NDArray[Any]) -> None:
+    """Feed values into a checksum, independent of the machine.
+
+    Byte order is made little-endian. Bytes between the fields of a record and
+    unused bytes of long doubles hold anything: they are left out.
+    """
+    dtype = values.dtype
+    if dtype.names is not None:
+        for name in dtype.names:
+            add_values(update, values[name])
+        return
+    if dtype.kind in "fc" and dtype.itemsize > 8 * (1 + (dtype.kind == "c")):
+        dtype = np.dtype("f8" if dtype.kind == "f" else "c16")
+    with np.errstate(all="ignore"):
+        update(values.astype(dtype.newbyteorder("<"), order="C").tobytes())
+
+
+def describe_dtype(dtype: np.dtype[Any]) -> str:
+    """Name a dtype without its byte order: ``f4``, ``M8[D]``, ``{'id': i8, 'box': f4 (4,)}``."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return f"{describe_dtype(base)} {shape}"
+    if dtype.names is not None and dtype.fields is not None:
+        fields = (f"{name!r}: {describe_dtype(dtype.fields[name][0])}" for name in dtype.names)
+        return "{" + ", ".join(fields) + "}"
+    return dtype.str[1:]
