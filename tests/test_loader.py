@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import weakref
+from collections import deque
 
 import numpy as np
 import pytest
@@ -1301,3 +1302,25 @@ class TestGroups:
         del batch
         gc.collect()
         assert there() is None
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_what_the_user_holds_is_never_written_again(self, workers):
+        """The last 64 of 100,000 batches, and views of them, have the checksums they came with."""
+        rows = np.arange(20_000, dtype=np.float32)
+        source = np.repeat(rows[:, np.newaxis], 512, axis=1)  # groups of 2 MiB
+        held = deque(maxlen=64)
+        with Loader({"batch_size": 4, "num_workers": workers, "seed": 1}, source=source) as batches:
+            batches._choice = None
+            addresses = set()
+            for epoch in batches.epochs(20):
+                for number, batch in enumerate(epoch):
+                    view = memoryview(batch) if number % 3 else batch[1:, ::2].T
+                    held.append((view, batches.info.indices, number % 3))
+                    if number % 50 == 0:
+                        addresses.add(batch.base.ctypes.data if batch.base is not None else 0)
+                        for kept, indices, way in held:
+                            rows_of = np.asarray(kept)[:, 0] if way else kept[0]
+                            assert np.array_equal(rows_of, indices if way else indices[1:])
+            assert 100_000 == batches.stats().batches
+        # The memory was used again, many times: else the test would say nothing.
+        assert len(addresses) < 300

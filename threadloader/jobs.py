@@ -51,12 +51,14 @@ class Recipe:
         transform: (sample, key of the epoch, position) -> sample, or None.
         collate: samples -> batch.
         pin: batch -> batch in page-locked memory, or None.
-        whole: "take" when the source builds whole batches, "getitems" when it reads all of a
+        take: indices -> batch, where the source builds whole batches.
+        whole: "take" when it does, "getitems" when it reads all of a
             batch's samples at once, "" when it is read sample by sample.
         digest: batch -> fingerprint of its content, or None.
         group: how many batches a job makes at most; more than 1 only with "take".
         rows: count of rows -> what samples are written into as they come, or None; as
             `collate.RowsMaker.rows`. Only where collate stacks.
+        free: lets go of memory that waits to be used again.
         threads_only: whether the consumer's thread must not prepare batches where there are
             workers.
     """
@@ -65,11 +67,13 @@ class Recipe:
     transform: Callable[[Any, int, int], Any] | None
     collate: Callable[[list[Any]], Any]
     pin: Callable[[Any], Any] | None = None
+    take: Callable[[NDArray[np.int64]], Any] | None = None
     whole: str = ""
     digest: Callable[[Any], bytes] | None = None
     group: int = 1
     rows: Callable[[int], Any] | None = None
     threads_only: bool = False
+    free: Callable[[], None] = lambda: None
 
     def finished(self, batch: Any) -> tuple[Any, bytes]:
         """Give a collated batch as it is delivered, and the fingerprint of its content."""
@@ -247,7 +251,7 @@ class BatchJob:
     def _read_whole(self) -> Any:
         source, transform = self._recipe.source, self._recipe.transform
         if self._recipe.whole == "take":
-            return source.take(self._indices)
+            return self._recipe.take(self._indices)  # type: ignore[misc]  # there with "take"
         samples = list(source.__getitems__(self._rows))
         if len(samples) != len(self._rows):
             raise CollateError(
@@ -332,7 +336,8 @@ class GroupJob:
     def run(self, parts: Iterator[int]) -> None:
         """Gather all rows."""
         for _ in parts:
-            self._made = self._recipe.source.take(self._indices.reshape(-1))
+            take = self._recipe.take
+            self._made = take(self._indices.reshape(-1))  # type: ignore[misc]  # as in BatchJob
 
     def finish(self) -> list[Any]:
         """Cut what was gathered into batches."""

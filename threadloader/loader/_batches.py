@@ -298,6 +298,7 @@ class Batches:
             if not self._inside:  # batches that nobody will ask for any more
                 self._place = self._place.settled()
             self._turn.release()
+        self._recipe.free()
         try:
             close = self._closing.get_nowait()
         except queue.Empty:

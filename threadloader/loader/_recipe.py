@@ -14,26 +14,18 @@ from typing import Any, cast
 from numpy.typing import NDArray
 
 from .. import _runtime, sources, transforms
-from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig, read_config
 from ..engine import from_signal
 from ..errors import BusyError, ClosedError, SourceError
-from ..jobs import Recipe
 from ..masking import mlm
 from ..order import VERSION
 from ._arguments import count_of, wrong
-from ._batches import GROUPS_AHEAD, Batches
+from ._batches import Batches
 from ._failure import noted
+from ._making import make_recipe
 from ._sampling import Samplings, deal_of
 
 __all__ = ["Loader", "open_configured"]
-
-GROUP_BYTES = (8 << 20) // GROUPS_AHEAD
-"""Small batches of a source that builds whole ones are made together up to this size, so that
-8 MiB are prepared ahead: below 1 MiB the hand-offs cost too much, above 4 MiB the caches."""
-
-GROUP_MOST = 256
-"""Batches of a group: what a hand-off costs, among so many, is not to be seen any more."""
 
 _TRANSFORMS: dict[str, Callable[..., Callable[..., Any]]] = {"mlm": mlm}
 
@@ -183,7 +175,7 @@ class Loader:
                 source = sources.as_source(self._source)
                 # The user closes what the user made; what a factory makes for us is ours.
                 close = source.close if isinstance(source, sources.PerThread) else None
-            recipe, not_pinned = self._recipe(source)
+            recipe, not_pinned = make_recipe(self._config, source, self._transform, self._collate)
             length = _length(source)
             samplings = Samplings(self._config, self._base, source, length, self._sampler)
             identity = self._identity(source, length, samplings.now.sampler.name)
@@ -252,37 +244,6 @@ class Loader:
             if self._entered is not None:
                 raise BusyError("this Loader is open already; make another for a second user")
             self._entered = me
-
-    def _recipe(self, source: Any) -> tuple[Recipe, str]:
-        """Give how batches are made, and why they are not pinned though the config asks for it."""
-        config = self._config
-        pin, not_pinned = None, ""
-        if config.pin_memory:
-            # Here, and so before any thread starts: it imports torch.
-            from ..adapters.torch_pin import pinning
-
-            pin, not_pinned = pinning(config.pin_memory)
-        plain = self._collate is None and config.collate["type"] == "stack"
-        if plain and self._transform is None and hasattr(source, "take"):
-            whole = "take"
-        else:
-            whole = "getitems" if hasattr(source, "__getitems__") else ""
-        collate = make_collate(config.collate) if self._collate is None else self._collate
-        digest: Callable[[Any], bytes] | None = None
-        if config.fingerprint:
-            from .. import fingerprint  # imported when it is asked for
-
-            digest = fingerprint.digest
-        group = 1
-        if whole == "take":
-            sample_bytes = getattr(source, "sample_bytes", None) or GROUP_BYTES
-            group = max(1, min(GROUP_MOST, GROUP_BYTES // (sample_bytes * config.batch_size)))
-        rows = RowsMaker().rows if plain and not whole else None
-        # Pinning has its own costs, and what is made for each thread is made for the workers.
-        threads_only = pin is not None or isinstance(source, sources.PerThread)
-        return Recipe(
-            source, self._transform, collate, pin, whole, digest, group, rows, threads_only
-        ), not_pinned
 
     def _identity(self, source: Any, length: int, sampler: str | None) -> dict[str, Any]:
         """Say what the run is: what must be the same for a state to fit."""

@@ -159,6 +159,11 @@ class NpySource:
     def _built(self, parts: list[Any]) -> Any:
         return parts[0] if self._names is None else dict(zip(self._names, parts, strict=True))
 
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of one sample, so that small batches can be gathered together."""
+        return sum(rows.header.size // max(1, rows.header.shape[0]) for rows in self._rows)
+
     def fingerprint(self) -> str:
         """Tell this data from other data: length, sizes, dtypes, shapes, checksum of 64 rows.
 

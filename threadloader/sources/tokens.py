@@ -238,6 +238,11 @@ class TokensSource:
         file = bisect_right(self._first, number) - 1
         return file, number - self._first[file]
 
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of one sample, so that small batches can be gathered together."""
+        return self._window * self._output.itemsize * (1 + self._targets)
+
     def locate(self, index: int) -> str:
         """Say where a window stands: ``path[a:b]``, tokens a to b - 1 of the file.
 

@@ -1,0 +1,94 @@
+"""How batches are made: from config and source to the recipe of the jobs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .. import buffers, sources
+from ..collate import RowsMaker, make_collate
+from ..config import LoaderConfig
+from ..jobs import Recipe
+from ._batches import GROUPS_AHEAD
+
+__all__ = ["make_recipe"]
+
+GROUP_BYTES = (8 << 20) // GROUPS_AHEAD
+"""Small batches of a source that builds whole ones are made together up to this size, so that
+8 MiB are prepared ahead: below 1 MiB the hand-offs cost too much, above 4 MiB the caches."""
+
+GROUP_MOST = 256
+"""Batches of a group: what a hand-off costs, among so many, is not to be seen any more."""
+
+MOST_KEPT = 512 << 20
+"""Bound of the memory of batches that is used again. What is in use at once is bounded by the
+prefetched batches; what lies unused is let go soon."""
+
+LEAST_WITH_WORKERS = 256 << 10
+"""Smaller batches come from numpy; measured with two workers, 0.5 MiB gains a factor of two."""
+
+
+def make_recipe(
+    config: LoaderConfig,
+    source: Any,
+    transform: Callable[[Any, int, int], Any] | None,
+    collate: Callable[[list[Any]], Any] | None,
+) -> tuple[Recipe, str]:
+    """Give how batches are made, and why they are not pinned though the config asks for it."""
+    pin, not_pinned = None, ""
+    if config.pin_memory:
+        # Here, and so before any thread starts: it imports torch.
+        from ..adapters.torch_pin import pinning
+
+        pin, not_pinned = pinning(config.pin_memory)
+    plain = collate is None and config.collate["type"] == "stack"
+    if plain and transform is None and hasattr(source, "take"):
+        whole = "take"
+    else:
+        whole = "getitems" if hasattr(source, "__getitems__") else ""
+    collate = make_collate(config.collate) if collate is None else collate
+    # Where workers hand memory to and fro, smaller pieces than by one thread gain from it.
+    least = buffers.LEAST_BYTES if config.num_workers == 0 else LEAST_WITH_WORKERS
+    pool = buffers.Pool(MOST_KEPT, least)
+    take = _taking(source, pool.empty) if whole == "take" else None
+    digest: Callable[[Any], bytes] | None = None
+    if config.fingerprint:
+        from .. import fingerprint  # imported when it is asked for
+
+        digest = fingerprint.digest
+    group = 1
+    if whole == "take":
+        sample_bytes = getattr(source, "sample_bytes", None) or GROUP_BYTES
+        group = max(1, min(GROUP_MOST, GROUP_BYTES // (sample_bytes * config.batch_size)))
+    rows = RowsMaker(pool.empty).rows if plain and not whole else None
+    # Pinning has its own costs, and what is made for each thread is made for the workers.
+    threads_only = pin is not None or isinstance(source, sources.PerThread)
+    return Recipe(
+        source,
+        transform,
+        collate,
+        pin=pin,
+        take=take,
+        whole=whole,
+        digest=digest,
+        group=group,
+        rows=rows,
+        threads_only=threads_only,
+        free=pool.close,
+    ), not_pinned
+
+
+def _taking(source: Any, empty: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Give what builds whole batches, in memory that is used again where the source can."""
+    for kind in type(source).__mro__:
+        if "take_into" in vars(kind):
+            return functools.partial(_take_into, source, empty)
+        if "take" in vars(kind):  # a subclass that overrides only this one means this one
+            break
+    take: Callable[[Any], Any] = source.take
+    return take
+
+
+def _take_into(source: Any, empty: Callable[..., Any], indices: Any) -> Any:
+    return source.take_into(indices, empty)
