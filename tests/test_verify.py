@@ -1,4 +1,8 @@
-"""``threadloader verify``: what is the same passes, and of what is not the right cause is found."""
+"""``threadloader verify``: what is the same passes, and of what is not the right cause is found.
+
+The faults stand in `faults`. Longer than other files: from the runs to the command and its page
+it is one thing, which most tests look at from the outside.
+"""
 
 import functools
 import itertools
@@ -37,6 +41,8 @@ CONFIG = {"batch_size": 4, "seed": 5}
 def as_it_was(monkeypatch):
     """Fails a test that leaves the clock stopped or threads in a hurry; experiments are short."""
     monkeypatch.setattr(_stress, "SECONDS", 0.3)
+    monkeypatch.setattr(_causes, "STRESS_SECONDS", 0.3)
+    monkeypatch.setattr(_causes, "GLANCE_SECONDS", 0.02)
     clock, interval = time.time, sys.getswitchinterval()
     yield
     assert (clock, interval) == (time.time, sys.getswitchinterval())
@@ -177,6 +183,14 @@ def test_a_fault_that_every_run_has_is_found_all_the_same(monkeypatch):
     report = report_of(faults.Buffered)
     assert ("unsafe", [("source", "reused-buffer")]) == (report.result, found(report))
     assert str(report).startswith("the config: UNSAFE: the same 12 batches of 2 epochs, ")
+
+
+def test_a_race_that_came_in_no_run_is_found_all_the_same(monkeypatch):
+    """Calls in several threads are tried even where all runs were the same."""
+    monkeypatch.setattr(_run, "compared", lambda *run: (None, []))
+    monkeypatch.setattr(_causes, "GLANCE_SECONDS", 0.3)
+    report = report_of(faults.SharedHandle)
+    assert ("unsafe", [("source", "not-thread-safe")]) == (report.result, found(report))
 
 
 def test_what_differs_only_after_a_resume_is_seen(monkeypatch):

@@ -69,6 +69,11 @@ class Case:
         # unless that is the same object: then it is closed at the end, once.
         self._open: Any = None
 
+    @property
+    def source_in_code(self) -> bool:
+        """Whether the source is the user's, and not one of ours that the config names."""
+        return self._given is not None
+
     def bound_transform(self) -> Transform | None:
         """Give the transform that was given in code as the loader calls it."""
         return bind(self.transform)

@@ -30,8 +30,14 @@ SAMPLES = 8
 GLANCE = 3
 """Samples, and calls of each, where nothing differs."""
 
+GLANCE_SECONDS = 0.3
+"""How long calls in several threads are made then, for each part that is given in code."""
+
 TRIES = 3
 """Hurried runs with and without a lock, each of a second or less."""
+
+STRESS_SECONDS = 1.0
+"""How long calls in several threads are made where something differs."""
 
 KEY = 1
 """Of a transform's generator: which one it is makes no difference."""
@@ -66,7 +72,7 @@ class Found(NamedTuple):
 
 
 def faults(case: Case, indices: Sequence[int]) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
-    """Find what made no run differ, by a few calls of each part in one thread.
+    """Find what made no run differ: by a few calls of each part in one thread, and in several.
 
     Args:
         case: what is run.
@@ -75,11 +81,13 @@ def faults(case: Case, indices: Sequence[int]) -> tuple[tuple[Cause, ...], tuple
     Returns:
         What is at fault all the same, since every run has it; and what is a danger.
     """
+    indices = _distinct(indices)[:SAMPLES]
     try:
-        found = _alone(case, _distinct(indices)[:GLANCE], GLANCE)
+        found = _alone(case, indices[:GLANCE], GLANCE)
+        rare = [] if found.shown else _in_threads(case, indices, found.moved, GLANCE_SECONDS)
+        return (*found.shown, *rare), tuple(found.may)
     except Exception:  # noqa: BLE001 - all runs were the same; there is nothing to explain
         return (), ()
-    return tuple(found.shown), tuple(found.may)
 
 
 def causes(
@@ -115,7 +123,7 @@ def causes(
         shown = [*found.shown, *([] if found.shown else _reopened(case, indices))]
         if not shown:
             tell("each part in several threads at once")
-            shown = list(_in_threads(case, indices, found.moved))
+            shown = list(_in_threads(case, indices, found.moved, STRESS_SECONDS))
         if not shown:
             tell("whole runs, with a lock around each part")
             shown = [_locked(case, tape, epochs, depth), *found.may]
@@ -237,11 +245,13 @@ def _reopened(case: Case, indices: list[int]) -> list[Cause]:
 
 
 def _in_threads(
-    case: Case, indices: list[int], moved: dict[str, tuple[str, ...]]
+    case: Case, indices: list[int], moved: dict[str, tuple[str, ...]], seconds: float
 ) -> Iterator[Cause]:
-    """Look at each part in another thread, and in several at once."""
+    """Look at each part that is given in code in another thread, and in several at once."""
     with case.source() as source:
         for part in _parts(case, source, indices):
+            if part.name == "source" and not case.source_in_code:
+                continue
             threads = ((name, *elsewhere(call)) for name, call in part.calls.items())
             other = next((it for it in threads if it[1] != it[2]), None)
             if other is not None:
@@ -250,9 +260,9 @@ def _in_threads(
                 yield _words.other_thread(part.name, name, error.removeprefix("raised "))
                 continue
             calls = list(part.calls.values())
-            free = stressed(calls) if calls else None
+            free = stressed(calls, seconds) if calls else None
             if free is not None and free.wrong:
-                locked = stressed(calls, lock=True)
+                locked = stressed(calls, seconds, lock=True)
                 yield _words.unsafe(part.name, free, locked, moved.get(part.name, ()))
 
 

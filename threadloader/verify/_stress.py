@@ -18,7 +18,7 @@ __all__ = ["Stress", "differs", "stressed"]
 THREADS = 8
 
 SECONDS = 1.0
-"""How long one experiment may take."""
+"""How long one run may be compared."""
 
 ENOUGH = 20
 """Wrong results after which it is plain."""
@@ -36,11 +36,12 @@ class Stress(NamedTuple):
     wrong: int
 
 
-def stressed(calls: Sequence[Call], *, lock: bool = False) -> Stress:
+def stressed(calls: Sequence[Call], seconds: float, *, lock: bool = False) -> Stress:
     """Make calls in 8 threads that take turns as often as they can, until enough is known.
 
     Args:
         calls: of the same part, each with another sample; each gives the same in one thread.
+        seconds: for how long, at most.
         lock: whether only one is made at a time.
     """
     expected = [result(call) for call in calls]
@@ -48,7 +49,7 @@ def stressed(calls: Sequence[Call], *, lock: bool = False) -> Stress:
     together = threading.Barrier(THREADS)
     counts: list[tuple[int, int]] = []
     stop = threading.Event()
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + seconds
 
     def work(number: int) -> None:
         made = wrong = 0
