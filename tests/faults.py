@@ -1,6 +1,7 @@
 """Faults to be found: sources, transforms and collates that are wrong in one way each.
 
-Longer than other files: a collection. A race is made to happen by a `Meeting`, at the place where a thread can be overtaken.
+A race is made to happen by a `Meeting`, at the place where a thread can be overtaken. Longer than
+other files, as a collection is.
 """
 # ruff: noqa: NPY002, PLW0603 - what these rules warn of is what is to be found
 

@@ -69,13 +69,13 @@ FAULTS = [
     (None, faults.Augment, None, "transform own-state", "(Augment.draws)"),
     (None, faults.closed_over, None, "transform own-state", "(draws)"),
     (None, faults.of_the_system, None, "transform not-repeatable", "a generator without a seed"),
-    (None, faults.Scratch, None, "transform not-thread-safe", "with a lock around it, 0 of"),
+    (None, faults.Scratch, None, "transform not-thread-safe", "with a lock around "),
     (None, faults.HandedOut, None, "transform reused-buffer", "what transform"),
     (None, faults.Seeding, None, "transform global-random", "called in 8 threads at once"),
     (faults.Kept, faults.in_place, None, "transform in-place", "after the transform had run"),
     (faults.SharedHandle, None, None, "source not-thread-safe", "per_thread(open_it)"),
-    (faults.FailingHandle, None, None, "source not-thread-safe", "with a lock around it, 0 of"),
-    (faults.Batched, None, None, "source not-thread-safe", "with a lock around it, 0 of"),
+    (faults.FailingHandle, None, None, "source not-thread-safe", "with a lock around "),
+    (faults.Batched, None, None, "source not-thread-safe", "with a lock around "),
     (faults.Buffered, None, None, "source reused-buffer", "overwritten by the next call"),
     (faults.Counting, None, None, "source own-state", "(Counting.reads)"),
     (faults.CountingEach, None, None, "source own-state", "(CountingEach.reads)"),
@@ -87,7 +87,7 @@ FAULTS = [
     (None, None, faults.shuffled, "collate global-random", "the module random"),
     (None, None, faults.Numbered, "collate own-state", "(Numbered.number)"),
     (None, None, faults.OneBatch, "collate reused-buffer", "several batches are ready"),
-    (None, None, faults.SharedRows, "collate not-thread-safe", "with a lock around it, 0 of"),
+    (None, None, faults.SharedRows, "collate not-thread-safe", "with a lock around "),
 ]
 
 

@@ -152,7 +152,7 @@ def _parts(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
     if case.collate is not None:
         fresh = {index: _copies(call) for index, call in calls.items()}
         batches: dict[str, Call] = {}
-        for pair in (list(fresh)[at : at + 2] for at in range(0, len(fresh), 2)):
+        for pair in zip(fresh, [*list(fresh)[1:], *list(fresh)[:1]], strict=True):
             name = f"collate of the samples {', '.join(map(str, pair))}"
             batches[name] = partial(_collate, case.collate, [fresh[index] for index in pair])
         parts.append(Part("collate", case.collate, batches))

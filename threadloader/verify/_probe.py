@@ -30,6 +30,18 @@ CALLS = 32
 SECONDS = 0.5
 """How long that may take."""
 
+TICK_SECONDS = 0.03
+"""How long at least: in this time every clock has moved, the coarsest by 16 ms."""
+
+MANY = 3000
+"""Calls that are enough to see that something does not differ."""
+
+FEW, SLOW_SECONDS = 12, 0.02
+"""A call that takes longer than this is made less often to see that it does not differ."""
+
+LOOKS = 10 * MANY
+"""How often a stopped clock is looked at before it goes on, for whoever waits for it."""
+
 CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
 
 RAISED = b"raised "
@@ -41,7 +53,7 @@ class Repeat(NamedTuple):
 
     Attributes:
         differs: after how many calls it gave something else; 0: it always gave the same.
-        calls: how many were made.
+        calls: how many were made, the last time.
         moved: the global random states that the calls changed.
         by_state: whether it always gives the same with these states put back before each call.
         by_clock: whether it does with the clock stopped.
@@ -87,32 +99,40 @@ def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
     """
     before = _states()
     try:
-        kept = held(function)
+        kept, began = held(function), time.monotonic()
         first, differs, calls = result(call), 0, 1
         moved = _moved(before, _states())
-        deadline = time.monotonic() + SECONDS
-        while not differs and calls < most and time.monotonic() < deadline:
+        least = began + (TICK_SECONDS if most >= CALLS else 0)
+        while not differs and (calls < most or time.monotonic() < least):
+            if time.monotonic() > began + SECONDS:
+                break
             calls += 1
             differs = calls if result(call) != first else 0
         places = tuple(changed(kept, held(function)))
         if not differs:
             return Repeat(0, calls, moved, places=places)
 
-        def steady(prepare: Call) -> bool:
-            # Three times as often as it took to differ: by chance alone it would not be so.
-            found = set()
-            for _ in range(3 * calls):
+        # So often that it is not so by chance, even of two results.
+        quick = time.monotonic() - began < calls * SLOW_SECONDS
+        again = max(min(3 * calls, MANY), CALLS if quick else FEW)
+
+        def steady(prepare: Call, end: float = 0) -> bool:
+            prepare()
+            first, made = result(call), 1
+            while made < again or time.monotonic() < end:
                 prepare()
-                found.add(result(call))
-            return len(found) == 1
+                made += 1
+                if result(call) != first:
+                    return False
+            return True
 
         # What is steady by itself by now, as after a first call, is steady for no reason of these.
         by_state = by_clock = False
-        if not steady(lambda: None):
+        if not steady(lambda: None, time.monotonic() + TICK_SECONDS):
             by_state = bool(moved) and steady(lambda: _put_back(before))
             with _stopped_clock(function):
                 by_clock = not by_state and steady(lambda: None)
-        return Repeat(differs, calls, moved, by_state, by_clock, places)
+        return Repeat(differs, again, moved, by_state, by_clock, places)
     finally:
         _put_back(before)
 
@@ -171,9 +191,9 @@ def _moved(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
 def _stopped_clock(function: Any) -> Iterator[None]:
     """Stop Python's clocks: those of `time`, also where a function's module has their names."""
     real = {name: getattr(time, name) for name in CLOCKS}
-    # Who waits for the time to pass sees it go on after some thousand looks.
+    # Who waits for the time to pass sees it go on at last.
     stopped = {
-        clock: itertools.chain(itertools.repeat(clock(), 10_000), iter(clock, None)).__next__
+        clock: itertools.chain(itertools.repeat(clock(), LOOKS), iter(clock, None)).__next__
         for clock in real.values()
     }
     home = sys.modules.get(getattr(function, "__module__", None) or "")

@@ -74,7 +74,7 @@ def repeat(part: str, name: str, found: Repeat) -> Cause:
             evidence=tuple(evidence),
             advice=_RNG[part],
         )
-    same = f"it gave the same {3 * found.calls} times"
+    same = f"it gave the same {found.calls} times"
     if found.by_state:
         return Cause(
             part=part,
