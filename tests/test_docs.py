@@ -234,7 +234,7 @@ def test_links_lead_somewhere(document):
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
 def test_files_named_in_passing_exist(document):
     """Every path in backticks that begins with a folder of the repository exists."""
-    folders = r"(?:threadloader|tools|tests|examples|docs|\.ci)/[\w./]*"
+    folders = r"(?:threadloader|benchmarks|tools|tests|examples|docs|\.ci)/[\w./]*"
     named = re.findall(rf"`(?:python3? )?({folders})[^`]*`", without_code(document))
     made = {"examples/data/topics.txt"}
     assert set() == {name for name in named if not (ROOT / name).exists()} - made

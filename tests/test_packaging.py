@@ -65,6 +65,7 @@ def test_the_source_distribution_is_complete(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     expected = {"config_schema.json", "LICENSE", "setup.py", "tests/test_packaging.py"}
+    expected |= {"benchmarks/suite.py", "benchmarks/works/arrays.py", "benchmarks/loaders/torch.py"}
     expected |= {"tools/test", "tools/_env.py", "examples/data/digits.npz", "examples/digits.json"}
     assert set() == expected - names
 

@@ -1,0 +1,54 @@
+"""Slow storage: each sample takes 5 ms to come, and many may be on their way at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._measure import throughput
+from .._protocol import Case, Job, Metric, Numbers, Serve, named
+from .._synthetic import Rows
+
+SHORT = "Slow storage"
+TITLE = "Slow storage, 5 ms a sample, batches of 32"
+LIMIT = "arithmetic: workers / 5 ms; the first batch: ceil(32 / workers) x 5 ms"
+METRICS = (
+    Metric("samples_per_second", "samples/s", "/s"),
+    Metric("first_batch_seconds", "first batch", "s", drawn=False),
+)
+BATCH = 32
+
+
+def cases(quick: bool) -> list[Case]:
+    """Give three numbers of workers; an epoch takes 1.5 s at the limit of each."""
+    wait = 1.0 if quick else 5.0
+    return [
+        Case(
+            named(workers),
+            {"samples": workers * (16 if quick else 300), "milliseconds": wait, "workers": workers},
+        )
+        for workers in ((8,) if quick else (8, 32, 128))
+    ]
+
+
+def job(options: dict[str, Any]) -> Job:
+    """Give small rows that wait."""
+    return Job(
+        source=Rows(options["samples"], milliseconds=options["milliseconds"]),
+        batch_size=BATCH,
+        workers=options["workers"],
+        cost="waits",
+    )
+
+
+def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> Numbers:
+    """Time a loop that does nothing."""
+    return throughput(job, serve, seconds)
+
+
+def limit(job: Job, options: dict[str, Any], seconds: float) -> Numbers:
+    """Give what so many waits at once come to, if nothing else took time."""
+    wait, workers = options["milliseconds"] / 1000, options["workers"]
+    return {
+        "samples_per_second": workers / wait,
+        "first_batch_seconds": -(-BATCH // workers) * wait,
+    }

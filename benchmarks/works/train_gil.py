@@ -1,0 +1,63 @@
+"""A training loop whose step is Python code: it holds the GIL that the workers need."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from .._measure import training
+from .._protocol import Case, Job, Metric, Numbers, Serve
+from .._synthetic import Rows, burn, rounds_of
+from .train import no_loading
+
+SHORT = "Loop, Python step"
+TITLE = "A training loop: a step of 8 ms of pure Python, 16 samples of 1 ms a batch"
+LIMIT = (
+    "steps per second with no loading, less the time that the samples themselves need the GIL,"
+    " measured serially; wait: 0"
+)
+METRICS = (
+    Metric("steps_per_second", "steps/s", "/s"),
+    Metric("wait_fraction", "wait", "part", None),
+    Metric("step_seconds", "step slower by", "s", "over", drawn=False),
+)
+
+
+def cases(quick: bool) -> list[Case]:
+    """Give four workers."""
+    size = {"steps": 4, "rounds": 1000} if quick else {"steps": 100, "rounds": rounds_of(burn, 8)}
+    return [Case("4 workers", {**size, "workers": 4})]
+
+
+def job(options: dict[str, Any]) -> Job:
+    """Give small rows that wait."""
+    return Job(
+        source=Rows(16 * options["steps"], milliseconds=1.0),
+        batch_size=16,
+        workers=options["workers"],
+        cost="waits",
+    )
+
+
+def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> Numbers:
+    """Time the loop."""
+    return training(job, serve, partial(burn, options["rounds"]), seconds)
+
+
+def limit(job: Job, options: dict[str, Any], seconds: float) -> Numbers:
+    """Time the loop over batches that are there, and add what a batch takes of the processor.
+
+    One thread makes the samples of a batch; that it waits for storage is no time of the
+    processor. So much of the GIL no loader with threads can save.
+    """
+    numbers = measure(job, no_loading, options, seconds)
+    batches = min(20, options["steps"])
+    began = time.thread_time()
+    for number in range(batches):
+        job.batch(range(number * job.batch_size, (number + 1) * job.batch_size))
+    own = (time.thread_time() - began) / batches
+    numbers["samples_seconds"] = own
+    numbers["step_seconds"] += own
+    numbers["steps_per_second"] = 1 / (1 / numbers["steps_per_second"] + own)
+    return numbers

@@ -1,0 +1,231 @@
+"""The suite that measures threadloader beside others: that it runs, tells and draws.
+
+No test looks at how long anything took: what real runs give is looked at for its form alone.
+"""
+
+import ast
+import itertools
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from frameworks import framework
+
+from benchmarks import loaders, suite, works
+from benchmarks._picture import picture
+from benchmarks._plan import Plan
+from benchmarks._process import in_process
+from benchmarks._protocol import Case, Metric
+from benchmarks._results import CaseResult, Results, Row, Shown, WorkResult
+from benchmarks._run import run
+from benchmarks._table import table
+
+ROOT = Path(__file__).resolve().parent.parent
+EVERY = (*works.NAMES, *works.BESIDE)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+# Processes.
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a script cannot stand for an interpreter")
+def test_a_run_that_hangs_is_ended_with_all_that_it_has_started(tmp_path):
+    """The time is over, the answer says so, and neither the process nor its child lives."""
+    pids = tmp_path / "pids"
+    script = tmp_path / "python"
+    script.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! $$ > {pids}\nwait\n", encoding="utf-8")
+    script.chmod(0o755)
+    answer = in_process(str(script), {"module": ""}, 2.0)
+    assert {"timeout": "gave no answer within 2 s"} == answer
+    for pid in pids.read_text(encoding="utf-8").split():
+        state = Path(f"/proc/{pid}/stat")
+        assert not state.exists() or " Z " in state.read_text(encoding="utf-8")
+
+
+def test_a_run_that_dies_is_told_by_its_last_words(tmp_path):
+    spec = {"module": "no_such_module_here", "answer": "", "work": "arrays"}
+    assert {"error": "ModuleNotFoundError: No module named 'no_such_module_here'"} == in_process(
+        sys.executable, spec, 60
+    )
+
+
+# The whole.
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """What a quick run of three works gives: exit code, printed text, JSON, picture."""
+    folder = tmp_path_factory.mktemp("suite")
+    command = [sys.executable, ROOT / "tools" / "bench", "--suite", "--quick"]
+    command += ["--only", "arrays,storage,start", "--loaders", "threadloader"]
+    command += ["--json", folder / "out.json", "--svg", folder / "out.svg"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert 0 == done.returncode, done.stderr
+    text = (folder / "out.json").read_text(encoding="utf-8")
+    return done, json.loads(text), (folder / "out.svg").read_text(encoding="utf-8")
+
+
+def test_threadloader_does_the_works_beside_the_limit(quick):
+    done, told, _ = quick
+    rows = [row for work in told["works"] for case in work["cases"] for row in case["rows"]]
+    assert ["arrays", "storage", "start"] == [work["name"] for work in told["works"]]
+    assert {"ok"} == {row["status"] for row in rows}
+    assert {"limit", "threadloader"} == {row["loader"] for row in rows}
+    assert "6 of 8: storage, 8 workers: threadloader, turn 1" in done.stderr
+
+
+def test_the_json_has_what_the_table_shows(quick):
+    """The table made of the JSON is the table that was printed."""
+    done, told, _ = quick
+    assert table(restored(told)) + "\n" == done.stdout
+
+
+def restored(told):
+    """Results, of their JSON."""
+
+    def row(found):
+        shown = {name: Shown(**one) for name, one in found["shown"].items()}
+        return Row(**{**found, "shown": shown})
+
+    def case(found):
+        return CaseResult(found["name"], found["options"], [row(one) for one in found["rows"]])
+
+    def work(found):
+        metrics = [Metric(**one) for one in found["metrics"]]
+        return WorkResult(
+            **{**found, "metrics": metrics, "cases": [case(one) for one in found["cases"]]}
+        )
+
+    known = {name: value for name, value in told.items() if name != "format"}
+    return Results(**{**known, "works": [work(one) for one in told["works"]]})
+
+
+def test_the_picture_is_an_svg_with_a_mark_for_each_number(quick):
+    """It parses, says what it is, and has threadloader at each case and in the legend."""
+    tree = ET.fromstring(quick[2])
+    assert f"{SVG}svg" == tree.tag
+    assert "threadloader beside other loaders, and the limit" == tree.find(f"{SVG}title").text
+    drawn = [
+        metric
+        for work in quick[1]["works"]
+        for _ in work["cases"]
+        for metric in work["metrics"]
+        if metric["drawn"] and metric["against"] != "over"
+    ]
+    assert len(drawn) + 1 == len(tree.findall(f"{SVG}circle"))
+
+
+def test_every_text_of_the_picture_has_room(quick):
+    """With all loaders and works the labels stay within the picture and off each other."""
+    told = restored(quick[1])
+    every = {name: loaders.loader(name).TITLE for name in loaders.NAMES}
+    full = replace(told, titles=every, versions=dict.fromkeys(every, "1.0"), works=list(filled()))
+    tree = ET.fromstring(picture(full))
+    width, height = (float(tree.get(name)) for name in ("width", "height"))
+    boxes = []
+    for text in tree.findall(f"{SVG}text"):
+        # 6.6 units a character of 12 is above what the fonts in use take on average.
+        size = (9 if text.get("class") == "title" else 6.6) * len(text.text)
+        x, y = float(text.get("x")), float(text.get("y"))
+        left = x - {"start": 0.0, "middle": size / 2, "end": size}[text.get("text-anchor")]
+        boxes.append((left, y - 10, left + size, y + 2, text.text))
+        assert (0, 10) <= (left, y), text.text
+        assert left + size <= width, text.text
+        assert y <= height, text.text
+    for one, other in itertools.combinations(boxes, 2):
+        apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+        assert apart, (one[4], other[4])
+
+
+def filled():
+    """Every work with every loader, all at their limit."""
+    for name in EVERY:
+        kind = works.work(name)
+        shown = {metric.name: Shown(0.5, 1.0, 0.0) for metric in kind.METRICS}
+        rows = [Row(one, "CPython 3.11.7", shown=shown) for one in loaders.NAMES]
+        cases = [CaseResult(case.name, {}, rows) for case in fixed_cases(kind)]
+        yield WorkResult(name, kind.SHORT, kind.TITLE, kind.LIMIT, list(kind.METRICS), cases)
+
+
+def fixed_cases(kind):
+    """The full cases of a work, whatever this machine's speed is."""
+    with pytest.MonkeyPatch.context() as patch:
+        if hasattr(kind, "rounds_of"):
+            patch.setattr(kind, "rounds_of", lambda work, milliseconds: 1)
+        return kind.cases(quick=False)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_work_says_all_that_it_promises(name):
+    """Its cases differ in name, its options are JSON, and its limit gives every metric."""
+    kind = works.work(name)
+    for cases in (kind.cases(quick=True), fixed_cases(kind)):
+        assert len(cases) == len({case.name for case in cases})
+        assert [case.options for case in cases] == json.loads(
+            json.dumps([case.options for case in cases])
+        )
+    if name == "jpeg":
+        framework("PIL")
+    case: Case = kind.cases(quick=True)[0]
+    found = {"seconds": 0.0, "bytes": 0}
+    options = {**case.options, "numpy": found, "imported": found, "package": "", "module": ""}
+    told = kind.limit(kind.job(options), options, 0.0)
+    assert {metric.name for metric in kind.METRICS} <= set(told)
+
+
+def test_torch_runs_where_it_is_declared():
+    framework("torch")
+    plan = Plan(works=("arrays", "cheap"), loaders=("torch",), quick=True, repeats=1, seconds=0.01)
+    rows = [row for work in run(plan).works for case in work.cases for row in case.rows]
+    assert {"ok"} == {row.status for row in rows}, [row.why for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--only", "nothing"], "--only: expected names of arrays, storage,"),
+        (["--loaders", "pytorch"], "--loaders: expected names of threadloader, torch,"),
+        (["--repeats", "0"], "--repeats: expected a number above 0, got 0"),
+        (["--json", "/no/such/folder/x.json"], "No such file or directory"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_runs(arguments, told, capsys):
+    assert 2 == suite.main(arguments)
+    assert told in capsys.readouterr().err
+
+
+# The house.
+
+
+def test_a_package_is_imported_by_its_own_file_alone():
+    """No file of the suite imports a loader's package, or Pillow, but the one that is for it."""
+    theirs = {name: loaders.loader(name).MODULE.partition(".")[0] for name in loaders.NAMES}
+    wrong = [
+        (file.name, found)
+        for file in sorted((ROOT / "benchmarks").rglob("*.py"))
+        for found in imported(file) & set(theirs.values())
+        if file.parent.name != "loaders" or found != theirs[file.stem]
+    ]
+    assert [] == wrong
+
+
+def imported(file):
+    """The packages that a file imports, at its top or later."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_every_file_of_works_and_loaders_is_listed():
+    for room, names in ((works, EVERY), (loaders, loaders.NAMES)):
+        folder = Path(room.__file__).parent
+        assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(names)

@@ -1,0 +1,215 @@
+"""What the suite takes for a measurement: each sample once and right, turns, medians, ratios.
+
+Loaders and runs are planted, and so are the clocks: no test looks at how long anything took.
+"""
+
+import itertools
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import _measure, works
+from benchmarks._check import Watched, WrongBatches, same_batch
+from benchmarks._plan import Plan
+from benchmarks._protocol import Job, Metric, Served
+from benchmarks._results import Shown, row_of
+from benchmarks._run import run
+from benchmarks._synthetic import Rows
+
+
+def job(samples=8, batch_size=3, **others):
+    """A job that costs nothing."""
+    return Job(Rows(samples), batch_size, 0, "cheap", **others)
+
+
+def serving(order, spoil=lambda batch: batch):
+    """A loader that gives batches of these indices, each in its turn of the epochs."""
+
+    @contextmanager
+    def serve(job):
+        epochs = itertools.chain(order, itertools.repeat(range(len(job.source))))
+
+        def epoch():
+            indices = list(next(epochs))
+            for at in range(0, len(indices), job.batch_size):
+                yield spoil(job.batch(indices[at : at + job.batch_size]))
+
+        yield Served(epoch, "as planted")
+
+    return serve
+
+
+def measured(serve, samples=8):
+    return _measure.throughput(job(samples), serve, 0.0)
+
+
+# Each sample once, and right.
+
+
+@given(st.lists(st.integers(0, 5), max_size=12))
+def test_an_epoch_is_each_sample_once(indices):
+    """Whatever comes, it passes exactly when it is a permutation of the source."""
+    watched = Watched(job(6))
+    for at in range(0, len(indices), 4):
+        watched.take({"index": np.array(indices[at : at + 4])})
+    try:
+        watched.judge()
+        passed = True
+    except WrongBatches:
+        passed = False
+    assert (sorted(indices) == list(range(6))) == passed
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        ([0, 1, 2, 3, 4, 5, 6], r"1 did not come \(the first: 7\)"),
+        ([0, 1, 2, 3, 4, 5, 6, 7, 2], r"1 came again \(the first: 2\)"),
+        ([0, 1, 2, 3, 4, 5, 6, 6], r"1 did not come .* and 1 came again \(the first: 6\)"),
+    ],
+    ids=["drops", "doubles", "swaps"],
+)
+def test_a_loader_that_drops_or_doubles_a_sample_has_no_speed(order, told):
+    with pytest.raises(WrongBatches, match=told):
+        measured(serving([order]))
+
+
+def test_the_timed_epochs_are_counted():
+    """A loader that is right while it is watched and drops a sample when the clock runs is seen."""
+    with pytest.raises(WrongBatches, match="1 timed epochs: expected 8 rows, got 7"):
+        measured(serving([range(8), range(7)]))
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 2])
+def test_every_epoch_of_a_training_loop_is_watched(epoch, monkeypatch):
+    """A sample that comes twice in place of another is found in any epoch."""
+    order = [list(range(8)) for _ in range(3)]
+    order[epoch][5] = 4
+    monkeypatch.setattr(_measure, "clock", itertools.count().__next__)
+    with pytest.raises(WrongBatches, match="first: 5"):
+        _measure.training(job(), serving(order), lambda: None, 30.0)
+    with pytest.raises(WrongBatches, match="first: 5"):
+        _measure.start_and_gap(job(), serving(order), lambda: None, 3)
+
+
+def test_an_index_that_is_none_of_the_source_is_refused():
+    with pytest.raises(WrongBatches, match="expected indices 0 to 7, got -1 to 3"):
+        Watched(job()).take({"index": np.array([-1, 3])})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda batch: {**batch, "x": batch["x"] + 1}, "field x: expected float32 .*other values"),
+        (lambda batch: {**batch, "x": batch["x"].astype(float)}, "got float64"),
+        (lambda batch: {**batch, "x": batch["x"][:, :2]}, r"got float32 \(3, 2\)"),
+        (lambda batch: {"index": batch["index"]}, "expected the fields"),
+    ],
+    ids=["values", "dtype", "shape", "fields"],
+)
+def test_a_loader_whose_batches_are_others_has_no_speed(spoil, told):
+    with pytest.raises(WrongBatches, match=told):
+        measured(serving([], spoil))
+
+
+def test_masked_tokens_are_held_against_their_samples():
+    """A batch of the collate passes; one whose mask, labels or tokens are wrong does not."""
+    kind = works.work("ragged")
+    asked = kind.job({"samples": 64, "workers": 0})
+    batch = asked.batch(range(64))
+    same_batch(asked, batch)
+    hidden = batch["labels"] != -100
+    for name, wrong, told in [
+        ("mask", ~batch["mask"], "the mask"),
+        ("labels", np.full_like(batch["labels"], -100), "as they were"),
+        ("labels", np.where(hidden, batch["labels"] + 1, -100), "a label"),
+        ("tokens", np.where(hidden, 1, batch["tokens"]), "hidden of the chosen"),
+    ]:
+        with pytest.raises(WrongBatches, match=told):
+            same_batch(asked, {**batch, name: wrong})
+
+
+# Turns, medians and ratios.
+
+
+def answering(answer):
+    """A runner that answers by a function of loader and number of the run, and notes its runs."""
+
+    def runner(python, spec, timeout, environment):
+        if "installed" in spec:
+            machine = {"python": f"CPython {python}", "gil": True, "numpy": "2", "cores": 2}
+            machine |= {"processor": "A processor", "platform": "Linux"}
+            versions = dict.fromkeys(spec["installed"], "1.0" if python == "A" else None)
+            if python == "B":
+                versions["dataloader_rs"] = "2.0"
+            return {"machine": machine, "versions": versions}
+        runner.made.append((python, spec["loader"]))
+        return answer(spec["loader"], runner.made.count((python, spec["loader"])))
+
+    runner.made = []
+    return runner
+
+
+def rate(value):
+    return {"numbers": {"samples_per_second": value, "first_batch_seconds": 0.1}, "how": "so"}
+
+
+def planned(*names, **others):
+    options = {"works": ("python",), "quick": True, "repeats": 3, "pythons": ("A",), **others}
+    return Plan(loaders=names, **options)
+
+
+def test_loaders_take_turns_and_every_second_turn_goes_backwards():
+    runner = answering(lambda loader, number: rate(1.0))
+    run(planned("threadloader", "torch"), runner=runner)
+    there = ["limit", "threadloader", "torch"]
+    assert [*there, *there[::-1], *there] == [loader for _, loader in runner.made]
+
+
+def test_one_that_fails_is_not_asked_again_and_stops_nobody():
+    def answer(loader, number):
+        return {"error": "boom"} if loader == "torch" and number == 2 else rate(1.0)
+
+    runner = answering(answer)
+    results = run(planned("threadloader", "torch", "spdl"), runner=runner)
+    assert 2 == runner.made.count(("A", "torch"))
+    rows = {row.loader: (row.status, row.why) for row in results.works[0].cases[0].rows}
+    assert ("failed", "boom") == rows["torch"]
+    assert {"ok"} == {status for name, (status, _) in rows.items() if name != "torch"}
+
+
+def test_a_loader_runs_in_the_first_interpreter_that_has_it_beside_the_limit_there():
+    runner = answering(lambda loader, number: rate(1.0))
+    results = run(planned("threadloader", "dataloader_rs", pythons=("A", "B")), runner=runner)
+    assert {("A", "limit"), ("A", "threadloader"), ("A", "dataloader_rs")} == set(runner.made)
+    runner = answering(lambda loader, number: rate(1.0))
+    results = run(planned("dataloader_rs", pythons=("C", "B")), runner=runner)
+    assert {("B", "limit"), ("B", "dataloader_rs")} == set(runner.made)
+    assert ["CPython C", "CPython B"] == [machine["python"] for machine in results.machines]
+
+
+METRICS = [
+    Metric("rate", "rate", "/s"),
+    Metric("first", "first", "s"),
+    Metric("slower", "slower", "s", "over"),
+    Metric("gap", "gap", "s", None),
+]
+
+
+def numbers(*values):
+    names = (metric.name for metric in METRICS)
+    return {"numbers": dict(zip(names, values, strict=True)), "how": "so"}
+
+
+def test_each_run_is_held_against_the_limit_of_its_own_turn():
+    """The medians are those of the ratios, so that a machine that slows down hits both alike."""
+    limits = [numbers(100.0, 2.0, 1.0, 0.0), numbers(10.0, 4.0, 2.0, 0.0)]
+    answers = [numbers(50.0, 4.0, 1.5, 3.0), numbers(5.0, 8.0, 3.0, 5.0)]
+    shown = row_of("x", "CPython", answers, limits, METRICS).shown
+    assert Shown(27.5, 0.5, 0.0) == shown["rate"]
+    assert Shown(6.0, 0.5, 0.0) == shown["first"]
+    assert (2.25, 0.5) == (shown["slower"].value, shown["slower"].against)
+    assert Shown(4.0, None, 0.25) == shown["gap"]
