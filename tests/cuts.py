@@ -21,6 +21,30 @@ START = (0, 0, 0)
 """A cursor: epoch, position, step."""
 
 
+class Rows:
+    """A source that reads all samples of a batch at once."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        return 3 * index + 1
+
+    def __getitems__(self, indices):
+        return [self[index] for index in indices]
+
+
+SOURCES = {
+    "array": lambda n: np.arange(n) * 3 + 1,
+    "list": lambda n: list(range(1, 3 * n + 1, 3)),
+    "rows": Rows,
+}
+"""The same samples, read in the ways in which batches are made."""
+
+
 def noisy(sample, rng):
     """A transform whose result tells its place in the order."""
     return int(sample) + (int(rng.bit_generator.random_raw()) >> 2)
@@ -34,6 +58,7 @@ class Run:
     """
 
     kind: str
+    source: object
     n: int
     config: dict
     sampler: object
@@ -43,9 +68,8 @@ class Run:
 
     def loader(self, world=None, resume=None, **config):
         """A loader of one shard, or of the whole world without cuts."""
-        source = np.arange(self.n) * 3 + 1
         given = {"sampler": self.sampler, "transform": self.transform, "resume": resume}
-        return Loader({**self.config, **(world or {}), **config}, source, **given)
+        return Loader({**self.config, **(world or {}), **config}, self.source, **given)
 
     def read_orders(self):
         """Read each epoch as one batch, and look at those that are known by themselves."""
@@ -86,7 +110,8 @@ def drawn(draw: random.Random) -> Run:
         config["shuffle"] = kind != "plain"
     if kind == "excluded":
         config["exclude"] = [i for i in range(n) if draw.random() < 0.3]
-    run = Run(kind, n, config, sampler, draw.choice([None, noisy]))
+    source = SOURCES[draw.choice(list(SOURCES))](n)
+    run = Run(kind, source, n, config, sampler, draw.choice([None, noisy]))
     run.read_orders()
     return run
 
@@ -121,9 +146,11 @@ class Chain:
         shards = self.world["shard_count"]
         self.cursors, self.states = [START] * shards, [None] * shards
         self.counts = [(0, 0)] * shards
+        self.cuts = 0
         for _ in range(cuts):
             self.play(self.drawn_cut())
             self.go_on()
+            self.cuts += 1
         self.play((len(self.run.orders), 0))
         self.check_exactly_once()
 

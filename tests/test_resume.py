@@ -1,0 +1,554 @@
+"""A run that was stopped goes on exactly where it was, wherever that is, however often.
+
+Random chains of cuts are in `cuts`; here is also what a state refuses, and what it remembers.
+Longer than other files: all that is promised of going on stands together.
+"""
+
+import json
+import os
+import sys
+import threading
+
+import numpy as np
+import pytest
+from cuts import Chain
+from oracle import expected_epoch
+
+from threadloader import BusyError, ConfigError, Loader, StateError
+
+WORKERS = [0, 1, 2, 8]
+PARTS = [(0, range(first, first + 210)) for first in range(0, 1260, 210)]
+PARTS += [(workers, range(10_000 * workers, 10_000 * workers + 60)) for workers in (1, 2, 8)]
+
+
+def cuts_of(seed):
+    """How often the chain of a seed is cut: 1 to 6 times."""
+    return 1 + seed % 6
+
+
+def test_there_are_at_least_5000_cuts():
+    assert 5040 == sum(cuts_of(seed) for _, seeds in PARTS for seed in seeds)
+
+
+@pytest.mark.parametrize(("workers", "seeds"), PARTS)
+def test_a_run_that_is_cut_anywhere_goes_on_as_the_oracle_says(
+    workers, seeds, tmp_path, monkeypatch
+):
+    """Each batch, `info` and state, in every epoch; over world and batch size exactly once."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)  # the disk is for another test
+    cuts = 0
+    for seed in seeds:
+        try:
+            cuts += Chain(seed, cuts_of(seed), tmp_path, workers).cuts
+        except BaseException as error:
+            error.add_note(f"Chain({seed}, {cuts_of(seed)}, folder, {workers})")
+            raise
+    assert sum(map(cuts_of, seeds)) == cuts
+
+
+class Numbers:
+    """Sample i is i; keeps what was read, and fails at some indices."""
+
+    def __init__(self, n, fail=()):
+        self.n = n
+        self.fail = set(fail)
+        self.read = []
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        if index in self.fail:
+            raise OSError(f"no {index}")
+        return index
+
+
+class Taking(Numbers):
+    """Whole batches at once, so small that several are made together."""
+
+    sample_bytes = 8
+
+    def take(self, indices):
+        return np.array([self[index] for index in indices.tolist()])
+
+
+class Named(Numbers):
+    """A source that says the same of itself, whatever it holds."""
+
+    def fingerprint(self):
+        return "always the same"
+
+
+def config(**options):
+    return {"batch_size": 2, "num_workers": 0, "shuffle": False, **options}
+
+
+def delivered(batches, until=None):
+    """Lists (epoch, step, batch) to the end of the run, or so many."""
+    got = []
+    for epoch in batches.epochs():
+        for batch in epoch:
+            got.append((batches.info.epoch, batches.info.step, np.asarray(batch).tolist()))
+            if len(got) == until:
+                return got
+    return got
+
+
+def place(batches):
+    """Epoch and position at which the state stands."""
+    world = batches.state_dict()["world"]
+    return world["epoch"], world["position"]
+
+
+def cut(until, source, *args, **options):
+    """The batches of a run up to a cut, and the state there."""
+    with Loader(config(**options), source, *args) as batches:
+        got = delivered(batches, until) if until else []
+        return got, json.loads(json.dumps(batches.state_dict()))
+
+
+@pytest.mark.parametrize("prefetch", [1, 3, 64])
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("kind", [Numbers, Taking])
+def test_restoring_reads_no_sample(kind, workers, prefetch):
+    """Neither `resume` nor `load_state_dict`; what is read then is what was not delivered yet."""
+    options = {"seed": 5, "shuffle": True, "num_epochs": 1, "prefetch_batches": prefetch}
+    done, state = cut(6, kind(30), **options)
+    source = kind(30)
+    with Loader(config(num_workers=workers, **options), source, resume=state) as batches:
+        batches.load_state_dict(state)
+        assert state == batches.state_dict()
+        assert 15 == len(batches)
+        assert batches.info is None
+    assert [] == source.read
+    with Loader(config(num_workers=workers, **options), source, resume=state) as batches:
+        rest = delivered(batches)
+    assert (6, 9) == (len(done), len(rest))
+    delivered_before = {index for _, _, batch in done for index in batch}
+    assert sorted(set(range(30)) - delivered_before) == sorted(source.read)
+
+
+def test_without_workers_nothing_but_the_next_batch_is_read():
+    _, state = cut(3, Numbers(20))
+    source = Numbers(20)
+    with Loader(config(), source, resume=state) as batches:
+        assert [6, 7] == next(iter(batches)).tolist()
+    assert [6, 7] == source.read
+
+
+@pytest.mark.parametrize("where", range(6))
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("kind", [Numbers, Taking])
+def test_after_an_exception_the_state_stands_before_the_failed_batch(kind, workers, where):
+    """Until next is called; a run that goes on from there gets the batch, if it can be read now."""
+    options = {"num_workers": workers, "num_epochs": 2, "seed": 3, "shuffle": True}
+    whole = cut(12, kind(12), **options)[0]
+    bad = whole[where][2][1]
+    with Loader(config(**options), kind(12, [bad])) as batches:
+        epoch = iter(batches)
+        assert [batch for _, _, batch in whole[:where]] == [
+            next(epoch).tolist() for _ in range(where)
+        ]
+        before = batches.state_dict()
+        with pytest.raises(OSError, match=f"no {bad}"):
+            next(epoch)
+        failed = batches.state_dict()
+        assert before == failed
+        behind = next(epoch, None)
+        assert failed["world"] != batches.state_dict()["world"]
+        assert (where < 5) == (behind is not None)
+    with Loader(config(**options), kind(12), resume=failed) as batches:
+        assert whole[where:] == delivered(batches)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("where", [0, 2, 5])
+def test_an_epoch_that_is_left_after_an_exception_counts_as_begun(workers, where):
+    """`iter` instead of `next`: the state moves to the next epoch when that begins."""
+    with Loader(config(num_workers=workers), Numbers(12, [2 * where])) as batches:
+        epoch = iter(batches)
+        for _ in range(where):
+            next(epoch)
+        with pytest.raises(OSError, match="no"):
+            next(epoch)
+        assert (0, 2 * where) == place(batches)
+        epoch = iter(batches)
+        assert 1 == epoch.number
+        assert (1, 0) == place(batches)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_that_goes_on_at_a_batch_that_still_fails_stands_before_it_again(workers):
+    source = Numbers(8, [3])
+    with Loader(config(num_workers=workers), source) as batches:
+        epoch = iter(batches)
+        next(epoch)
+        state = batches.state_dict()
+        with pytest.raises(OSError, match="no 3"):
+            next(epoch)
+    for _ in range(3):
+        with Loader(config(num_workers=workers), source, resume=state) as batches:
+            with pytest.raises(OSError, match="no 3"):
+                next(iter(batches))
+            assert state == batches.state_dict()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_after_a_sampler_failed_the_state_stands_before_its_epoch(workers):
+    fail = {1}
+
+    def sampler(epoch, n):
+        if epoch in fail:
+            raise LookupError("no order")
+        return range(epoch, n)
+
+    with Loader(config(num_workers=workers), Numbers(6), sampler=sampler) as batches:
+        epochs = batches.epochs(3)
+        assert 3 == len(list(next(epochs)))
+        state = batches.state_dict()
+        epoch = next(epochs)
+        with pytest.raises(LookupError):
+            next(epoch)
+        assert state == batches.state_dict()
+    fail.clear()
+    with Loader(config(num_workers=workers), Numbers(6), sampler=sampler, resume=state) as batches:
+        assert [1, 2] == [epoch.number for epoch in batches.epochs(3) if list(epoch)]
+
+
+@pytest.fixture
+def hasty():
+    """Threads take turns all the time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_taken_in_another_thread_is_that_of_a_delivered_prefix(workers, hasty):
+    """Whole, whatever the consumer does at that moment; and it never goes back."""
+    options = config(num_workers=workers, batch_size=3, num_epochs=4, shuffle=True)
+    with Loader(options, np.arange(100)) as batches:
+        between = [batches.state_dict()]
+        between += [batches.state_dict() for epoch in batches.epochs() for _ in epoch]
+    taken, done, there = [], threading.Event(), threading.Barrier(2)
+
+    def take(batches):
+        there.wait()
+        while not done.is_set():
+            taken.append(batches.state_dict())
+
+    with Loader(options, np.arange(100)) as batches:
+        thread = threading.Thread(target=take, args=(batches,))
+        thread.start()
+        there.wait()
+        try:
+            got = delivered(batches)
+        finally:
+            done.set()
+            thread.join()
+    assert len(between) == 1 + len(got)
+    counts = [state["shard"]["batches"] for state in taken]
+    assert [between[count] for count in counts] == taken
+    assert sorted(counts) == counts
+
+
+@pytest.mark.parametrize("until", range(10))
+def test_what_is_loaded_is_what_is_given_back(until):
+    """Before anything is delivered, however often, through every way in."""
+    options = {"num_epochs": 3, "seed": 9, "shuffle": True, "exclude": [1], "fingerprint": True}
+    _, state = cut(until, np.arange(8), **options)
+    with Loader(config(**options), np.arange(8), resume=state) as batches:
+        assert state == batches.state_dict()
+        batches.load_state_dict(state)
+        assert state == batches.state_dict()
+        iter(batches)
+        assert state == batches.state_dict()
+    assert state == batches.state_dict()
+
+
+@pytest.mark.parametrize("until", range(1, 13))
+def test_a_resumed_run_finishes_the_same_epochs(until):
+    """`num_epochs` of them: the first of what is left has its number, and so have its steps."""
+    options = {"num_epochs": 3, "seed": 9, "shuffle": True}
+    whole = cut(12, np.arange(8), **options)[0]
+    done, state = cut(until, np.arange(8), **options)
+    with Loader(config(**options), np.arange(8), resume=state) as batches:
+        assert whole == done + delivered(batches)
+        assert [] == list(batches.epochs())
+        assert (3, 0) == place(batches)
+
+
+def test_a_loader_that_is_entered_again_goes_on_from_its_state_again():
+    _, state = cut(3, np.arange(12))
+    loader = Loader(config(num_epochs=1), np.arange(12), resume=state)
+    got = []
+    for _ in range(2):
+        with loader as batches:
+            got.append(delivered(batches))
+    assert [(0, 3), (0, 4), (0, 5)] == [place[:2] for place in got[0]]
+    assert got[0] == got[1]
+
+
+def test_a_state_can_be_loaded_back_and_forth_between_epochs():
+    """In one `with`, once the iterator has ended; while it is live it is refused."""
+    states = [cut(until, np.arange(12))[1] for until in (1, 4, 8)]
+    with Loader(config(), np.arange(12)) as batches:
+        for state in [*states, *reversed(states)]:
+            batches.load_state_dict(state)
+            epoch = iter(batches)
+            left = 6 - state["world"]["step"]
+            next(epoch)
+            with pytest.raises(BusyError, match="live"):
+                batches.load_state_dict(state)
+            assert left - 1 == len(list(epoch))
+
+
+BASE = {"shuffle": False, "seed": 1}
+ARRAY = np.arange(10)
+
+
+def differing(source, options, sampler, state):
+    """The fields for which a state is refused."""
+    loader = Loader(config(**{**BASE, **options}), source, sampler=sampler, resume=state)
+    with pytest.raises(StateError) as caught:
+        loader.__enter__()
+    for field in caught.value.fields:
+        assert f"{field}: the state has " in str(caught.value)
+    return caught.value.fields
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "sampler", "fields"),
+    [
+        (ARRAY + 1, {}, None, ("source",)),
+        (ARRAY.astype(float), {}, None, ("source",)),
+        (ARRAY.tolist(), {}, None, ("source",)),
+        (np.arange(11), {}, None, ("source", "samples")),
+        (ARRAY, {"seed": 2}, None, ("seed",)),
+        (ARRAY, {"shuffle": True}, None, ("shuffle",)),
+        (ARRAY, {}, [3, 4], ("sampler",)),
+        (ARRAY, {}, lambda epoch, n: [3], ("sampler",)),
+        (ARRAY, {"sampler": {"type": "subset", "indices": [3]}}, None, ("sampler",)),
+        (ARRAY[:9], {"seed": 2, "shuffle": True}, None, ("source", "samples", "seed", "shuffle")),
+    ],
+)
+def test_a_state_of_another_run_is_refused_with_each_field_that_differs(
+    source, options, sampler, fields
+):
+    assert fields == differing(source, options, sampler, cut(2, ARRAY, **BASE)[1])
+
+
+WEIGHTED = {"type": "weighted", "weights": [1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([1, 2, 0], [1, 2, 1]),
+        ([1, 2, 0], [1, 2]),
+        (WEIGHTED, {**WEIGHTED, "weights": [1, 2, 4]}),
+        (WEIGHTED, {**WEIGHTED, "num_samples": 5}),
+        (WEIGHTED, {**WEIGHTED, "type": "weighted_without_replacement"}),
+        ({"type": "subset", "indices": [1]}, {"type": "subset", "indices": [1], "shuffle": True}),
+    ],
+)
+def test_a_state_of_another_sampler_is_refused(one, other):
+    def given(sampler):
+        """As options of the config, or in code."""
+        return ({"sampler": sampler}, None) if isinstance(sampler, dict) else ({}, sampler)
+
+    options, sampler = given(one)
+    with Loader(config(**BASE, **options), np.arange(3), sampler=sampler) as batches:
+        state = batches.state_dict()
+    assert ("sampler",) == differing(np.arange(3), *given(other), state)
+
+
+def test_a_state_of_another_version_of_the_order_is_refused(monkeypatch):
+    _, state = cut(2, np.arange(10), **BASE)
+    monkeypatch.setattr("threadloader.loader._recipe.VERSION", 2)
+    assert ("order",) == differing(np.arange(10), {}, None, state)
+
+
+def test_allow_overrides_the_fields_that_it_names_and_no_other():
+    """Of three that differ, every choice is tried; all three together go on where the state is."""
+    _, state = cut(2, np.arange(10), **BASE)
+    fields = ("source", "samples", "seed")
+    with Loader(config(seed=2), np.arange(12)) as batches:
+        for chosen in range(7):
+            allowed = [field for bit, field in enumerate(fields) if chosen >> bit & 1]
+            with pytest.raises(StateError) as caught:
+                batches.load_state_dict(state, allow=allowed)
+            assert tuple(field for field in fields if field not in allowed) == caught.value.fields
+            assert 0 == batches.state_dict()["world"]["position"]
+        batches.load_state_dict(state, allow=fields)
+        assert [4, 5] == next(iter(batches)).tolist()
+        now = batches.state_dict()["run"]
+    assert (12, 2) == (now["samples"], now["seed"])
+
+
+def test_a_state_behind_the_end_of_the_allowed_source_is_refused():
+    _, state = cut(4, Named(10))
+    with Loader(config(), Named(6)) as batches:
+        with pytest.raises(StateError, match=r"world\.position: expected at most 6, .* got 8"):
+            batches.load_state_dict(state, allow=("samples",))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda path: None, FileNotFoundError, "No such file|cannot find"),
+        (lambda path: path.mkdir(), OSError, "directory|denied"),
+        (lambda path: path.write_bytes(b""), StateError, "damaged.*0 bytes"),
+        (lambda path: path.write_bytes(b"\xff\xfe\x00"), StateError, "damaged.*3 bytes"),
+        (lambda path: path.write_bytes(b"not JSON"), StateError, "damaged.*8 bytes"),
+        (lambda path: path.write_bytes(b"[" * 100_000), StateError, "damaged"),
+        (lambda path: path.write_bytes(b"1" * 5000), StateError, "damaged"),
+        (lambda path: path.write_bytes(b"null\n"), StateError, "damaged"),
+        (lambda path: path.write_bytes(b"[]\n"), StateError, "damaged"),
+        (lambda path: path.write_bytes(b"{}\n"), StateError, "damaged"),
+        (lambda path: path.write_bytes(b'{\n "format": "x"\n}\n'), StateError, "what save"),
+    ],
+)
+def test_a_path_to_resume_that_holds_no_state_is_an_error(tmp_path, make, error, message):
+    """Never the beginning of a new run: not even where there is no file."""
+    path = tmp_path / "run.state"
+    make(path)
+    with pytest.raises(error, match=message) as caught:
+        Loader(config(), np.arange(4), resume=path).__enter__()
+    assert "run.state" in str(caught.value)
+
+
+def test_a_file_that_may_not_be_read_is_the_systems_error(tmp_path, monkeypatch):
+    path = tmp_path / "run.state"
+    with Loader(config(), np.arange(4)) as batches:
+        batches.save(path)
+
+    def refused(self):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(type(path), "read_bytes", refused)
+    with pytest.raises(PermissionError, match=r"run\.state"):
+        Loader(config(), np.arange(4), resume=path).__enter__()
+
+
+@pytest.mark.parametrize("resume", [3, b"run.state", ["run.state"], True])
+def test_what_is_neither_a_state_nor_a_path_is_refused(resume):
+    with pytest.raises(ConfigError, match="resume: expected a state, or the path"):
+        Loader(config(), np.arange(4), resume=resume)
+
+
+@pytest.mark.parametrize("start", range(0, 8))
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 7, 12, 13, 40])
+def test_skip_steps_leaves_out_the_next_steps_and_nothing_else(start, steps):
+    """Into later epochs, too; the state remembers where and how many, over later resumes."""
+    options = {"num_epochs": 3, "seed": 4, "shuffle": True}
+    whole = cut(15, np.arange(10), **options)[0]
+    done, state = cut(start, np.arange(10), **options)
+    with Loader(config(**options), np.arange(10), resume=state, skip_steps=steps) as batches:
+        skipped = batches.state_dict()
+        got = delivered(batches, 2)
+        later = batches.state_dict()
+    with Loader(config(**options), np.arange(10), resume=later) as batches:
+        got += delivered(batches)
+    assert whole[start + steps :] == got
+    assert start == len(done) == skipped["shard"]["batches"]
+    expected = [[*divmod(start, 5), steps]] if steps else []
+    assert expected == skipped["world"]["skips"] == later["world"]["skips"]
+
+
+@pytest.mark.parametrize("remainder", ["pad", "drop", "keep"])
+@pytest.mark.parametrize("steps", range(9))
+def test_skip_steps_leaves_out_steps_of_the_whole_world(remainder, steps):
+    """Every shard stands at the same place behind them, as the oracle counts steps."""
+    order = list(range(11))
+    deal = {"batch_size": 2, "shard_count": 2, "remainder": remainder, "drop_last": False}
+    worlds = []
+    for shard in range(2):
+        part = {"index": shard, "count": 2, "remainder": remainder}
+        epochs = [expected_epoch(order, shard_index=shard, **deal) for _ in range(3)]
+        longest = len(expected_epoch(order, shard_index=0, **deal))
+        with Loader(config(shard=part, num_epochs=3), np.arange(11), skip_steps=steps) as batches:
+            worlds.append(batches.state_dict()["world"])
+            got = delivered(batches)
+        expected = [
+            (number, step, rows[0])
+            for number, epoch in enumerate(epochs)
+            for step, rows in enumerate(epoch)
+            if number * longest + step >= steps
+        ]
+        assert expected == got
+    assert worlds[0] == worlds[1]
+
+
+def test_skips_add_up_over_resumes():
+    options = {"num_epochs": 2, "seed": 4}
+    state, expected = None, []
+    for place in ([0, 0], [0, 3], [1, 1]):
+        with Loader(config(**options), np.arange(10), resume=state, skip_steps=2) as batches:
+            delivered(batches, 1)
+            state = batches.state_dict()
+        expected.append([*place, 2])
+        assert expected == state["world"]["skips"]
+
+
+def test_steps_of_epochs_of_differing_length_are_passed_over_one_by_one():
+    def sampler(epoch, n):
+        return range(epoch + 1)
+
+    with Loader(config(), np.arange(10), sampler=sampler, skip_steps=3) as batches:
+        epoch = iter(batches)
+        assert (2, [[2]]) == (epoch.number, [batch.tolist() for batch in epoch])
+
+
+@pytest.mark.parametrize("steps", [-1, 1.5, "3", True, None])
+def test_skip_steps_of_no_number_are_refused(steps):
+    with pytest.raises(ConfigError, match="skip_steps: expected an integer >= 0"):
+        Loader(config(), np.arange(4), skip_steps=steps)
+
+
+def test_steps_that_no_epoch_has_are_refused():
+    with pytest.raises(ConfigError, match="skip_steps: expected steps to leave out"):
+        Loader(config(), np.arange(0), skip_steps=1).__enter__()
+
+
+SAMPLERS = {
+    "none": {},
+    "shuffle": {"shuffle": True},
+    "weighted": {"sampler": {"type": "weighted", "weights": [1 + i % 3 for i in range(12)]}},
+    "so many": {
+        "sampler": {"type": "weighted", "weights": [1 + i % 3 for i in range(12)], "num_samples": 9}
+    },
+    "without replacement": {
+        "sampler": {"type": "weighted_without_replacement", "weights": list(range(12))}
+    },
+    "balanced": {"sampler": {"type": "balanced", "labels": "labels.npy", "num_samples": 12}},
+    "subset": {"sampler": {"type": "subset", "indices": [9, 2, 4, 6, 1, 3, 7], "shuffle": True}},
+}
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_another_list_of_excluded_samples_counts_from_the_next_epoch_on(
+    sampler, tmp_path, monkeypatch
+):
+    """The epoch that was begun goes on with the old one, over several resumes."""
+    monkeypatch.chdir(tmp_path)
+    np.save("labels.npy", np.arange(12) % 3)
+    options = {**SAMPLERS[sampler], "num_epochs": 2, "seed": 6}
+    old, new = {**options, "exclude": [1, 2]}, {**options, "exclude": [2, 3, 4]}
+    first = [got for got in cut(99, np.arange(12), **old)[0] if got[0] == 0]
+    second = [got for got in cut(99, np.arange(12), **new)[0] if got[0] == 1]
+    got, state = cut(1, np.arange(12), **old)
+    for until in (1, None):
+        with Loader(config(**new), np.arange(12), resume=state) as batches:
+            assert state == batches.state_dict()
+            got += delivered(batches, until)
+            state = batches.state_dict()
+    assert first + second == got
+
+
+def test_an_epoch_that_was_not_begun_has_the_new_list():
+    _, state = cut(0, np.arange(6), exclude=[1])
+    with Loader(config(exclude=[4], num_epochs=1), np.arange(6), resume=state) as batches:
+        assert [[0, 1], [2, 3], [5]] == [batch for _, _, batch in delivered(batches)]
