@@ -388,6 +388,15 @@ def test_allow_overrides_the_fields_that_it_names_and_no_other():
     assert (12, 2) == (now["samples"], now["seed"])
 
 
+@pytest.mark.parametrize("allow", [("sauce",), ["source", "epoch"], "source", None, 5, [["seed"]]])
+def test_allow_refuses_what_names_no_field(allow):
+    """A text, too: its letters are no fields. The message lists those that there are."""
+    _, state = cut(2, np.arange(10))
+    with Loader(config(), np.arange(10)) as batches:
+        with pytest.raises(ConfigError, match=r'allow: expected .*"source", "samples", "seed"'):
+            batches.load_state_dict(state, allow=allow)
+
+
 def test_a_state_behind_the_end_of_the_allowed_source_is_refused():
     _, state = cut(4, Named(10))
     with Loader(config(), Named(6)) as batches:

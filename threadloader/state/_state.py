@@ -128,9 +128,7 @@ def load(
             differing fields are named.
         ConfigError: there is no such field to allow.
     """
-    if isinstance(allow, str) or not set(allow) <= set(run):
-        known = ", ".join(f'"{name}"' for name in run)
-        raise ConfigError(Problem("allow", f"a list of fields among {known}", repr(allow)))
+    allowed = _allowed(allow, run)
     if not isinstance(state, Mapping) or state.get("format") != FORMAT:
         got = type(state).__name__ if not isinstance(state, Mapping) else state.get("format")
         raise StateError(
@@ -159,7 +157,7 @@ def load(
     saved = state.get("run")
     if not isinstance(saved, Mapping):
         raise _damaged("run", "an object", saved)
-    _refuse_another_run(saved, run, allow)
+    _refuse_another_run(saved, run, allowed)
     same_world = all(position[name] == world[name] for name in world)
     mine = counted["index"] == shard and same_world
     return Cursor(
@@ -196,12 +194,22 @@ def _hashed(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+def _allowed(allow: Any, run: Mapping[str, Any]) -> frozenset[str]:
+    try:
+        names = None if isinstance(allow, str) else frozenset(allow)
+    except TypeError:  # not to be iterated, or what it holds cannot be names
+        names = None
+    if names is None or not names <= set(run):
+        known = ", ".join(f'"{name}"' for name in run)
+        raise ConfigError(Problem("allow", f"a list of fields among {known}", repr(allow)))
+    return names
+
+
 def _refuse_another_run(
-    saved: Mapping[str, Any], run: Mapping[str, Any], allow: Collection[str]
+    saved: Mapping[str, Any], run: Mapping[str, Any], allowed: frozenset[str]
 ) -> None:
-    differing = [
-        name for name in {**saved, **run} if saved.get(name) != run.get(name) and name not in allow
-    ]
+    names = [name for name in {**saved, **run} if name not in allowed]
+    differing = [name for name in names if saved.get(name) != run.get(name)]
     if differing:
         lines = (
             f"{name}: the state has {saved.get(name)!r}, this run {run.get(name)!r}"
