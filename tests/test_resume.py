@@ -502,6 +502,12 @@ def test_skips_add_up_over_resumes():
         assert expected == state["world"]["skips"]
 
 
+def test_very_many_steps_are_passed_over_at_once():
+    with Loader(config(), np.arange(10), skip_steps=5 * 10**12 + 3) as batches:
+        assert (10**12, 6) == place(batches)
+        assert [6, 7] == next(iter(batches)).tolist()
+
+
 def test_steps_of_epochs_of_differing_length_are_passed_over_one_by_one():
     def sampler(epoch, n):
         return range(epoch + 1)

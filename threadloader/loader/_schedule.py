@@ -188,7 +188,7 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
         The cursor behind them, which remembers that they were left out.
 
     Raises:
-        ValueError: no epoch has a step.
+        ValueError: an epoch on the way has no step.
     """
     if not steps:
         return cursor
@@ -204,6 +204,8 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
             break
         if not there and not position:
             raise ValueError(f"expected an epoch with steps to leave out, got {n} samples")
-        steps -= there
-        epoch, position, step = epoch + 1, 0, 0
+        # Epochs of one length are passed over at once, however many they are.
+        whole = 1 if position or sampler.length is None else steps // there
+        steps -= whole * there
+        epoch, position, step = epoch + whole, 0, 0
     return cursor._replace(epoch=epoch, position=position, step=step, skips=(*cursor.skips, skip))
