@@ -567,3 +567,12 @@ def test_an_epoch_that_was_not_begun_has_the_new_list():
     _, state = cut(0, np.arange(6), exclude=[1])
     with Loader(config(exclude=[4], num_epochs=1), np.arange(6), resume=state) as batches:
         assert [[0, 1], [2, 3], [5]] == [batch for _, _, batch in delivered(batches)]
+
+
+def test_a_fingerprint_of_all_batches_ends_with_a_batch_that_has_none():
+    """A run that goes on without `fingerprint` does not show that of a part as that of all."""
+    _, state = cut(2, np.arange(12), fingerprint=True)
+    with Loader(config(), np.arange(12), resume=state) as batches:
+        assert state["shard"]["fingerprint"] == batches.state_dict()["shard"]["fingerprint"] != ""
+        delivered(batches, 1)
+        assert "" == batches.state_dict()["shard"]["fingerprint"] == batches.stats().fingerprint

@@ -128,8 +128,9 @@ class Place(NamedTuple):
             if not delivery.lost:
                 samples = delivery.job.samples(served)
                 counts = cursor.batches + served, cursor.samples + samples
-                mark = delivery.marks[served - 1] if delivery.marks else mark
-                shown = Shown(delivery.job, served - 1, mark if delivery.marks else "")
+                # Without one, what a state brought is not that of all batches any more.
+                mark = delivery.marks[served - 1] if delivery.marks else ""
+                shown = Shown(delivery.job, served - 1, mark)
                 # At each call those were ready that had not been delivered before.
                 ready = served * (delivery.size + delivery.ready) - served * (served - 1) // 2
                 if delivery.awaited:
