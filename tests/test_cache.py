@@ -1,0 +1,340 @@
+"""What is kept comes again as it was, for all workers, and nobody can spoil it for the others."""
+
+import logging
+import random
+import sys
+import threading
+import tracemalloc
+import warnings
+from collections import OrderedDict, namedtuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import same, samples
+
+from threadloader.cache import MISSING, Cached, CacheStats, Folder, Memory, open_cache
+from threadloader.cache._samples import freeze, size_of
+
+Point = namedtuple("Point", "x y")
+
+
+@pytest.fixture(params=["memory", "folder"])
+def cache(request, tmp_path):
+    """Either kind, with room for everything."""
+    made = Memory() if request.param == "memory" else Folder(tmp_path, "key", 100)
+    yield made
+    made.close()
+
+
+def arrays_in(sample):
+    """Lists the arrays of a sample."""
+    if isinstance(sample, np.ndarray):
+        return [sample]
+    inside = sample.values() if isinstance(sample, dict) else sample
+    nested = isinstance(sample, (dict, list, tuple))
+    return [array for each in inside for array in arrays_in(each)] if nested else []
+
+
+def never(index):
+    raise AssertionError(f"sample {index} was prepared again")
+
+
+def test_what_is_kept_is_not_prepared_again(cache):
+    made = {"x": np.arange(3), "y": 1, "name": "a"}
+    first = cache.get(7, lambda index: made)
+    assert same(made, first)
+    assert same(made, cache.get(7, never))
+
+
+def test_none_is_a_sample(cache):
+    cache.get(0, lambda index: None)
+    assert cache.get(0, never) is None
+
+
+@given(samples)
+@settings(max_examples=150)
+def test_memory_gives_back_what_it_was_given(sample):
+    cache = Memory()
+    first = cache.get(0, lambda index: sample)
+    assert same(sample, first)
+    assert same(sample, cache.get(0, never))
+
+
+def test_hits_and_misses_are_counted(cache):
+    for index in (0, 1, 0, 0):
+        cache.get(index, lambda index: index)
+    stats = cache.stats()
+    assert (2, 2, 2) == (stats.hits, stats.misses, stats.samples)
+
+
+def test_an_array_that_came_from_a_cache_cannot_be_written(cache):
+    """Neither the first time nor later, nor by setting its flag."""
+    for _ in range(2):
+        sample = cache.get(0, lambda index: {"x": np.zeros(3), "more": [np.ones(2), (np.ones(1),)]})
+        for array in arrays_in(sample):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        sample["x"].flags.writeable = True
+
+
+def test_an_array_that_did_not_fit_cannot_be_written_either():
+    """So a transform that writes in place fails at the first sample, and not at some."""
+    array = Memory(max_samples=0).get(0, lambda index: np.zeros(3))
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1
+
+
+def test_what_a_receiver_does_to_its_containers_stays_there(cache):
+    def make(index):
+        return {"x": np.zeros(6), "list": [1, [2]], "pair": ([3], 4)}
+
+    for _ in range(3):
+        sample = cache.get(0, make)
+        assert same(make(0), sample)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer numpy would rather have none of this
+            sample["x"].shape = (2, 3)
+        sample["list"][1].append(5)
+        sample["pair"][0].clear()
+        del sample["x"]
+
+
+def test_the_source_keeps_its_array_and_may_write_to_it(cache):
+    """The array stays writable, and what is kept does not change with it."""
+    rows = np.zeros((2, 3))
+    cache.get(0, rows.__getitem__)
+    rows[0] = 1
+    assert rows.flags.writeable
+    assert [0, 0, 0] == cache.get(0, never).tolist()
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        object(),
+        {1, 2},
+        bytearray(b"a"),
+        OrderedDict(x=1),
+        {(1, 2): 3},
+        np.ma.masked_array([1, 2]),
+        np.array([None, 1], dtype=object),
+        np.zeros(2, "i4,f4")[0],
+        [np.zeros(2), {"x": range(3)}],
+    ],
+    ids=lambda sample: type(sample).__name__,
+)
+def test_a_sample_of_another_type_is_prepared_each_time(cache, sample, caplog):
+    """It comes as it is, is counted, and said once."""
+    for index in (0, 0, 1):
+        assert cache.get(index, lambda index: sample) is sample
+    stats = cache.stats()
+    assert (0, 3, 3, 0) == (stats.hits, stats.misses, stats.uncacheable, stats.samples)
+    assert ["cannot be kept" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_list_that_holds_itself_is_not_kept(cache):
+    endless = []
+    endless.append(endless)
+    assert cache.get(0, lambda index: endless) is endless
+    assert 1 == cache.stats().uncacheable
+
+
+def test_memory_keeps_named_tuples_and_mapped_arrays(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(3))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    cache = Memory()
+    for _ in range(2):
+        point = cache.get(0, lambda index: Point(np.arange(2), 1))
+        assert (Point, [0, 1], 1) == (type(point), point.x.tolist(), point.y)
+        plain = cache.get(1, lambda index: mapped)
+        assert (np.ndarray, [0, 1, 2]) == (type(plain), plain.tolist())
+
+
+def test_structured_arrays_are_kept_in_memory():
+    table = np.array([(1, 2.0)], "i4,f4")
+    cache = Memory()
+    cache.get(0, lambda index: table)
+    assert same(table, cache.get(0, never))
+
+
+def test_an_exception_passes_and_nothing_is_kept(cache):
+    def fail(index):
+        raise KeyError(index)
+
+    with pytest.raises(KeyError):
+        cache.get(5, fail)
+    assert cache.get(5, lambda index: "now") == "now"
+    assert 2 == cache.stats().misses
+
+
+def test_an_epoch_has_as_many_hits_as_there_is_room(cache):
+    """Whatever the orders are: the rule that nothing is evicted cannot be bettered."""
+    cache = Memory(max_samples=30)
+    rng, order = random.Random(5), list(range(100))
+    hits = []
+    for _ in range(4):
+        rng.shuffle(order)
+        before = cache.stats().hits
+        for index in order:
+            assert index == cache.get(index, lambda index: index)
+        hits.append(cache.stats().hits - before)
+    assert [0, 30, 30, 30] == hits
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 40)), max_size=40),
+    st.integers(0, 3000),
+    st.integers(0, 6),
+)
+def test_a_bound_is_never_passed(asked, max_bytes, max_samples):
+    """Those kept are the first that fitted, their bytes are exact, and each `get` is counted."""
+    cache = Memory(max_bytes, max_samples)
+    kept, used = {}, 0
+    for index, length in asked:
+        sample = cache.get(index, lambda index, length=length: np.zeros(length, np.uint8))
+        size = size_of(freeze(np.zeros(length, np.uint8)))
+        if index in kept:
+            assert kept[index] == len(sample)
+        elif used + size <= max_bytes and len(kept) < max_samples:
+            kept[index] = length
+            used += size
+    stats = cache.stats()
+    assert (len(kept), used) == (stats.samples, stats.bytes)
+    assert len(asked) == stats.hits + stats.misses
+
+
+def test_bytes_of_arrays_are_exact():
+    small, large = (size_of(freeze(np.zeros(length, np.float32))) for length in (10, 1010))
+    assert 4000 == large - small
+
+
+def test_the_estimate_covers_the_memory_that_is_taken():
+    """What a thousand samples take, as the allocators tell it, is at most what is counted."""
+    cache = Memory()
+    made = [{"x": np.arange(i % 50), "y": 1000 + i, "name": f"sample {i}"} for i in range(1000)]
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for index in range(1000):
+        cache.keep(index + 1000, made[index])
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    counted = cache.stats().bytes
+    assert 0.5 * counted < after - before <= counted
+
+
+def test_threads_that_miss_at_once_are_all_right(cache):
+    """Both prepare the sample, since neither waits for the other; one result is kept."""
+    both = threading.Barrier(2)
+    results = []
+
+    def make(index):
+        both.wait(30)
+        return np.full(3, index)
+
+    threads = [
+        threading.Thread(target=lambda: results.append(cache.get(4, make))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [[4, 4, 4]] * 2 == [result.tolist() for result in results]
+    stats = cache.stats()
+    assert (0, 2, 1) == (stats.hits, stats.misses, stats.samples)
+
+
+def test_preparing_a_sample_may_use_the_cache(cache):
+    """No lock is held while it is prepared."""
+
+    def double(index):
+        return cache.get(index // 2, double) * 2 if index else 1
+
+    assert 8 == cache.get(4, double)
+    assert 4 == cache.stats().samples
+
+
+def test_no_count_is_lost(cache):
+    def work(start):
+        for index in range(start, start + 400):
+            assert index % 100 == cache.get(index % 100, lambda index: index)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(start,)) for start in range(0, 80, 10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    stats = cache.stats()
+    assert (3200, 100) == (stats.hits + stats.misses, stats.samples)
+    assert 100 <= stats.misses <= 800
+
+
+def test_after_closing_all_are_misses_and_the_numbers_stay(cache):
+    cache.get(0, lambda index: "a")
+    held = cache.stats()
+    cache.close()
+    cache.close()
+    assert cache.get(0, lambda index: "b") == "b"
+    assert cache.find(0) is MISSING
+    assert (held.samples, held.bytes) == (cache.stats().samples, cache.stats().bytes)
+
+
+def test_a_cached_source_is_read_through_the_cache():
+    """It says where samples stand, and does not offer whole batches, which would go round it."""
+
+    class Source(list):
+        def locate(self, index):
+            return f"row {index}"
+
+        def take(self, indices):
+            raise AssertionError
+
+        __getitems__ = take
+
+    source = Source([3, 4])
+    cached = Cached(Memory(), source, lambda index: source[index] * 10)
+    assert [30, 40, 40] == [cached[0], cached[1], cached[1]]
+    assert (2, "row 1") == (len(cached), cached.locate(1))
+    assert not hasattr(cached, "take")
+    assert not hasattr(cached, "__getitems__")
+    assert not hasattr(Cached(Memory(), [1], abs), "locate")
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [
+        ({"max_bytes": 900}, 2),
+        ({"max_samples": 1}, 1),
+        ({"folder": "kept"}, 10),
+        ({"folder": "kept", "max_bytes": 400}, 2),
+    ],
+)
+def test_a_config_says_which_cache(spec, kept, tmp_path):
+    cache = open_cache(spec, tmp_path, 10, lambda: "key")
+    for index in range(10):
+        cache.get(index, lambda index: np.zeros(100, np.uint8))
+    cache.close()
+    assert kept == cache.stats().samples
+    assert ("folder" in spec) == (tmp_path / "kept").is_dir()
+
+
+def test_numbers_are_plain_json_and_one_line():
+    stats = CacheStats(hits=1, misses=3, samples=2, bytes=5 << 30, damaged=1)
+    assert "cache: 25.0% hits | 2 samples in 5.0 GiB | 1 damaged" == str(stats)
+    assert {"hits", "misses", "samples", "bytes", "uncacheable", "damaged", "hit_fraction"} == set(
+        stats.as_dict()
+    )
+    assert 0.0 == CacheStats().hit_fraction
+
+
+def test_nothing_is_logged_above_info_when_all_is_well(cache, caplog):
+    caplog.set_level(logging.DEBUG, "threadloader")
+    cache.get(0, lambda index: 1)
+    assert [] == [record for record in caplog.records if record.levelno > logging.INFO]

@@ -1,0 +1,526 @@
+"""A folder never gives a wrong sample, whatever happened to its files, and loading goes on.
+
+Longer than other files: what can happen to files stands together.
+"""
+
+import errno
+import itertools
+import logging
+import os
+import random
+import threading
+import tracemalloc
+from io import FileIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from samples import same, samples
+
+from threadloader.cache import MISSING, Folder, _folder, _segments, _shelf
+from threadloader.cache._segments import Segment
+from threadloader.errors import ConfigError
+
+COUNT = 6
+
+
+def made(index):
+    """The sample of an index; samples differ in size, so that a record fits nowhere else."""
+    return {"x": np.arange(index, index + 3 + index), "name": f"sample {index}", "y": index}
+
+
+def filled(folder, indices=range(COUNT), key="key", **options):
+    """Keeps some samples and closes."""
+    cache = Folder(folder, key, COUNT, **options)
+    for index in indices:
+        cache.get(index, made)
+    cache.close()
+    return cache.stats()
+
+
+def read(folder, key="key", **options):
+    """Reads every sample through a new cache; gives its numbers. A wrong sample fails."""
+    cache = Folder(folder, key, COUNT, **options)
+    try:
+        for index in range(COUNT):
+            assert same(made(index), cache.get(index, made))
+        return cache.stats()
+    finally:
+        cache.close()
+
+
+def files(folder, suffix=""):
+    return sorted(path for path in folder.rglob(f"*{suffix}") if path.is_file())
+
+
+def numbers(stats):
+    return stats.hits, stats.misses, stats.damaged
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@given(st.lists(samples, min_size=1, max_size=4))
+@settings(max_examples=60)
+def test_the_next_run_finds_what_was_kept(tmp_path_factory, kept):
+    folder = tmp_path_factory.mktemp("cache")
+    for run in range(2):
+        cache = Folder(folder, "key", len(kept))
+        for index, sample in enumerate(kept):
+            assert same(sample, cache.get(index, kept.__getitem__))
+        cache.close()
+        stats = cache.stats()
+        assert (run * len(kept), 0) == (stats.hits, stats.damaged)
+        assert sum(path.stat().st_size for path in files(folder)) == stats.bytes
+
+
+def test_a_run_that_finds_everything_writes_nothing(tmp_path):
+    filled(tmp_path)
+    before = files(tmp_path)
+    assert (COUNT, 0, 0) == numbers(read(tmp_path))
+    assert before == files(tmp_path)
+
+
+def test_two_keys_live_side_by_side(tmp_path, caplog):
+    """What is kept for one source or transform is never taken for another's; the log says so."""
+    caplog.set_level(logging.INFO, "threadloader")
+    filled(tmp_path)
+    assert (0, COUNT, 0) == numbers(filled(tmp_path, key="another"))
+    assert (0, 1, 0) == numbers(filled(tmp_path, indices=[0], key="a third"))
+    assert (COUNT, 0, 0) == numbers(read(tmp_path))
+    begun = [record for record in caplog.messages if "begun anew; the" in record]
+    assert ["the 1 folders" in begun[0], "the 2 folders" in begun[1]] == [True, True]
+    assert 2 == len(begun)
+
+
+def test_another_number_of_samples_is_another_key(tmp_path):
+    filled(tmp_path)
+    cache = Folder(tmp_path, "key", COUNT + 1)
+    assert cache.find(0) is MISSING
+    cache.close()
+
+
+def test_files_of_another_key_are_passed_over(tmp_path, caplog):
+    """As when somebody has copied them."""
+    filled(tmp_path, key="another")
+    (other,) = tmp_path.iterdir()
+    filled(tmp_path, indices=[])
+    (mine,) = set(tmp_path.iterdir()) - {other}
+    for file in files(other):
+        (mine / file.name).write_bytes(file.read_bytes())
+    assert (0, COUNT, 0) == numbers(read(tmp_path))
+    assert "is passed over: it has no header of this cache" in caplog.text
+
+
+def test_records_of_another_key_are_damaged(tmp_path):
+    """An index beside the records of another source: each is found out."""
+    filled(tmp_path)
+    (records,) = files(tmp_path, ".data")
+    filled(tmp_path / "other", key="another")
+    records.write_bytes(files(tmp_path / "other", ".data")[0].read_bytes())
+    assert (0, COUNT, COUNT) == numbers(read(tmp_path))
+
+
+@pytest.mark.parametrize("suffix", [".data", ".index"])
+def test_cut_at_any_byte_it_gives_what_is_whole(tmp_path, suffix):
+    """As after a crash or a full disk: the rest is prepared, and kept for the next run."""
+    filled(tmp_path / "whole")
+    (cut,) = files(tmp_path / "whole", suffix)
+    data = cut.read_bytes()
+    for length in range(len(data)):
+        folder = tmp_path / f"{length}"
+        for file in files(tmp_path / "whole"):
+            (folder / file.parent.name).mkdir(parents=True, exist_ok=True)
+            (folder / file.parent.name / file.name).write_bytes(file.read_bytes())
+        (folder / cut.parent.name / cut.name).write_bytes(data[:length])
+        stats = read(folder)
+        assert COUNT == stats.hits + stats.misses
+        assert (COUNT, 0, 0) == numbers(read(folder))
+
+
+def flipped(data, bits):
+    changed = bytearray(data)
+    for bit in bits:
+        changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def test_one_flipped_bit_anywhere_costs_at_most_one_file(tmp_path):
+    """For each byte of the folder one of its bits: no sample is wrong, and it is counted."""
+    filled(tmp_path)
+    rng = random.Random(7)
+    sound = files(tmp_path)
+    for file in sound:
+        data = file.read_bytes()
+        for place in range(len(data)):
+            file.write_bytes(flipped(data, [8 * place + rng.randrange(8)]))
+            stats = read(tmp_path)
+            if file.suffix == ".data":
+                assert (COUNT - 1, 1, 1) == numbers(stats)
+            else:
+                assert COUNT == stats.hits + stats.misses
+            for more in set(files(tmp_path)) - set(sound):
+                more.unlink()
+        file.write_bytes(data)
+
+
+@given(st.data())
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_flipped_bits_and_lost_ends_never_give_a_wrong_sample(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("cache")
+    filled(folder, range(4))
+    filled(folder, range(COUNT))
+    for file in files(folder):
+        old = file.read_bytes()
+        bits = data.draw(st.lists(st.integers(0, 8 * len(old) - 1), max_size=6))
+        file.write_bytes(flipped(old, bits)[: data.draw(st.integers(len(old) // 2, len(old)))])
+    read(folder)
+    assert (COUNT, 0) == numbers(read(folder))[:2]
+
+
+def test_a_damaged_sample_is_prepared_anew_and_found_in_the_next_run(tmp_path, caplog):
+    """The one that was written later counts."""
+    filled(tmp_path)
+    (records,) = files(tmp_path, ".data")
+    records.write_bytes(flipped(records.read_bytes(), [200]))
+    assert (COUNT - 1, 1, 1) == numbers(read(tmp_path))
+    assert ["is damaged, and prepared anew" in message for message in caplog.messages] == [True]
+    assert (COUNT, 0, 0) == numbers(read(tmp_path))
+
+
+def test_a_damaged_sample_is_counted_once(tmp_path):
+    filled(tmp_path)
+    (records,) = files(tmp_path, ".data")
+    records.write_bytes(flipped(records.read_bytes(), [200]))
+    cache = Folder(tmp_path, "key", COUNT)
+    for _ in range(3):
+        cache.find(0)
+    stats = cache.stats()
+    assert (3, 1, COUNT - 1) == (stats.misses, stats.damaged, stats.samples)
+    cache.close()
+
+
+@pytest.mark.parametrize("field", ["index", "offset", "length"])
+@pytest.mark.parametrize("value", [-1, 1 << 31, 1 << 40, (1 << 63) - 1])
+def test_an_index_that_lies_takes_no_memory(tmp_path, field, value):
+    filled(tmp_path)
+    (index,) = files(tmp_path, ".index")
+    data = bytearray(index.read_bytes())
+    entries = np.frombuffer(data, _segments._ENTRY, offset=_segments.HEADER_BYTES)
+    entries[field] = value
+    index.write_bytes(data)
+    tracemalloc.start()
+    assert (0, COUNT, 0) == numbers(read(tmp_path))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1_000_000
+
+
+def test_entries_that_overlap_or_repeat_are_found_out(tmp_path):
+    """An index made up by someone: every entry names the first record."""
+    filled(tmp_path)
+    (index,) = files(tmp_path, ".index")
+    data = bytearray(index.read_bytes())
+    entries = np.frombuffer(data, _segments._ENTRY, offset=_segments.HEADER_BYTES)
+    entries["offset"], entries["length"] = entries["offset"][0], entries["length"][0]
+    index.write_bytes(data)
+    assert (1, COUNT - 1, COUNT - 1) == numbers(read(tmp_path))
+
+
+class Full:
+    """Takes the place of `FileIO` in `_segments`: a disk with room for some bytes."""
+
+    def __init__(self, room, partly):
+        self.room, self.partly = room, partly
+
+    def __call__(self, path, mode, **options):
+        disk = self
+
+        class File(FileIO):
+            def write(self, data):
+                room = disk.room if disk.partly else disk.room * (len(data) <= disk.room)
+                if data and not room:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                written = super().write(data[:room])
+                disk.room -= written
+                return written
+
+        return File(path, mode, **options)
+
+
+@pytest.mark.parametrize("partly", [True, False], ids=["short writes", "whole writes"])
+def test_a_full_disk_ends_the_keeping_and_not_the_loading(tmp_path, monkeypatch, caplog, partly):
+    """Wherever it is full: one warning, no wrong sample, and the next run reads what there is."""
+    room = files_size = 0
+    while True:
+        folder = tmp_path / f"{room}"
+        with monkeypatch.context() as patch:
+            patch.setattr(_segments, "FileIO", Full(room, partly))
+            caplog.clear()
+            first = read(folder)
+        assert COUNT == first.misses
+        warned = ["No space left on device; no more are kept" in text for text in caplog.messages]
+        if not warned:
+            break
+        assert [True] == warned
+        files_size = sum(path.stat().st_size for path in files(folder))
+        assert files_size <= room
+        second = read(folder)
+        assert (first.samples, 0) == (second.hits, second.damaged)
+        room += 7
+    assert files_size > 500
+
+
+def test_after_the_disk_was_full_hits_go_on(tmp_path, monkeypatch):
+    filled(tmp_path, range(3))
+    with monkeypatch.context() as patch:
+        patch.setattr(_segments, "FileIO", Full(0, partly=True))
+        assert (3, 3, 0) == numbers(read(tmp_path))
+
+
+def test_a_folder_that_cannot_be_written_is_read(tmp_path, monkeypatch, caplog):
+    filled(tmp_path, range(3))
+
+    def refuse(*args):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(_folder, "Writer", refuse)
+    assert (3, 3, 0) == numbers(read(tmp_path))
+    assert 1 == caplog.text.count("Permission denied; no more are kept")
+
+
+@pytest.mark.parametrize("step", ["before", "between", "after"])
+def test_an_interrupted_write_harms_nothing(tmp_path, monkeypatch, step):
+    """Ctrl-C in the loading thread: it passes, and whatever it cut short is not read."""
+    real, calls = _segments._write_all, itertools.count()
+
+    def interrupted(file, data):
+        call = next(calls)
+        if call == 3 and step == "before":  # header, record, entry, and here the second record
+            file.write(bytes(data)[:10])
+            raise KeyboardInterrupt
+        if call == 4 and step == "between":
+            file.write(bytes(data)[:10])
+            raise KeyboardInterrupt
+        real(file, data)
+        if call == 4 and step == "after":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_segments, "_write_all", interrupted)
+    cache = Folder(tmp_path, "key", COUNT)
+    cache.get(0, made)
+    with pytest.raises(KeyboardInterrupt):
+        cache.get(1, made)
+    for _ in range(2):
+        for index in range(COUNT):
+            assert same(made(index), cache.get(index, made))
+    cache.close()
+    assert 0 == cache.stats().damaged
+    assert (COUNT, 0, 0) == numbers(read(tmp_path))
+
+
+@given(st.integers(0, 1500), st.permutations(range(COUNT)))
+@settings(max_examples=60)
+def test_the_bound_is_never_passed(tmp_path_factory, max_bytes, order):
+    """Over several runs; and the bytes that are told are those of the files."""
+    folder = tmp_path_factory.mktemp("cache")
+    for _ in range(2):
+        stats = filled(folder, order, max_bytes=max_bytes)
+        size = sum(path.stat().st_size for path in files(folder))
+        assert stats.bytes == size <= max_bytes or 0 == stats.samples
+        assert size <= max_bytes
+
+
+def test_a_full_folder_says_so_once(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "threadloader")
+    filled(tmp_path, max_bytes=400)
+    assert 1 == sum("does not fit into max_bytes" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    "sample", [np.zeros(2, "i4,f4"), np.zeros(1, np.longdouble)], ids=["structured", "long double"]
+)
+def test_what_a_file_cannot_describe_is_counted_and_cannot_be_written_to(tmp_path, sample):
+    cache = Folder(tmp_path, "key", 1)
+    for _ in range(2):
+        found = cache.get(0, lambda index: sample)
+        assert same(sample, found)
+        assert found is sample or not found.flags.writeable
+    cache.close()
+    assert (0, 2) == (cache.stats().samples, cache.stats().uncacheable)
+
+
+def test_several_caches_share_a_folder(tmp_path):
+    """Each writes its own segment; a miss finds what others have written, once a second."""
+    clock = Clock()
+    one, other = (Folder(tmp_path, "key", COUNT, clock=clock) for _ in range(2))
+    for index in range(3):
+        one.get(index, made)
+    other.get(5, made)
+    assert other.find(0) is MISSING
+    clock.now = 1.0
+    assert same(made(0), other.find(0))
+    assert same(made(5), one.find(5))
+    one.get(4, made)
+    other.look()
+    assert same(made(4), other.find(4))
+    assert (5, 5) == (one.stats().samples, other.stats().samples)
+    assert one.stats().bytes <= other.stats().bytes
+    one.close()
+    other.close()
+    assert sum(path.stat().st_size for path in files(tmp_path)) == other.stats().bytes
+
+
+def test_processes_share_a_folder(tmp_path, run_child):
+    """Two at once, each keeping all samples while the other does; a third finds them all."""
+    code = """
+import sys, threading
+from pathlib import Path
+import numpy as np
+from threadloader.cache import Folder
+
+def work():
+    cache = Folder(Path(sys.argv[1]), "key", 200)
+    for index in range(200):
+        sample = cache.get(index, lambda index: np.arange(index))
+        assert np.array_equal(np.arange(index), sample)
+    cache.close()
+
+work()
+"""
+    results = []
+    threads = [
+        threading.Thread(target=lambda: results.append(run_child(code, str(tmp_path))))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [("", 0)] * 2 == [(child.stderr, child.returncode) for child in results]
+    cache = Folder(tmp_path, "key", 200)
+    for index in range(200):
+        assert index == len(cache.find(index))
+    assert (200, 0, 0) == numbers(cache.stats())
+    cache.close()
+
+
+def test_only_so_many_files_are_held_open(tmp_path, monkeypatch):
+    """Of more segments than that, the others are opened to be read."""
+    for index in range(COUNT):
+        filled(tmp_path, [index])
+    monkeypatch.setattr(_shelf, "KEPT_OPEN", 2)
+    cache = Folder(tmp_path, "key", COUNT)
+    opened = [segment for segment in cache._shelf._segments if not segment._file.closed]
+    cache.close()
+    assert (2, COUNT) == (len(opened), len(cache._shelf._segments))
+    assert (COUNT, 0, 0) == numbers(read(tmp_path))
+
+
+def test_records_are_read_by_many_threads_where_there_is_no_pread(tmp_path):
+    filled(tmp_path)
+    (index,) = files(tmp_path, ".index")
+    (records,) = files(tmp_path, ".data")
+    segment = Segment(index.parent, index.stem, shared=False)
+    whole, wrong = records.read_bytes(), []
+
+    def work(seed):
+        rng = random.Random(seed)
+        for _ in range(300):
+            begin = rng.randrange(len(whole))
+            length = rng.randrange(1, len(whole) - begin + 1)
+            if segment.read(begin, length) != whole[begin : begin + length]:
+                wrong.append(begin)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    segment.close()
+    assert [] == wrong
+
+
+def test_a_file_that_cannot_be_read_is_damage(tmp_path, monkeypatch):
+    filled(tmp_path)
+
+    def fail(self, offset, length):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Segment, "read", fail)
+    assert (0, COUNT, COUNT) == numbers(read(tmp_path))
+
+
+def test_closing_waits_for_no_write(tmp_path, monkeypatch):
+    """A write hangs; `close` returns; when the write comes back its thread closes the files."""
+    begun, go_on = threading.Event(), threading.Event()
+    real = _segments._write_all
+
+    def hanging(file, data):
+        begun.set()
+        assert go_on.wait(30)
+        real(file, data)
+
+    monkeypatch.setattr(_segments, "_write_all", hanging)
+    cache = Folder(tmp_path, "key", COUNT)
+    worker = threading.Thread(target=cache.get, args=(0, made))
+    worker.start()
+    assert begun.wait(30)
+    cache.close()
+    go_on.set()
+    worker.join()
+    assert cache._writer is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_and_links_in_the_folder_are_passed_over(tmp_path, caplog):
+    """Nothing waits on a pipe, and what a link leads to is not read."""
+    filled(tmp_path)
+    (index,) = files(tmp_path, ".index")
+    (records,) = files(tmp_path, ".data")
+    name = "00000002-" + "0" * 16
+    os.mkfifo(index.parent / f"{name}.index")
+    (index.parent / f"{name}.data").write_bytes(b"")
+    away = tmp_path / "away"
+    records.rename(away)
+    records.symlink_to(away)
+    assert (0, COUNT, 0) == numbers(read(tmp_path))
+    assert 2 == caplog.text.count("is passed over")
+
+
+def test_a_sub_folder_that_is_a_link_is_refused(tmp_path):
+    """Whoever made the link would say where we write."""
+    filled(tmp_path / "one")
+    (sub,) = (tmp_path / "one").iterdir()
+    (tmp_path / "away").mkdir()
+    (tmp_path / "two").mkdir()
+    try:
+        (tmp_path / "two" / sub.name).symlink_to(tmp_path / "away", target_is_directory=True)
+    except OSError:
+        pytest.skip("this user may not make links")
+    with pytest.raises(ConfigError, match=r"/cache/folder.*is a link"):
+        Folder(tmp_path / "two", "key", COUNT)
+    assert [] == list((tmp_path / "away").iterdir())
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "with\0nul"])
+def test_a_folder_that_cannot_be_made_is_an_error_of_the_config(tmp_path, name):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ConfigError, match="/cache/folder: expected a folder that can be made"):
+        Folder(tmp_path / name, "key", COUNT)
+
+
+def test_nothing_is_written_outside_of_the_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    filled(Path("kept"))
+    assert ["kept"] == [path.name for path in tmp_path.iterdir()]
+    (sub,) = (tmp_path / "kept").iterdir()
+    assert [".data", ".index"] == sorted(path.suffix for path in sub.iterdir())

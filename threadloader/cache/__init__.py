@@ -1,0 +1,88 @@
+"""Prepared samples kept, in memory or in a folder, up to a bound.
+
+What is kept is what comes behind the deterministic part of the transforms; what is random
+is done to the sample that the cache gives out. A cache gives the same samples as preparing
+them anew, only sooner: what it cannot keep, has no room for, or finds damaged, is prepared.
+
+**Nothing is evicted.** The first samples that fit stay, which for shuffled epochs is the best
+that any rule can do. Each sample is asked for once an epoch; so it is a hit only if it was
+there when the epoch began (one that enters later has had its turn). With room for c of n
+samples no rule has more than c hits an epoch, and the samples that came first have exactly c.
+The usual rule, to drop what was used least recently, has fewer: between two uses of a sample,
+at the parts u of one epoch and v of the next, ``1 - u (1 - v)`` of all others are used (in the
+mean), and it is still there if that is less than f = c/n. For uniform u and v the chance
+of this is ``f + (1 - f) ln(1 - f)``: 0.005 where f is 0.1, 0.15 where it is 0.5, 0.67 where it
+is 0.9. Where a sampler asks for some samples more often than for others, those come earlier,
+and so are more likely to be among the first.
+
+`_base` is what caches have in common, `_memory` and `_folder` are the two kinds; `_samples`
+makes samples safe to share, `_encode` makes them bytes, `_segments` are the files of a folder
+and `_shelf` says which of them has which sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ._base import MISSING, Cache, CacheStats
+from ._folder import Folder
+from ._memory import Memory
+
+__all__ = ["MISSING", "Cache", "CacheStats", "Cached", "Folder", "Memory", "open_cache"]
+
+
+def open_cache(
+    spec: Mapping[str, Any], base: str | Path, samples: int, key: Callable[[], str]
+) -> Cache:
+    """Open the cache that a config describes.
+
+    Args:
+        spec: ``{"max_bytes": n}`` or ``{"max_samples": n}`` for one in memory;
+            ``{"folder": path}``, perhaps with ``"max_bytes"``, for one in files. Numbers.
+        base: the folder to which a relative path in it is relative.
+        samples: how many samples the source has.
+        key: gives what the samples depend on; asked for a folder only.
+
+    Returns:
+        The open cache, to be closed in the end.
+
+    Raises:
+        ConfigError: the folder cannot be made or read.
+
+    >>> open_cache({"max_samples": 10}, ".", 100, str).stats().samples
+    0
+    """
+    bounds = {name: spec[name] for name in ("max_bytes", "max_samples") if name in spec}
+    if "folder" in spec:
+        return Folder(Path(base) / spec["folder"], key(), samples, **bounds)
+    return Memory(**bounds)
+
+
+class Cached:
+    """A source whose samples come prepared, from a cache where it has them.
+
+    Args:
+        cache: where they are kept.
+        source: gives ``len`` and, if it can, ``locate(index)``.
+        make: prepares the sample of an index: reads it from the source and does to it what
+            does not depend on chance.
+    """
+
+    def __init__(self, cache: Cache, source: Any, make: Callable[[int], Any]) -> None:
+        self._get = cache.get
+        self._source = source
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._get(index, self._make)
+
+    def __getattr__(self, name: str) -> Any:
+        # Not `take` or `__getitems__`: they would go round the cache.
+        if name == "locate":
+            return self._source.locate
+        raise AttributeError(name)

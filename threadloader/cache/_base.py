@@ -1,0 +1,178 @@
+"""What all caches have in common: looking, keeping, counting."""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ._samples import ForeignError, freeze
+
+__all__ = ["MISSING", "Cache", "CacheStats", "Count"]
+
+_LOG = logging.getLogger("threadloader")
+
+MISSING: Any = object()
+"""What `Cache.find` gives where there is no sample; None can be one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheStats:
+    """A snapshot of a cache's numbers since it was opened.
+
+    Attributes:
+        hits: samples that came from the cache.
+        misses: samples that had to be prepared.
+        samples: samples that it holds; once it is closed, that it held.
+        bytes: what it takes. In memory: the arrays exactly, the rest estimated. Of a
+            folder: the sizes of all its files for this source and transform.
+        uncacheable: times that a sample came which it cannot keep. Not 0: the log named the
+            first one's type; return arrays, numbers and texts from the source or transform.
+        damaged: samples of a folder that were found damaged, and prepared anew. Not 0:
+            the machine lost power while it wrote, or its storage is failing.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    samples: int = 0
+    bytes: int = 0
+    uncacheable: int = 0
+    damaged: int = 0
+
+    @property
+    def hit_fraction(self) -> float:
+        """Part of the samples that came from the cache, 0 to 1; 0 before the first sample."""
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else 0.0
+
+    def as_dict(self) -> dict[str, int | float]:
+        """Give every number, the derived one too, as plain JSON values.
+
+        >>> CacheStats(hits=3, misses=1).as_dict()["hit_fraction"]
+        0.75
+        """
+        names = (*(field.name for field in fields(self)), "hit_fraction")
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        """Give one line.
+
+        >>> print(CacheStats(hits=3, misses=1, samples=1, bytes=3 << 20, uncacheable=2))
+        cache: 75.0% hits | 1 samples in 3.0 MiB | 2 uncacheable
+        """
+        size, unit = float(self.bytes), "bytes"
+        for larger in ("KiB", "MiB", "GiB", "TiB"):
+            if size >= 1024:
+                size, unit = size / 1024, larger
+        shown = f"{size:.0f}" if unit == "bytes" else f"{size:.1f}"
+        parts = [
+            f"cache: {self.hit_fraction:.1%} hits",
+            f"{self.samples:,} samples in {shown} {unit}",
+        ]
+        counts = [("uncacheable", self.uncacheable), ("damaged", self.damaged)]
+        return " | ".join(parts + [f"{count:,} {name}" for name, count in counts if count])
+
+
+class Count(threading.local):
+    """What has been counted by one thread.
+
+    Each thread counts in a list of its own: no lock on the way of a hit, no increment
+    lost, and threads that run at once do not write to one place.
+
+    Args:
+        all_of_them: gets the list of each thread that counts.
+    """
+
+    HITS, MISSES, UNCACHEABLE, DAMAGED = range(4)
+
+    def __init__(self, all_of_them: list[list[int]]) -> None:
+        # Run anew in each thread that touches this object: see threading.local.
+        self.mine = [0, 0, 0, 0]
+        all_of_them.append(self.mine)
+
+
+class Cache:
+    """Prepared samples, kept by index. Used by several threads at once.
+
+    No lock is held while a sample is prepared: threads that miss the same sample at the same
+    time each prepare it, one of the results is kept, and all are right.
+    """
+
+    def __init__(self) -> None:
+        self._counted: list[list[int]] = []
+        self._count = Count(self._counted)
+        # Taken by the first thread that says it, and never released.
+        self._said_foreign = _thread.allocate_lock()
+
+    def get(self, index: int, make: Callable[[int], Any]) -> Any:
+        """Give a sample, prepared now where it is not kept.
+
+        Args:
+            index: its dataset index.
+            make: prepares the sample of an index; what it raises passes.
+
+        Returns:
+            The sample. Hit or miss, its arrays are read-only and its containers are the
+            receiver's own; one that cannot be kept (of a type that is not known) comes
+            as ``make`` gave it.
+        """
+        sample = self.find(index)
+        return self.keep(index, make(index)) if sample is MISSING else sample
+
+    def find(self, index: int) -> Any:
+        """Give the kept sample of an index, or `MISSING`; counts a hit or a miss."""
+        raise NotImplementedError
+
+    def keep(self, index: int, sample: Any) -> Any:
+        """Keep a sample if it can be kept and there is room.
+
+        Args:
+            index: its dataset index.
+            sample: what was prepared for it.
+
+        Returns:
+            The sample to hand out, as `get` gives it.
+        """
+        try:
+            frozen = freeze(sample)
+            self._keep(index, frozen)
+        except ForeignError as error:
+            self._foreign(error)
+            return sample
+        return frozen
+
+    def _keep(self, index: int, frozen: Any) -> None:
+        raise NotImplementedError
+
+    def _foreign(self, error: ForeignError) -> None:
+        self._count.mine[Count.UNCACHEABLE] += 1
+        if self._said_foreign.acquire(blocking=False):
+            _LOG.warning(
+                "cache: a sample has %s, which cannot be kept, so it is prepared each time; "
+                "return numpy arrays, numbers and texts, in dicts, lists or tuples",
+                error,
+            )
+
+    def stats(self) -> CacheStats:
+        """Give the numbers of this moment."""
+        samples, size = self._held()
+        counted = [sum(column) for column in zip(*self._counted.copy(), strict=True)] or [0] * 4
+        return CacheStats(
+            hits=counted[Count.HITS],
+            misses=counted[Count.MISSES],
+            uncacheable=counted[Count.UNCACHEABLE],
+            damaged=counted[Count.DAMAGED],
+            samples=samples,
+            bytes=size,
+        )
+
+    def _held(self) -> tuple[int, int]:
+        """Give how many samples are held, and their bytes."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give back memory and files; a second time does nothing. From now on all are misses."""
+        raise NotImplementedError

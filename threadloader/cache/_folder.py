@@ -1,0 +1,237 @@
+"""Prepared samples in a folder."""
+
+from __future__ import annotations
+
+import _thread
+import hashlib
+import logging
+import re
+import stat
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from threadloader.errors import ConfigError, Problem
+
+from ._base import MISSING, Cache, Count
+from ._encode import DamagedError, Part, decode, encode
+from ._segments import (
+    ENTRY_BYTES,
+    FORMAT,
+    HEADER_BYTES,
+    LARGEST,
+    RECORD_HEAD,
+    Writer,
+    new_name,
+    record,
+    sound,
+)
+from ._shelf import Place, Shelf
+
+__all__ = ["Folder"]
+
+_LOG = logging.getLogger("threadloader")
+
+_LOOK_SECONDS = 1.0
+"""How often, at most, a miss looks for what other processes have written. Chosen: looking
+takes some 50 microseconds for each other process."""
+
+_SUB_FOLDER = re.compile(r"[0-9a-f]{32}")
+
+
+class Folder(Cache):
+    """Keeps samples in files, for the next epoch, the next run and other processes.
+
+    In ``folder`` each key has a sub-folder of its own, so that samples of another source
+    or transform are never taken for those of this one.
+
+    Args:
+        folder: where; it is made where it does not exist.
+        key: what the samples depend on, as `key_of` gives it.
+        samples: how many there are: indices are 0 to ``samples - 1``.
+        max_bytes: bytes that the files for this key may take; None: no bound.
+        clock: gives seconds.
+
+    Raises:
+        ConfigError: the folder cannot be made or read.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        key: str,
+        samples: int,
+        max_bytes: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        text = f"{FORMAT}, {samples} samples, {key}"
+        self._key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+        self._folder = folder / self._key.hex()[:32]
+        self._max_bytes = sys.maxsize if max_bytes is None else max_bytes
+        self._shelf = Shelf(self._folder, self._key, samples)
+        self._clock = clock
+        self._looked = clock()
+        # Held by the one thread that writes. What it waits for is the disk, for which the
+        # others, who come to write as well, would wait all the same; hits do not take it.
+        self._writing = _thread.allocate_lock()
+        self._writer: Writer | None = None
+        self._number = 0  # of the writer's segment
+        self._stopped = False  # set and never taken back: by close, or when the disk is full
+        # Each taken by the first thread that says it, and never released.
+        self._said_damaged = _thread.allocate_lock()
+        self._said_full = _thread.allocate_lock()
+        try:
+            _make_folder(self._folder)
+            self._shelf.look()
+            self._tell()
+        except (OSError, ValueError) as error:  # ValueError: a path that no system has
+            self.close()
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(
+                Problem(
+                    "/cache/folder", "a folder that can be made and read", f"{folder}: {reason}"
+                )
+            ) from error
+
+    def _tell(self) -> None:
+        samples, _ = self._shelf.held()
+        names = [path.name for path in self._folder.parent.iterdir()]
+        others = sum(_SUB_FOLDER.fullmatch(name) is not None for name in names) - 1
+        if samples or not others:
+            _LOG.info("cache: %s: %d samples are kept", self._folder, samples)
+        else:
+            _LOG.info(
+                "cache: %s: begun anew; the %d folders beside it are of another source, transform "
+                "or version, and can be deleted when nobody uses them any more",
+                self._folder,
+                others,
+            )
+
+    def find(self, index: int) -> Any:
+        """Give the kept sample of an index, or `MISSING`; counts a hit or a miss."""
+        sample = self._read(index)
+        if sample is MISSING and self._clock() - self._looked >= _LOOK_SECONDS:
+            self.look()
+            sample = self._read(index)
+        self._count.mine[Count.MISSES if sample is MISSING else Count.HITS] += 1
+        return sample
+
+    def look(self) -> None:
+        """Look for what other processes have written; a miss does so, at most once a second."""
+        self._looked = self._clock()
+        with suppress(OSError):  # samples are prepared; if writing fails too, that says why
+            self._shelf.look()
+
+    def _read(self, index: int) -> Any:
+        place = self._shelf.find(index)
+        if place is None:
+            return MISSING
+        segment = self._shelf.segment(place)
+        try:
+            made = segment.read(place.offset, place.length)
+            if len(made) == place.length and sound(made, self._key, index):
+                return decode(made, RECORD_HEAD)
+            problem = "its checksum is another one"
+        except (OSError, ValueError, DamagedError) as error:  # ValueError: it has been closed
+            problem = str(error)
+        if self._shelf.forget(index, place):
+            self._count.mine[Count.DAMAGED] += 1
+            if self._said_damaged.acquire(blocking=False):
+                _LOG.warning(
+                    "cache: %s: byte %d: sample %d is damaged, and prepared anew: %s",
+                    segment.path,
+                    place.offset,
+                    index,
+                    problem,
+                )
+        return MISSING
+
+    def _keep(self, index: int, frozen: Any) -> None:
+        if self._stopped:
+            return
+        parts = encode(frozen)
+        size = RECORD_HEAD + sum(map(len, parts))
+        with self._writing:
+            if self._shelf.find(index) is None:  # no other thread has kept it in the meantime
+                self._write_if_it_fits(index, parts, size)
+        if self._stopped:
+            self._retire()
+
+    def _write_if_it_fits(self, index: int, parts: list[Part], size: int) -> None:
+        samples, kept = self._shelf.held()
+        more = size + ENTRY_BYTES + (HEADER_BYTES if self._writer is None else 0)
+        if size > LARGEST or kept + more > self._max_bytes:
+            if self._said_full.acquire(blocking=False):
+                _LOG.info(
+                    "cache: %s: sample %d (%d bytes) does not fit into max_bytes beside the %d "
+                    "that are kept",
+                    self._folder,
+                    index,
+                    size,
+                    samples,
+                )
+            return
+        try:
+            self._write(index, record(parts, self._key, index))
+        except BaseException as error:
+            # Where its files end is not known any more. After an interrupt the next sample
+            # goes to new ones.
+            self._close_writer()
+            if not isinstance(error, OSError):
+                raise
+            self._stopped = True
+            _LOG.warning(
+                "cache: %s: sample %d could not be written: %s; no more are kept, and loading "
+                "goes on",
+                self._folder,
+                index,
+                error,
+            )
+
+    def _write(self, index: int, made: bytearray) -> None:
+        if self._writer is None:
+            name = new_name(self._folder)
+            self._shelf.leave_out(name)  # before it is there: nobody else counts it
+            self._writer = Writer(self._folder, name, self._key)
+            self._shelf.grow(HEADER_BYTES)
+            self._number = self._shelf.add(name)
+        offset = self._writer.append(made, index)
+        self._shelf.grow(len(made) + ENTRY_BYTES)
+        self._shelf.note(index, Place(offset, len(made), self._number))
+
+    def _retire(self) -> None:
+        """Close the writer, unless somebody is writing: then they do it when they are done."""
+        if self._writing.acquire(blocking=False):
+            try:
+                self._close_writer()
+            finally:
+                self._writing.release()
+
+    def _close_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(OSError):  # what could not be written is prepared anew
+                writer.close()
+
+    def _held(self) -> tuple[int, int]:
+        return self._shelf.held()
+
+    def close(self) -> None:
+        """Close the files; a second time does nothing. From now on all are misses.
+
+        Call it when no thread reads any more. One that does prepares its sample. It waits
+        for nobody: a disk that hangs must not keep a loader from closing.
+        """
+        self._stopped = True
+        self._retire()
+        self._shelf.close()
+
+
+def _make_folder(path: Path) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    if not stat.S_ISDIR(path.lstat().st_mode):
+        raise OSError(f"{path.name} in it is a link")  # who made it would say where we write

@@ -1,0 +1,279 @@
+"""The files of a kept folder: segments, to which one process appends and all may read.
+
+A segment is two files of one name: a number, greater than those found before, and something
+random. ``NAME.data`` holds records, each a checksum of 16
+bytes and the encoded sample behind it. ``NAME.index`` holds a header (magic, format, key of
+the folder) and then for each record its sample's index, its offset and its length.
+
+The record is written before its entry, and whatever interrupts a write ends the segment; so
+an entry that is whole has its record before it, and a torn one at the end is less than an
+entry and passed over. The checksum covers key, index, length and contents: an entry that was
+damaged names a record that it does not fit. So neither file has to be flushed to the disk,
+and none is ever repaired: after a crash what is whole is used, and the rest prepared anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import stat
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from io import FileIO
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ._encode import Part
+
+__all__ = [
+    "ENTRY_BYTES",
+    "FORMAT",
+    "HEADER_BYTES",
+    "LARGEST",
+    "RECORD_HEAD",
+    "Entries",
+    "Segment",
+    "Writer",
+    "names_in",
+    "new_name",
+    "record",
+    "sound",
+]
+
+FORMAT = 1
+RECORD_HEAD = 16
+"""Bytes before the sample in a record: the checksum."""
+
+_MAGIC = b"threadloader sc\n"
+_HEADER = struct.Struct("<16s I 12x 32s")
+HEADER_BYTES = _HEADER.size
+_ENTRY = np.dtype([("index", "<i8"), ("offset", "<i8"), ("length", "<i8")])
+_ONE_ENTRY = struct.Struct("<qqq")
+ENTRY_BYTES = _ENTRY.itemsize
+_CHUNK = 1 << 16  # entries read at once
+_MOST = 1 << 30  # bytes asked for in one call: some systems refuse 2 GiB or more
+LARGEST = (1 << 32) - 1
+"""Bytes that a record may have."""
+_NAME = re.compile(r"([0-9a-f]{8}-[0-9a-f]{16})\.index")
+_SALT = struct.Struct("<qq")
+# Where there are such flags, a link or a pipe that stands in a file's place is refused, and
+# not followed or waited for.
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+Entries = npt.NDArray[np.void]
+
+
+def record(parts: list[Part], key: bytes, index: int) -> bytearray:
+    """Give the record of an encoded sample."""
+    made = bytearray(RECORD_HEAD)
+    made += b"".join(parts)
+    made[:RECORD_HEAD] = _checksum(memoryview(made)[RECORD_HEAD:], key, index)
+    return made
+
+
+def sound(made: bytes, key: bytes, index: int) -> bool:
+    """Tell whether a record is whole, and of this key and index."""
+    contents = memoryview(made)[RECORD_HEAD:]
+    return made[:RECORD_HEAD] == _checksum(contents, key, index)
+
+
+def _checksum(contents: memoryview, key: bytes, index: int) -> bytes:
+    salt = _SALT.pack(index, len(contents))
+    return hashlib.blake2b(contents, digest_size=RECORD_HEAD, key=key, salt=salt).digest()
+
+
+def names_in(folder: Path) -> list[str]:
+    """List the segments in a folder, those begun later last.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    with os.scandir(folder) as entries:
+        found = (_NAME.fullmatch(entry.name) for entry in entries)
+        return sorted(match[1] for match in found if match)
+
+
+def new_name(folder: Path) -> str:
+    """Give the name of a new segment.
+
+    It sorts behind all there are, so that a sample prepared anew because its record was
+    damaged is found in the place of that one.
+
+    Raises:
+        OSError: the folder cannot be listed.
+    """
+    last = max((int(name[:8], 16) for name in names_in(folder)), default=0)
+    return f"{min(last + 1, 0xFFFFFFFF):08x}-{secrets.token_hex(8)}"
+
+
+def _open_regular(path: Path) -> FileIO:
+    file = FileIO(path, "rb", opener=lambda name, flags: os.open(name, flags | _FLAGS))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(f"{path}: expected a regular file")
+    return file
+
+
+class Segment:
+    """A segment, read by any number of threads at once.
+
+    Args:
+        folder: where its files are.
+        name: their name.
+        keep: hold the data file open; otherwise each read opens it.
+        shared: use ``os.pread``. Default: where there is one.
+
+    Attributes:
+        path: the file of records.
+        size: bytes of both files, when they were last looked at.
+
+    Raises:
+        OSError: the file of records is missing or no regular file.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, keep: bool = True, shared: bool = hasattr(os, "pread")
+    ) -> None:
+        self.path = folder / f"{name}.data"
+        self.size = 0
+        self._index = folder / f"{name}.index"
+        self._known = 0  # entries that have been read
+        self._shared = shared
+        # Held while one thread seeks and reads, where the system cannot read by position.
+        self._turn = threading.Lock()
+        self._file = _open_regular(self.path)
+        self._keep = keep
+        if not keep:
+            self._file.close()
+
+    def new_entries(self, key: bytes, samples: int) -> Iterator[Entries]:
+        """Give what has been written since the last call.
+
+        Args:
+            key: the folder's.
+            samples: how many samples there are.
+
+        Yields:
+            Entries, at most some 10,000 at once: those that are about samples that there
+            are and about bytes that the file of records has.
+
+        Raises:
+            OSError: a file cannot be read.
+            ValueError: the index is not one of this key, or not ours at all.
+        """
+        with _open_regular(self._index) as file:
+            length = os.fstat(file.fileno()).st_size
+            header = file.read(HEADER_BYTES)
+            if len(header) < HEADER_BYTES:
+                return  # somebody is beginning it, or was cut off
+            if header != _header(key):
+                raise ValueError("it has no header of this cache")
+            # After the index: every entry that was read has its record in this size.
+            size = self.path.stat().st_size
+            count = (length - HEADER_BYTES) // ENTRY_BYTES
+            file.seek(HEADER_BYTES + self._known * ENTRY_BYTES)
+            while self._known < count:
+                data = file.read(min(count - self._known, _CHUNK) * ENTRY_BYTES)
+                entries = np.frombuffer(data, _ENTRY, len(data) // ENTRY_BYTES)
+                if not len(entries):  # it was cut while we read it
+                    break
+                self._known += len(entries)
+                index, begin, its = entries["index"], entries["offset"], entries["length"]
+                fits = (its > RECORD_HEAD) & (its <= LARGEST) & (begin >= 0) & (begin <= size - its)
+                yield entries[fits & (index >= 0) & (index < samples)]
+            self.size = length + size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Give bytes of the file of records; fewer where it ends before.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it has been closed.
+        """
+        if not self._keep:
+            with _open_regular(self.path) as file:
+                return self._read(file, offset, length)
+        return self._read(self._file, offset, length)
+
+    def _read(self, file: FileIO, offset: int, length: int) -> bytes:
+        data = b""
+        while len(data) < length:  # a read may give less than it was asked for
+            at, most = offset + len(data), min(length - len(data), _MOST)
+            if self._shared:
+                part = os.pread(file.fileno(), most, at)
+            else:
+                with self._turn:
+                    file.seek(at)
+                    part = file.read(most)
+            if not part:
+                break
+            data = data + part if data else part
+        return data
+
+    def close(self) -> None:
+        """Close the file; a second time does nothing."""
+        self._file.close()
+
+
+class Writer:
+    """A new segment, to which one thread at a time appends.
+
+    Args:
+        folder: where its files are made.
+        name: their name, as `new_name` gives it.
+        key: the folder's.
+
+    Raises:
+        OSError: the files cannot be made.
+    """
+
+    def __init__(self, folder: Path, name: str, key: bytes) -> None:
+        self._end = 0
+        with ExitStack() as undo:
+            # "x": a new file, and never through a link that stands in its place.
+            self._data = undo.enter_context(FileIO(folder / f"{name}.data", "xb"))
+            self._index = undo.enter_context(FileIO(folder / f"{name}.index", "xb"))
+            _write_all(self._index, _header(key))
+            undo.pop_all()
+
+    def append(self, made: bytearray, index: int) -> int:
+        """Write a record and its entry.
+
+        Args:
+            made: the record.
+            index: its sample's index.
+
+        Returns:
+            The record's offset.
+
+        Raises:
+            OSError: the disk is full, or fails. After this or any other exception the
+                writer must not be used again: where its files end is not known any more.
+        """
+        offset = self._end
+        _write_all(self._data, made)
+        _write_all(self._index, _ONE_ENTRY.pack(index, offset, len(made)))
+        self._end += len(made)
+        return offset
+
+    def close(self) -> None:
+        """Close both files; a second time does nothing."""
+        with ExitStack() as stack:
+            stack.callback(self._index.close)
+            stack.callback(self._data.close)
+
+
+def _header(key: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, FORMAT, key)
+
+
+def _write_all(file: FileIO, data: bytes | bytearray) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest[:_MOST]) :]
