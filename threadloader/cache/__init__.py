@@ -17,7 +17,7 @@ and so are more likely to be among the first.
 
 `_base` is what caches have in common, `_memory` and `_folder` are the two kinds; `_samples`
 makes samples safe to share, `_encode` makes them bytes, `_segments` are the files of a folder
-and `_shelf` says which of them has which sample.
+and `_shelf` says which of them has which sample; `_key` tells what kept samples depend on.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from typing import Any
 
 from ._base import MISSING, Cache, CacheStats
 from ._folder import Folder
+from ._key import key_of
 from ._memory import Memory
 
-__all__ = ["MISSING", "Cache", "CacheStats", "Cached", "Folder", "Memory", "open_cache"]
+__all__ = ["MISSING", "Cache", "CacheStats", "Cached", "Folder", "Memory", "key_of", "open_cache"]
 
 
 def open_cache(
@@ -43,7 +44,7 @@ def open_cache(
             ``{"folder": path}``, perhaps with ``"max_bytes"``, for one in files. Numbers.
         base: the folder to which a relative path in it is relative.
         samples: how many samples the source has.
-        key: gives what the samples depend on; asked for a folder only.
+        key: gives what the samples depend on; asked for a folder only. See `key_of`.
 
     Returns:
         The open cache, to be closed in the end.
