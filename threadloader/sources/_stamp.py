@@ -1,0 +1,60 @@
+"""When the files that a config names were last written to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ._files import expand
+
+__all__ = ["stamp"]
+
+
+def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | None = None) -> str:
+    """Give what changes when a file of a source is written to, its size unchanged or not.
+
+    A fingerprint tells data from other data on any machine; it looks at sizes and some rows.
+    This tells a file from its own earlier state, on one machine: for samples that are kept
+    from one run to the next. Ask for it *before* the source is opened: a file that is
+    written to in between then belongs to a state that does not come back.
+
+    Args:
+        spec: the ``source`` section of a config.
+        base: the folder to which relative paths in it are relative.
+        root: a folder that no path may leave, links followed; relative to ``base``.
+
+    Returns:
+        The number of files, and a checksum of their sizes and times.
+
+    Raises:
+        SourceError: a pattern finds nothing, or leads outside of root.
+        ConfigError: there is no name at all.
+    """
+    base = Path(base)
+    files = _files_of(spec, base, None if root is None else base / root)
+    digest = hashlib.sha256()
+    for file in files:
+        try:
+            status = file.stat()
+        except (OSError, ValueError):  # opening says what is wrong with it
+            digest.update(b"none\n")
+        else:
+            digest.update(f"{status.st_size} {status.st_mtime_ns}\n".encode())
+    return f"{len(files)} files, sha256 of sizes and times {digest.hexdigest()}"
+
+
+def _files_of(spec: Mapping[str, Any], base: Path, root: Path | None) -> list[Path]:
+    if "folder" in spec:
+        patterns = spec.get("pattern", "**/*")
+        patterns = [patterns] if isinstance(patterns, str) else patterns
+        folder = base / spec["folder"]
+        return sorted({file for each in patterns for file in expand(folder, each, root)})
+    if spec.get("path") is None:
+        return [base / name for name in spec["fields"].values()]
+    if spec["type"] in ("npz", "npy", "sqlite"):  # a name, in which "*" means itself
+        file = base / spec["path"]
+        # What SQLite has written last may stand beside the database.
+        return [file, file.with_name(f"{file.name}-wal")]
+    return expand(base, spec["path"], root)
