@@ -27,7 +27,7 @@ def test_a_number_and_a_unit_are_exact(number, unit, space):
         ("1kb", 1000),
         ("7 b", 7),
         (1, 1),
-        (2**63 - 1, 2**63 - 1),
+        (2**53 - 1, 2**53 - 1),
     ],
 )
 def test_examples(text, expected):
@@ -58,7 +58,7 @@ def test_examples(text, expected):
         "1" * 500 + "B",
         0,
         -1,
-        2**63,
+        2**53,
         True,
         1.5,
         None,

@@ -13,7 +13,7 @@ _UNITS = {
     for unit, factor in zip(names.split(), (1000, 1024), strict=False)
 }
 _FORM = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]{1,3})")
-_MOST = 2**63 - 1
+_MOST = 2**53 - 1  # the largest integer that every reader of JSON has exactly
 
 
 def bytes_of(value: int | str) -> int:
@@ -25,7 +25,7 @@ def bytes_of(value: int | str) -> int:
             are the same, and a space may stand between the two. Parts of a byte are cut off.
 
     Returns:
-        An integer from 1 to 2**63 - 1.
+        An integer from 1 to 2**53 - 1.
 
     Raises:
         ValueError: it is no such number, or none of that size.
@@ -42,7 +42,7 @@ def bytes_of(value: int | str) -> int:
         number = value
     if number is None or not 1 <= number <= _MOST:
         raise ValueError(
-            'expected a number of bytes from 1 to 2**63 - 1, such as 1073741824, "512MiB", '
+            'expected a number of bytes from 1 to 2**53 - 1, such as 1073741824, "512MiB", '
             f'"2GiB" or "100MB", got {value!r:.40}'
         )
     return number
