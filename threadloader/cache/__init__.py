@@ -34,14 +34,20 @@ from ._memory import Memory
 __all__ = ["MISSING", "Cache", "CacheStats", "Cached", "Folder", "Memory", "key_of", "open_cache"]
 
 
+_FOLDER_BYTES = 16 << 30
+"""What a folder may take if nobody says. Chosen: several times what 100,000 tokenised examples
+take (2 to 4 GB, by a user's account), and not the whole disk, which others need as well."""
+
+
 def open_cache(
     spec: Mapping[str, Any], base: str | Path, samples: int, key: Callable[[], str]
 ) -> Cache:
     """Open the cache that a config describes.
 
     Args:
-        spec: ``{"max_bytes": n}`` or ``{"max_samples": n}`` for one in memory;
-            ``{"folder": path}``, perhaps with ``"max_bytes"``, for one in files. Numbers.
+        spec: ``"max_bytes"`` and ``"max_samples"`` bound one in memory; ``"folder"`` makes it
+            one in files, which ``"max_bytes"`` bounds (16 GiB without it). Integers, a path,
+            or None.
         base: the folder to which a relative path in it is relative.
         samples: how many samples the source has.
         key: gives what the samples depend on; asked for a folder only. See `key_of`.
@@ -55,10 +61,13 @@ def open_cache(
     >>> open_cache({"max_samples": 10}, ".", 100, str).stats().samples
     0
     """
-    bounds = {name: spec[name] for name in ("max_bytes", "max_samples") if name in spec}
-    if "folder" in spec:
-        return Folder(Path(base) / spec["folder"], key(), samples, **bounds)
-    return Memory(**bounds)
+    bounds = {
+        name: spec[name] for name in ("max_bytes", "max_samples") if spec.get(name) is not None
+    }
+    folder = spec.get("folder")
+    if folder is None:
+        return Memory(**bounds)
+    return Folder(Path(base) / folder, key(), samples, bounds.get("max_bytes", _FOLDER_BYTES))
 
 
 class Cached:
