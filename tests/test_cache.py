@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import same, samples
 
-from threadloader.cache import MISSING, Cached, CacheStats, Folder, Memory, open_cache
+from threadloader.cache import MISSING, Cached, CacheStats, Folder, Memory, _memory, open_cache
 from threadloader.cache._samples import freeze, size_of
 
 Point = namedtuple("Point", "x y")
@@ -78,6 +78,15 @@ def test_an_array_that_came_from_a_cache_cannot_be_written(cache):
                 array[0] = 1
     with pytest.raises(ValueError, match="WRITEABLE"):
         sample["x"].flags.writeable = True
+
+
+def test_nor_can_the_memory_behind_it():
+    """What is kept has no owner whose flag could be set."""
+    cache = Memory()
+    cache.get(0, lambda index: np.zeros(3))
+    base = cache.get(0, never).base
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        base.setflags(write=True)
 
 
 def test_an_array_that_did_not_fit_cannot_be_written_either():
@@ -206,6 +215,34 @@ def test_a_bound_is_never_passed(asked, max_bytes, max_samples):
     assert len(asked) == stats.hits + stats.misses
 
 
+def test_a_sample_that_just_fits_is_kept():
+    size = size_of(freeze(np.zeros(10)))
+    kept = []
+    for room in (size - 1, size):
+        cache = Memory(max_bytes=room)
+        cache.get(0, lambda index: np.zeros(10))
+        kept.append(cache.stats().samples)
+    assert [0, 1] == kept
+
+
+def test_threads_that_keep_at_once_do_not_pass_a_bound(monkeypatch):
+    """Both find room for one sample, both copy theirs, and one of the two is kept."""
+    both, real = threading.Barrier(2), _memory.own
+
+    def waiting(frozen):
+        both.wait(30)
+        return real(frozen)
+
+    monkeypatch.setattr(_memory, "own", waiting)
+    cache = Memory(max_samples=1)
+    threads = [threading.Thread(target=cache.keep, args=(index, index)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 == cache.stats().samples
+
+
 def test_bytes_of_arrays_are_exact():
     small, large = (size_of(freeze(np.zeros(length, np.float32))) for length in (10, 1010))
     assert 4000 == large - small
@@ -227,6 +264,10 @@ def test_the_estimate_covers_the_memory_that_is_taken():
 
 def test_threads_that_miss_at_once_are_all_right(cache):
     """Both prepare the sample, since neither waits for the other; one result is kept."""
+    before = cache.stats().bytes
+    cache.get(5, lambda index: np.full(3, index))
+    one = cache.stats().bytes - before
+    before = cache.stats()
     both = threading.Barrier(2)
     results = []
 
@@ -243,7 +284,8 @@ def test_threads_that_miss_at_once_are_all_right(cache):
         thread.join()
     assert [[4, 4, 4]] * 2 == [result.tolist() for result in results]
     stats = cache.stats()
-    assert (0, 2, 1) == (stats.hits, stats.misses, stats.samples)
+    assert (2, 1) == (stats.misses - before.misses, stats.samples - before.samples)
+    assert 0 < stats.bytes - before.bytes <= one
 
 
 def test_preparing_a_sample_may_use_the_cache(cache):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from samples import same, samples
 
 from threadloader.cache import MISSING, Folder, _folder, _segments, _shelf
-from threadloader.cache._segments import Segment
+from threadloader.cache._segments import Segment, Writer
 from threadloader.errors import ConfigError
 
 COUNT = 6
@@ -377,6 +377,69 @@ def test_several_caches_share_a_folder(tmp_path):
     one.close()
     other.close()
     assert sum(path.stat().st_size for path in files(tmp_path)) == other.stats().bytes
+
+
+def test_a_sample_that_two_have_written_is_one_sample(tmp_path):
+    """As when both missed it at the same time."""
+    clock = Clock()
+    caches = [Folder(tmp_path, "key", COUNT, clock=clock) for _ in range(2)]
+    for cache in caches:
+        for index in range(3):
+            cache.get(index, made)
+    for cache in caches:
+        cache.look()
+        assert 3 == cache.stats().samples
+        cache.close()
+    third = Folder(tmp_path, "key", COUNT)
+    assert 3 == third.stats().samples
+    third.close()
+
+
+def test_a_sample_found_while_it_is_written_is_one_sample(tmp_path, monkeypatch):
+    """Another process writes it, and we look, between our own look and our note of it."""
+    ours, other = (Folder(tmp_path, "key", COUNT, clock=Clock()) for _ in range(2))
+    real = Writer.append
+
+    def late(self, record, index):
+        monkeypatch.setattr(Writer, "append", real)
+        other.get(index, made)
+        ours.look()
+        return real(self, record, index)
+
+    monkeypatch.setattr(Writer, "append", late)
+    ours.get(0, made)
+    assert 1 == ours.stats().samples
+    ours.close()
+    other.close()
+
+
+def test_an_index_that_is_cut_while_it_is_read_ends_there(tmp_path, monkeypatch):
+    filled(tmp_path)
+    (index,) = files(tmp_path, ".index")
+    cache = Folder(tmp_path, "key", COUNT)
+    monkeypatch.setattr(_segments, "_CHUNK", 2)
+    segment = Segment(index.parent, index.stem)
+    entries = segment.new_entries(cache._key, COUNT)
+    assert [0, 1] == next(entries)["index"].tolist()
+    os.truncate(index, _segments.HEADER_BYTES + _segments.ENTRY_BYTES)
+    assert [] == list(entries)
+    segment.close()
+    cache.close()
+
+
+def test_closing_while_a_sample_is_read_is_no_damage(tmp_path, monkeypatch):
+    """The reader finds its file closed, and prepares the sample."""
+    filled(tmp_path)
+    cache = Folder(tmp_path, "key", COUNT)
+    real = Segment.read
+
+    def closing(self, offset, length):
+        cache.close()
+        return real(self, offset, length)
+
+    monkeypatch.setattr(Segment, "read", closing)
+    assert same(made(0), cache.get(0, made))
+    assert 0 == cache.stats().damaged
 
 
 def test_processes_share_a_folder(tmp_path, run_child):

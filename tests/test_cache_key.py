@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from threadloader.cache import key_of
+from threadloader.errors import ConfigError
 
 
 class Chain(list):
@@ -178,7 +179,9 @@ def test_a_fingerprint_takes_the_place_of_everything_else():
     one, other = Tokenizer("a"), Tokenizer("a")
     other.loaded = 1
     assert key_of(one) == key_of(other) != key_of(Tokenizer("b"))
-    with pytest.raises(TypeError, match=r"Tokenizer.fingerprint\(\): expected a str, got int"):
+    with pytest.raises(
+        ConfigError, match=r"Tokenizer: expected a str from its fingerprint\(\), got"
+    ):
         key_of(Tokenizer(1))
 
 
@@ -202,6 +205,11 @@ def test_objects_in_sets_that_know_each_other_take_no_time():
     nodes = set()
     nodes.update(Node(nodes) for _ in range(40))
     assert key_of(nodes) == key_of(nodes)
+
+
+def test_which_of_two_comes_again_counts():
+    one, other = [], []
+    assert key_of([one, other, one]) != key_of([one, other, other])
 
 
 def test_what_holds_itself_has_a_key():

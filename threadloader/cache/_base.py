@@ -159,7 +159,7 @@ class Cache:
     def stats(self) -> CacheStats:
         """Give the numbers of this moment."""
         samples, size = self._held()
-        counted = [sum(column) for column in zip(*self._counted.copy(), strict=True)] or [0] * 4
+        counted = [sum(column) for column in zip(*self._counted.copy(), strict=True)]
         return CacheStats(
             hits=counted[Count.HITS],
             misses=counted[Count.MISSES],

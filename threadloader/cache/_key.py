@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from threadloader.errors import ConfigError, Problem
+
 from ._samples import CONSTANTS, DEEPEST
 
 __all__ = ["key_of"]
@@ -43,7 +45,7 @@ def key_of(*parts: Any) -> str:
         64 hexadecimal digits.
 
     Raises:
-        TypeError: a ``fingerprint()`` gives something else than a str.
+        ConfigError: a ``fingerprint()`` gives something else than a str.
 
     >>> key_of("a", lambda x: x + 1) == key_of("a", lambda x: x + 1)
     True
@@ -174,8 +176,8 @@ class _Teller:
         if callable(getattr(type(thing), "fingerprint", None)):
             text = thing.fingerprint()
             if not isinstance(text, str):
-                raise TypeError(
-                    f"{_name(type(thing))}.fingerprint(): expected a str, got {type(text).__name__}"
+                raise ConfigError(
+                    Problem(_name(type(thing)), "a str from its fingerprint()", type(text).__name__)
                 )
             self._put("object", _name(type(thing)), text)
         elif wrapped is not None:
