@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 __all__ = ["bytes_of"]
 
@@ -12,7 +11,7 @@ _UNITS = {
     for power, names in enumerate(["B", "KB KiB", "MB MiB", "GB GiB", "TB TiB"])
     for unit, factor in zip(names.split(), (1000, 1024), strict=False)
 }
-_FORM = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]{1,3})")
+_FORM = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))? ?([A-Za-z]{1,3})")
 _MOST = 2**53 - 1  # the largest integer that every reader of JSON has exactly
 
 
@@ -36,8 +35,10 @@ def bytes_of(value: int | str) -> int:
     number: int | None = None
     if isinstance(value, str):
         match = _FORM.fullmatch(value)
-        if match and match[2].lower() in _UNITS:
-            number = int(Fraction(match[1]) * _UNITS[match[2].lower()])
+        if match and match[3].lower() in _UNITS:
+            parts = match[2] or ""
+            # In integers, since floats would round.
+            number = int(match[1] + parts) * _UNITS[match[3].lower()] // 10 ** len(parts)
     elif isinstance(value, int) and not isinstance(value, bool):
         number = value
     if number is None or not 1 <= number <= _MOST:

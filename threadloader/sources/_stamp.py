@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,8 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
         SourceError: a pattern finds nothing, or leads outside of root.
         ConfigError: there is no name at all.
     """
+    import hashlib  # it loads OpenSSL, 3.5 MiB, so it comes with the first use
+
     base = Path(base)
     files = _files_of(spec, base, None if root is None else base / root)
     digest = hashlib.sha256()
