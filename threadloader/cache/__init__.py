@@ -78,15 +78,18 @@ class Cached:
         source: gives ``len`` and, if it can, ``locate(index)``.
         make: prepares the sample of an index: reads it from the source and does to it what
             does not depend on chance.
+
+    Attributes:
+        source: the source behind it.
     """
 
     def __init__(self, cache: Cache, source: Any, make: Callable[[int], Any]) -> None:
         self._get = cache.get
-        self._source = source
+        self.source = source
         self._make = make
 
     def __len__(self) -> int:
-        return len(self._source)
+        return len(self.source)
 
     def __getitem__(self, index: int) -> Any:
         return self._get(index, self._make)
@@ -94,5 +97,5 @@ class Cached:
     def __getattr__(self, name: str) -> Any:
         # Not `take` or `__getitems__`: they would go round the cache.
         if name == "locate":
-            return self._source.locate
+            return self.source.locate
         raise AttributeError(name)
