@@ -37,7 +37,7 @@ _LOG = logging.getLogger("threadloader")
 
 _LOOK_SECONDS = 1.0
 """How often, at most, a miss looks for what other processes have written. Chosen: looking
-takes some 50 microseconds for each other process."""
+takes 11 to 17 microseconds of processor time for each segment that others have written."""
 
 _SUB_FOLDER = re.compile(r"[0-9a-f]{32}")
 
