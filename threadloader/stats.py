@@ -10,13 +10,14 @@ __all__ = ["Stats", "Tally", "band"]
 BANDS = ((0.01, "excellent"), (0.05, "good"), (0.20, "fair"))
 """Upper bounds of the data-wait fraction, from the project's first description."""
 
-
 _OF_NOW = (
     "prefetch_batches",
     "gil_delay_seconds",
     "switch_interval_shortened",
     "not_pinned",
     "fingerprint",
+    "cache_samples",
+    "cache_bytes",
 )
 """Numbers of a moment, which have no difference to those of an earlier one."""
 
@@ -63,6 +64,13 @@ class Stats:
             arrays; "" when they are pinned, or nobody asked for it.
         fingerprint: that of the content of all batches of the run, over all resumes of this
             shard; "" unless the config asks for it.
+        cache_hits: samples that came from the cache.
+        cache_misses: samples that had to be prepared for it. High after the first epoch: the
+            bound is too low for the data.
+        cache_samples: samples that it holds.
+        cache_bytes: what they take.
+        cache_uncacheable: times that a sample came which it cannot keep; the log says why.
+        cache_damaged: kept samples that were found damaged, and prepared anew.
     """
 
     batches: int = 0
@@ -80,6 +88,12 @@ class Stats:
     switch_interval_shortened: bool = False
     not_pinned: str = ""
     fingerprint: str = ""
+    cache_hits: int = 0
+    cache_misses: int = 0
+    cache_samples: int = 0
+    cache_bytes: int = 0
+    cache_uncacheable: int = 0
+    cache_damaged: int = 0
 
     @property
     def data_wait_fraction(self) -> float:
@@ -169,6 +183,9 @@ class Stats:
             )
         if self.prepared_here:
             parts.append(f"{self.prepared_here:,} batches prepared without the workers: faster")
+        asked = self.cache_hits + self.cache_misses
+        if asked:
+            parts.append(f"{self.cache_hits / asked:.1%} from the cache")
         if self.not_pinned:
             parts.append(f"not pinned: {self.not_pinned}")
         if self.fingerprint:

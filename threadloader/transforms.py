@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Transform", "bind"]
+__all__ = ["Transform", "bind", "takes_rng"]
 
 Transform = Callable[[Any, int, int], Any]
 """A bound transform: (sample, key of the epoch, position) -> sample."""
@@ -43,13 +43,18 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         raise TypeError(
             f"transform: expected a callable of one sample, got {type(transform).__name__}"
         )
-    if not _takes_rng(transform):
+    if not takes_rng(transform):
         return lambda sample, key, position: transform(sample)
     generators = _Generators()
     return lambda sample, key, position: transform(sample, rng=generators.at(key, position))
 
 
-def _takes_rng(transform: Callable[..., Any]) -> bool:
+def takes_rng(transform: Callable[..., Any]) -> bool:
+    """Tell whether a transform is given a generator.
+
+    Raises:
+        TypeError: it takes ``rng`` by position only.
+    """
     try:
         parameter = inspect.signature(transform).parameters.get("rng")
     except (TypeError, ValueError):  # a builtin that does not say what it takes

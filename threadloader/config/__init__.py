@@ -21,11 +21,12 @@ from threadloader._schema import pointer, show
 from threadloader.errors import ConfigError, Problem
 
 from . import _check
+from ._bytes import bytes_of
 from ._file import Document, follow, keys, read, split
 from ._text import parse
 from ._words import hint
 
-__all__ = ["LoaderConfig", "Report", "examine", "read_config"]
+__all__ = ["LoaderConfig", "Report", "bytes_of", "examine", "read_config"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ class LoaderConfig:
         pin_memory: ``True`` for torch tensors in page-locked memory, ``"auto"`` for them
             where torch and CUDA are there.
         fingerprint: whether `stats()` and `info` carry a fingerprint of all batches.
+        cache: where prepared samples are kept, and how many; ``None`` for nowhere.
         num_workers: threads; 0 loads in the calling thread, for debugging.
         prefetch_batches: batches ready or in work ahead of the training loop.
         switch_interval: the interpreter's, in seconds, while the loader is open; ``"auto"``
@@ -86,6 +88,7 @@ class LoaderConfig:
     collate: Mapping[str, Any] = field(default_factory=lambda: {"type": "stack"})
     pin_memory: Literal[False, True, "auto"] = False
     fingerprint: bool = False
+    cache: Mapping[str, Any] | None = None
     num_workers: int = 2
     prefetch_batches: int = 3
     switch_interval: float | Literal["auto"] | None = None

@@ -17,6 +17,7 @@ from threadloader._schema import Mismatch, Schema, pointer, show
 from threadloader._schema import Path as Place
 from threadloader.errors import ConfigError, Problem
 
+from ._bytes import bytes_of
 from ._file import DEEPEST
 from ._words import hint, one_edit
 
@@ -177,6 +178,8 @@ def _wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mism
         if len(given) != 1:
             expected = "a field or labels, one of the two"
             yield Mismatch(("sampler",), expected, " and ".join(given) or "none of them")
+    if right("cache"):
+        yield from _wrong_cache(options["cache"], lambda key: right("cache", key))
     if right("shard", "index", "count"):
         index, count = (options["shard"].get(key, n) for n, key in enumerate(("index", "count")))
         if index >= count:
@@ -188,6 +191,22 @@ def _wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mism
             yield Mismatch(("collate", "length"), expected, show(length))
         if not length and options["collate"].get("truncate") is True:
             yield Mismatch(("collate", "truncate"), 'false, or a "length" to cut to', "true")
+
+
+def _wrong_cache(cache: dict[str, Any], right: Callable[[str], bool]) -> Iterator[Mismatch]:
+    given = [key for key in ("max_bytes", "max_samples", "folder") if cache.get(key) is not None]
+    if not given:
+        expected = "a max_bytes, a max_samples or a folder"
+        yield Mismatch(("cache",), expected, "none of them")
+    if "folder" in given and "max_samples" in given:
+        expected = "null or nothing beside a folder, which max_bytes bounds"
+        yield Mismatch(("cache", "max_samples"), expected, show(cache["max_samples"]))
+    if "max_bytes" in given and right("max_bytes"):
+        try:
+            bytes_of(cache["max_bytes"])
+        except ValueError as error:
+            expected = str(error).removeprefix("expected ").partition(", got")[0]
+            yield Mismatch(("cache", "max_bytes"), expected, show(cache["max_bytes"]))
 
 
 def problems(

@@ -75,6 +75,7 @@ class Batches:
         close_source: Callable[[], None] | None,
         runtime: Runtime,
         not_pinned: str = "",
+        cache_stats: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._config = config
         self._recipe = recipe
@@ -83,6 +84,7 @@ class Batches:
         self._identity = identity
         self._runtime = runtime
         self._not_pinned = not_pinned
+        self._cache_stats = cache_stats
         self._engine: Engine | Inline = (
             Engine(config.num_workers, config.close_timeout, runtime)
             if config.num_workers
@@ -193,6 +195,7 @@ class Batches:
             switch_interval_shortened=self._restore is not None,
             not_pinned=self._not_pinned,
             fingerprint=place.cursor.fingerprint,
+            **self._cache_stats(),
         )
 
     def state_dict(self) -> dict[str, Any]:

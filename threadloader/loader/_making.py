@@ -63,7 +63,8 @@ def make_recipe(
         group = max(1, min(GROUP_MOST, GROUP_BYTES // (sample_bytes * config.batch_size)))
     rows = RowsMaker(pool.empty).rows if plain and not whole else None
     # Pinning has its own costs, and what is made for each thread is made for the workers.
-    threads_only = pin is not None or isinstance(source, sources.PerThread)
+    read_from = getattr(source, "source", source)  # behind a cache, say
+    threads_only = pin is not None or isinstance(read_from, sources.PerThread)
     return Recipe(
         source,
         transform,

@@ -6,10 +6,11 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import NDArray
 
@@ -21,9 +22,13 @@ from ..masking import mlm
 from ..order import VERSION
 from ._arguments import count_of, wrong
 from ._batches import Batches
+from ._caching import cached_source, stamp_of
 from ._failure import noted
 from ._making import make_recipe
 from ._sampling import Samplings, deal_of
+
+if TYPE_CHECKING:
+    from ..cache import Cache
 
 __all__ = ["Loader", "open_configured"]
 
@@ -135,6 +140,9 @@ class Loader:
             transform = _TRANSFORMS[options.pop("type")](**options)
         try:
             self._transform = transforms.bind(transform)
+            # What always makes the same of a sample, and can be done before it is kept.
+            steady = transform is not None and not transforms.takes_rng(transform)
+            self._steady = transform if steady else None
         except TypeError as error:
             raise wrong(
                 "transform", "a callable of one sample, or of a sample and rng", transform
@@ -167,6 +175,7 @@ class Loader:
         try:
             self._enter(me)
             source: sources.Source
+            stamp = stamp_of(self._config, self._base)  # before the source is opened
             if self._source is None:
                 spec, root = self._config.source or {}, self._config.root
                 source = opened = open_configured(spec, self._base, root)
@@ -175,8 +184,15 @@ class Loader:
                 source = sources.as_source(self._source)
                 # The user closes what the user made; what a factory makes for us is ours.
                 close = source.close if isinstance(source, sources.PerThread) else None
-            recipe, not_pinned = make_recipe(self._config, source, self._transform, self._collate)
             length = _length(source)
+            read, cache, transform = source, None, self._transform
+            if self._config.cache is not None:
+                read, cache = cached_source(
+                    self._config, self._base, source, length, self._steady, stamp
+                )
+                close = _both(cache.close, close)
+                transform = None if self._steady is not None else transform
+            recipe, not_pinned = make_recipe(self._config, read, transform, self._collate)
             samplings = Samplings(self._config, self._base, source, length, self._sampler)
             identity = self._identity(source, length, samplings.now.sampler.name)
             batches = Batches(
@@ -188,6 +204,7 @@ class Loader:
                 close,
                 self._runtime,
                 not_pinned,
+                dict if cache is None else partial(_counted, cache),
             )
             self._batches = batches
             if self._resume is not None:
@@ -255,6 +272,22 @@ class Loader:
             "sampler": sampler,
             "order": VERSION,
         }
+
+
+def _both(first: Callable[[], None], then: Callable[[], None] | None) -> Callable[[], None]:
+    def close() -> None:
+        with contextlib.ExitStack() as stack:
+            if then is not None:
+                stack.callback(then)
+            stack.callback(first)
+
+    return close
+
+
+def _counted(cache: Cache) -> dict[str, int]:
+    """Give what a cache has counted, as attributes of `Stats`."""
+    counts = dataclasses.asdict(cache.stats())
+    return {f"cache_{name}": value for name, value in counts.items()}
 
 
 def _length(source: Any) -> int:

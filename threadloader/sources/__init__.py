@@ -25,7 +25,9 @@ import numpy as np
 
 from threadloader.errors import ConfigError, Problem
 
+from ._paths import inside
 from ._per_thread import PerThread
+from ._stamp import stamp
 from .arrays import ArraySource
 from .columns import column, read_numbers
 
@@ -37,9 +39,12 @@ __all__ = [
     "as_source",
     "column",
     "fingerprint",
+    "has_fingerprint",
+    "inside",
     "open_source",
     "per_thread",
     "read_numbers",
+    "stamp",
 ]
 
 
@@ -278,3 +283,12 @@ def fingerprint(source: Source) -> str:
     if not isinstance(text, str):
         raise ConfigError(Problem("source", "a str from its fingerprint()", type(text).__name__))
     return text
+
+
+def has_fingerprint(source: Source) -> bool:
+    """Tell whether a source says itself what its data is."""
+    if isinstance(source, PerThread):
+        return has_fingerprint(source.mine())
+    if isinstance(source, _WithoutTake):
+        return has_fingerprint(source.source)
+    return callable(getattr(source, "fingerprint", None))

@@ -1,0 +1,124 @@
+"""A loader with a cache gives the same batches as one without, only sooner."""
+
+import os
+
+import numpy as np
+import pytest
+
+from threadloader import Loader
+from threadloader.errors import ConfigError
+
+CACHES = [{"max_bytes": "1MiB"}, {"max_samples": 7}, {"folder": "kept"}]
+
+
+def lines(folder, count=20):
+    text = "".join(f"{'word ' * (i % 4)}{i}\n" for i in range(count))
+    (folder / "lines.txt").write_text(text, encoding="utf-8")
+
+
+def config(**options):
+    source = {"type": "text", "path": "lines.txt"}
+    return {"source": source, "collate": {"type": "pad"}, "batch_size": 3, "seed": 5, **options}
+
+
+def steady(line):
+    return np.frombuffer(line.encode(), np.uint8)
+
+
+def random(line, rng):
+    return steady(line) ^ rng.integers(0, 2, dtype=np.uint8)
+
+
+def run(options, transform, epochs=3):
+    with Loader(options, transform=transform) as batches:
+        given = [
+            (x.shape, x.tobytes(), mask.tobytes())
+            for epoch in batches.epochs(epochs)
+            for x, mask in epoch
+        ]
+        return given, batches.stats()
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines(tmp_path)
+
+
+@pytest.mark.parametrize("cache", CACHES, ids=str)
+@pytest.mark.parametrize("workers", [0, 3])
+@pytest.mark.parametrize("transform", [steady, random])
+def test_the_batches_are_the_same(cache, workers, transform):
+    """Also those of a random transform, which is done to what the cache gives out."""
+    expected, _ = run(config(num_workers=workers), transform)
+    found, stats = run(config(num_workers=workers, cache=cache), transform)
+    assert expected == found
+    assert 60 == stats.cache_hits + stats.cache_misses
+    assert min(cache.get("max_samples", 20), 20) == stats.cache_samples
+
+
+def test_the_next_run_prepares_nothing():
+    prepared = []
+
+    class Encode:
+        def fingerprint(self):
+            return "1"
+
+        def __call__(self, line):
+            prepared.append(line)
+            return steady(line)
+
+    for _ in range(2):
+        _, stats = run(config(cache={"folder": "kept"}), Encode(), 1)
+        assert 20 == len(prepared)
+    assert (20, 0) == (stats.cache_hits, stats.cache_misses)
+
+
+@pytest.mark.parametrize("changed", ["time", "option", "transform"])
+def test_a_change_begins_anew(changed):
+    run(config(cache={"folder": "kept"}), steady, 1)
+    options, transform = config(cache={"folder": "kept"}), steady
+    if changed == "time":
+        os.utime("lines.txt", ns=(0, 0))
+    elif changed == "option":
+        options["source"]["skip_blank"] = True
+    else:
+
+        def transform(line):
+            return steady(line.upper())
+
+    expected, _ = run({**options, "cache": None}, transform, 1)
+    found, stats = run(options, transform, 1)
+    assert expected == found
+    assert 0 == stats.cache_hits
+
+
+def test_a_whole_batch_does_not_go_round_the_cache():
+    with Loader({"cache": {"max_samples": 9}, "batch_size": 3}, np.arange(9)) as batches:
+        assert [0, 1, 2, 3, 4, 5, 6, 7, 8] == sorted(np.concatenate(list(batches)).tolist())
+        assert 9 == batches.stats().cache_samples
+
+
+def test_samples_of_a_list_cannot_be_kept_for_the_next_run():
+    """Nothing tells them from others."""
+    with pytest.raises(ConfigError, match="/cache/folder: expected a source that says"):
+        Loader({"cache": {"folder": "kept"}}, [1, 2]).__enter__()
+
+
+def test_the_folder_may_not_leave_the_root(tmp_path):
+    with pytest.raises(OSError, match='inside the folder "root"'):
+        Loader(config(root=".", cache={"folder": "../kept"})).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("cache", "message"),
+    [
+        ({"max_bytes": "2 apples"}, "/cache/max_bytes: expected a number of bytes from 1"),
+        ({"max_samples": None}, "/cache: expected a max_bytes, a max_samples or a folder"),
+        ({"folder": "a", "max_samples": 3}, "/cache/max_samples: expected null or nothing"),
+        ({"max_size": 3}, "/cache/max_size: expected a known key"),
+    ],
+)
+def test_options_that_make_no_cache_are_refused(cache, message):
+    with pytest.raises(ConfigError, match=message):
+        Loader(config(cache=cache))
