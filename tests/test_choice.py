@@ -139,13 +139,13 @@ def test_the_batches_are_the_same_whoever_prepares_them(whole, seed, n, workers,
     got, when = [], random.Random(seed)
     stop = when.randrange(len(expected) + 1)
     with Loader(config, source=source, transform=transform) as batches:
-        batches._choice = Flips(when)
+        batches._supply.choice = Flips(when)
         run(batches, got, stop)
         state = json.loads(json.dumps(batches.state_dict()))
         if got and got[-1][1] == "failed":
             got.pop()
     with Loader(config, source=source, transform=transform, resume=state) as batches:
-        batches._choice = Flips(when)
+        batches._supply.choice = Flips(when)
         run(batches, got)
     assert expected == got
 
@@ -157,7 +157,7 @@ def test_what_was_prepared_here_is_counted():
             return changed
 
     with Loader({"batch_size": 1, "prefetch_batches": 2}, source=list(range(40))) as batches:
-        batches._choice = Here()
+        batches._supply.choice = Here()
         assert 40 == len(list(batches))
         stats = batches.stats()
     assert 40 - 3 == stats.prepared_here
@@ -166,4 +166,4 @@ def test_what_was_prepared_here_is_counted():
 
 def test_a_callable_sampler_is_asked_by_the_feeder_alone():
     with Loader({}, source=list(range(9)), sampler=lambda epoch, n: range(n)) as batches:
-        assert batches._choice is None
+        assert batches._supply.choice is None

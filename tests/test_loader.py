@@ -1310,7 +1310,7 @@ class TestGroups:
         source = np.repeat(rows[:, np.newaxis], 512, axis=1)  # groups of 2 MiB
         held = deque(maxlen=64)
         with Loader({"batch_size": 4, "num_workers": workers, "seed": 1}, source=source) as batches:
-            batches._choice = None
+            batches._supply.choice = None
             addresses = set()
             for epoch in batches.epochs(20):
                 for number, batch in enumerate(epoch):

@@ -80,7 +80,7 @@ def test_automatic_acts_when_the_loop_starves_and_the_gil_is_held(monkeypatch, d
     monkeypatch.setattr(Engine, "gil_delay", delay)
     monkeypatch.setattr(Engine, "gil_held", delay > 0.001)
     with load("auto") as batches:
-        batches._choice = None
+        batches._supply.choice = None
         list(batches)
         expected = _switching.AUTO_SECONDS if delay else BEFORE
         assert pytest.approx(expected) == sys.getswitchinterval()

@@ -1,9 +1,12 @@
 """The face: `Loader`, a recipe and a context manager, and `Batches`, the live thing.
 
 It alone knows all rooms and puts them together: config -> order -> source -> collate ->
-engine. `_recipe` reads the config and opens what it names, `_batches` is the run, `_epochs` its
-iterators, `_place` where it stands, `_sampling` and `_schedule` which samples and jobs come in
-what order, `_failure` how a failed batch is raised, `_arguments` what is given in code.
+engine. `_recipe` reads the config and opens what it names, `_making` says how batches are
+made, `_caching` puts a cache before the source, `_sampling` and `_schedule` say which samples
+and jobs come in what order; `_batches` is the run and `_place` where it stands, `_supply` opens
+the streams of results, of threads or (`_choice`) without, under a shorter switch interval
+(`_switching`) if need be; `_epochs` has its iterators, `_failure` says how a failed batch is
+raised, `_arguments` checks what is given in code.
 """
 
 from ._batches import Batches

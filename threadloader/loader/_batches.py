@@ -16,11 +16,11 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
 from os import PathLike, getpid
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from .._runtime import Runtime
 from ..config import LoaderConfig
-from ..engine import ENDED, Engine, Inline, InlineStream, Outcome, Stream
+from ..engine import ENDED, Outcome
 from ..errors import (
     BusyError,
     ClosedError,
@@ -30,24 +30,17 @@ from ..errors import (
 )
 from ..jobs import BatchInfo, BatchJob, GroupJob, NoBatch, Recipe
 from ..order import Deal
-from ..state import Cursor, dump, load, read, write
+from ..state import dump, load, read, write
 from ..stats import Stats, Tally
 from ._arguments import count_of
-from ._choice import Choice
 from ._epochs import Epoch, Epochs
 from ._failure import explained
 from ._place import Delivery, Place
 from ._sampling import Samplings
-from ._schedule import Plan, jobs, skipped
-from ._switching import AUTO_SECONDS, restore, shorten
+from ._schedule import Plan, skipped
+from ._supply import Supply
 
-__all__ = ["GROUPS_AHEAD", "Batches"]
-
-STARVED = 0.005
-"""Part of the time spent waiting from which ``switch_interval: "auto"`` acts."""
-
-GROUPS_AHEAD = 3
-"""Groups of small batches that are prepared ahead: one for each of two workers, and one ready."""
+__all__ = ["Batches"]
 
 
 class Batches:
@@ -85,27 +78,14 @@ class Batches:
         self._runtime = runtime
         self._not_pinned = not_pinned
         self._cache_stats = cache_stats
-        self._engine: Engine | Inline = (
-            Engine(config.num_workers, config.close_timeout, runtime)
-            if config.num_workers
-            else Inline()
-        )
-        # The consumer's: where it prepares batches itself, and whether it does.
-        self._here = Inline()
-        sampled = samplings.now.sampler.length is None  # a callable, which the feeder asks
-        doubted = config.num_workers and not sampled and not recipe.threads_only
-        self._choice = Choice() if doubted else None
-        # Takes back the wish for a shorter switch interval; made with it, by the consumer.
-        self._restore: weakref.finalize[..., Batches] | None = None
+        asked = samplings.now.sampler.length is None  # it is a callable
+        self._supply = Supply(config, recipe, deal, runtime, asked=asked)
         # How to close the source, if it is ours: taken out by whoever does it, once.
         self._closing = runtime.simple_queue()
         if close_source is not None:
             self._closing.put(close_source)
         self._closed_at: float | None = None
         self._pid = getpid()
-        self._depth = config.prefetch_batches
-        if recipe.group > 1:  # each job has several batches
-            self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
         self._saved = False  # goes to True with the first `save`, whoever calls it
         # The turn. It is taken by trying and given back by putting a new lock in its place:
         # a store, since a call to release it could be interrupted behind the delivery. Its
@@ -118,15 +98,7 @@ class Batches:
         self._place = Place(Plan(samplings.now))  # written by who has the turn
 
     def _start(self) -> None:
-        self._engine.start()
-        if isinstance(self._config.switch_interval, float | int):
-            self._shorten(self._config.switch_interval)
-
-    def _shorten(self, seconds: float) -> None:
-        wish = object()
-        self._restore = weakref.finalize(self, restore, wish)
-        self._restore.atexit = False
-        shorten(wish, seconds)
+        self._supply.start()
 
     def __len__(self) -> int:
         """Count the steps of a whole epoch on this shard.
@@ -185,14 +157,12 @@ class Batches:
     def stats(self) -> Stats:
         """Give the numbers of the run up to now; after the ``with``, up to its end."""
         now = self._runtime.monotonic() if self._closed_at is None else self._closed_at
-        ahead = max(self._config.prefetch_batches, self._depth * self._recipe.group)
-        ahead = ahead if self._config.num_workers else 0
         place = self._place.settled()
         return place.tally.stats(
             now,
-            prefetch_batches=ahead,
-            gil_delay_seconds=self._engine.gil_delay,
-            switch_interval_shortened=self._restore is not None,
+            prefetch_batches=self._supply.ahead,
+            gil_delay_seconds=self._supply.engine.gil_delay,
+            switch_interval_shortened=self._supply.shortened,
             not_pinned=self._not_pinned,
             fingerprint=place.cursor.fingerprint,
             **self._cache_stats(),
@@ -289,9 +259,7 @@ class Batches:
         """
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()
-        if self._restore is not None:
-            self._restore()
-        if not (self._engine.stop() and self._here.stop()):
+        if not self._supply.stop():
             return
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
         if self._turn.acquire(blocking=False):
@@ -336,7 +304,7 @@ class Batches:
         )
 
     def _check_open(self) -> None:
-        if self._closed_at is not None or not self._engine.usable:
+        if self._closed_at is not None or not self._supply.engine.usable:
             raise ClosedError(
                 "the batches are closed: the `with Loader(...)` block was left, or the process "
                 "is a fork of the one that entered it; iterate inside the block"
@@ -370,7 +338,7 @@ class Batches:
             ):
                 stream, taken = before, place.taken
             else:
-                stream, taken = self._open_stream(cursor, end), 0
+                stream, taken = self._supply.open(place.plan, cursor, end), 0
             epoch = Epoch(self, cursor.epoch)
             following = Place(
                 place.plan,
@@ -384,8 +352,7 @@ class Batches:
                 end=end,
             )
             stream.prefetch(taken)
-            if self._choice is not None:
-                self._choice.forget()  # what was done between two epochs is no batch
+            self._supply.forget()  # what was done between two epochs is no batch
             if before is not None and before is not stream:
                 before.cancel()
             place.plan.begun = cursor.epoch
@@ -428,7 +395,7 @@ class Batches:
         if not place.over or stream is None or stream.cancelled:
             if stream is not None:
                 stream.cancel()
-            stream = self._open_stream(cursor, end)
+            stream = self._supply.open(place.plan, cursor, end)
             # As if the epoch before had ended here, for the iterator that comes: it takes
             # this stream. What was delivered stays as it is.
             place = self._place = place._replace(
@@ -436,16 +403,6 @@ class Batches:
             )
             outcome = stream.result(0)
         return place, 0, outcome
-
-    def _open_stream(
-        self, cursor: Cursor, end: int | None, singly: int = 0
-    ) -> Stream | InlineStream:
-        if end is not None:
-            end = max(end, cursor.epoch + 1)
-        plan, seed = self._place.plan, self._config.seed
-        upcoming = jobs(self._recipe, self._deal, plan, seed, cursor, end, singly)
-        engine = self._here if self._choice is not None and self._choice.here else self._engine
-        return engine.stream(upcoming, self._depth)
 
     def _next(self, epoch: Epoch) -> Any:
         # Most calls take what lies ready in a group, and go through these lines alone.
@@ -489,23 +446,16 @@ class Batches:
         waited = place.tally.waited(called, now, failed)
         if outcome.error is not None:
             self._raise(place, waited, outcome, outcome.error)
-        if self._config.switch_interval == "auto" and self._restore is None:
-            starved = waited.data_wait_seconds > STARVED * (now - (waited.started or now))
-            if starved and self._engine.gil_held:
-                self._shorten(AUTO_SECONDS)
-        if self._choice is not None and self._choice.note(
-            now, now - called, outcome.job.span.size, outcome.seconds
-        ):
-            cast("Stream", place.stream).wind_down()  # what comes next is prepared the other way
+        self._supply.note(place.stream, outcome, waited, called, now)
         job: BatchJob | GroupJob | NoBatch = outcome.job
         batches, size, cursor = outcome.value, job.span.size, place.cursor
         delivery = Delivery(
             job,
             batches,
             max(0, ready - 1) * size,  # as if the other jobs were as large as this one
-            self._marks(cursor.fingerprint, job.digests) if self._recipe.digest else None,
+            _marks(cursor.fingerprint, job.digests) if self._recipe.digest else None,
             awaited=not ready,
-            here=isinstance(place.stream, InlineStream) and self._choice is not None,
+            here=self._supply.prepared_here(place.stream),
         )
         following = Place(
             place.plan,
@@ -551,7 +501,7 @@ class Batches:
         if place.stream is not None:
             ready = place.stream.ready(place.taken)
             outcome = place.stream.result(place.taken)
-            if outcome is not ENDED and not self._failed_together(outcome):
+            if outcome is not ENDED and not _failed_together(outcome):
                 return place, ready, outcome
         self._check_open()
         # An interrupt or an error inside the iterator of jobs has ended it early, or a group
@@ -560,25 +510,13 @@ class Batches:
         if place.stream is not None and outcome is not ENDED:
             singly = outcome.job.span.size
             place.stream.cancel()
-        stream = self._open_stream(place.cursor, place.end, singly)
+        stream = self._supply.open(place.plan, place.cursor, place.end, singly)
         place = self._place = place._replace(stream=stream, taken=0)
         outcome = stream.result(0)
         if outcome is ENDED:
             self._check_open()
             raise RuntimeError("the order ended before its epoch did")
         return place, 0, outcome
-
-    @staticmethod
-    def _failed_together(outcome: Outcome) -> bool:
-        return outcome.error is not None and isinstance(outcome.job, GroupJob)
-
-    @staticmethod
-    def _marks(previous: str, digests: list[bytes]) -> list[str]:
-        """Give the running fingerprint behind each of some batches."""
-        from ..fingerprint import chained  # imported by now, since it was asked for
-
-        marks = list(accumulate(digests, chained, initial=previous))
-        return marks[1:]
 
     def _raise(
         self, place: Place, counted: Tally, outcome: Outcome, error: BaseException
@@ -600,3 +538,15 @@ class Batches:
             raise error
         finally:
             del error
+
+
+def _failed_together(outcome: Outcome) -> bool:
+    """Tell whether a group failed, and with it batches that may be good."""
+    return outcome.error is not None and isinstance(outcome.job, GroupJob)
+
+
+def _marks(previous: str, digests: list[bytes]) -> list[str]:
+    """Give the running fingerprint behind each of some batches."""
+    from ..fingerprint import chained  # imported by now, since it was asked for
+
+    return list(accumulate(digests, chained, initial=previous))[1:]

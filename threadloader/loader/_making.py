@@ -10,7 +10,7 @@ from .. import buffers, sources
 from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig
 from ..jobs import Recipe
-from ._batches import GROUPS_AHEAD
+from ._supply import GROUPS_AHEAD
 
 __all__ = ["make_recipe"]
 

@@ -1,0 +1,137 @@
+"""Where the results of a run's jobs come from: threads, or the thread that asks for them."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, cast
+
+from .._runtime import Runtime
+from ..config import LoaderConfig
+from ..engine import Engine, Inline, InlineStream, Outcome, Stream
+from ..jobs import Recipe
+from ..order import Deal
+from ..state import Cursor
+from ..stats import Tally
+from ._choice import Choice
+from ._schedule import Plan, jobs
+from ._switching import AUTO_SECONDS, restore, shorten
+
+__all__ = ["GROUPS_AHEAD", "Supply"]
+
+STARVED = 0.005
+"""Part of the time spent waiting from which ``switch_interval: "auto"`` acts."""
+
+GROUPS_AHEAD = 3
+"""Groups of small batches that are prepared ahead: one for each of two workers, and one ready."""
+
+
+class Supply:
+    """Opens streams of results, and watches what they cost. Belongs to the consumer.
+
+    Args:
+        config: the config.
+        recipe: how batches are made.
+        deal: how orders are dealt.
+        runtime: where threads and clocks come from.
+        asked: whether each epoch's sampler has to be asked, which the feeder does.
+
+    Attributes:
+        engine: the threads; without workers, none.
+        choice: whether they or the consumer prepare batches; None where that is settled.
+        ahead: how many batches are prepared ahead, at most.
+    """
+
+    def __init__(
+        self, config: LoaderConfig, recipe: Recipe, deal: Deal, runtime: Runtime, *, asked: bool
+    ) -> None:
+        self._config = config
+        self._recipe = recipe
+        self._deal = deal
+        self.engine: Engine | Inline = (
+            Engine(config.num_workers, config.close_timeout, runtime)
+            if config.num_workers
+            else Inline()
+        )
+        self._here = Inline()
+        doubted = config.num_workers and not asked and not recipe.threads_only
+        self.choice = Choice() if doubted else None
+        self._depth = config.prefetch_batches
+        if recipe.group > 1:  # each job has several batches
+            self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
+        most = max(config.prefetch_batches, self._depth * recipe.group)
+        self.ahead = most if config.num_workers else 0
+        # Takes back the wish for a shorter switch interval; made with the wish.
+        self._restore: weakref.finalize[..., Supply] | None = None
+
+    def start(self) -> None:
+        """Start the threads.
+
+        Raises:
+            RuntimeError: the system starts no more threads.
+        """
+        self.engine.start()
+        if isinstance(self._config.switch_interval, float | int):
+            self._shorten(self._config.switch_interval)
+
+    def stop(self) -> bool:
+        """End the threads; say whether nothing is at work any more."""
+        if self._restore is not None:
+            self._restore()
+        return self.engine.stop() and self._here.stop()
+
+    @property
+    def shortened(self) -> bool:
+        """Whether the switch interval was shortened."""
+        return self._restore is not None
+
+    def _shorten(self, seconds: float) -> None:
+        wish = object()
+        self._restore = weakref.finalize(self, restore, wish)
+        self._restore.atexit = False
+        shorten(wish, seconds)
+
+    def open(
+        self, plan: Plan, cursor: Cursor, end: int | None, singly: int = 0
+    ) -> Stream | InlineStream:
+        """Open a stream of results.
+
+        Args:
+            plan: which samples each epoch has.
+            cursor: where it begins.
+            end: the epoch before which it ends; that of the cursor is there in any case.
+            singly: how many batches come from jobs of their own first.
+        """
+        if end is not None:
+            end = max(end, cursor.epoch + 1)
+        seed = self._config.seed
+        upcoming = jobs(self._recipe, self._deal, plan, seed, cursor, end, singly)
+        engine = self._here if self.choice is not None and self.choice.here else self.engine
+        return engine.stream(upcoming, self._depth)
+
+    def prepared_here(self, stream: Any) -> bool:
+        """Tell whether a stream has the consumer prepare batches, though there are workers."""
+        return self.choice is not None and isinstance(stream, InlineStream)
+
+    def forget(self) -> None:
+        """Begin to measure anew: something else than batches came between."""
+        if self.choice is not None:
+            self.choice.forget()
+
+    def note(self, stream: Any, outcome: Outcome, tally: Tally, called: float, now: float) -> None:
+        """Note what an outcome has cost, and change what is too slow.
+
+        Args:
+            stream: where it comes from.
+            outcome: the outcome, of a job that went well.
+            tally: the counts up to now.
+            called: when it was asked for.
+            now: when it was there.
+        """
+        if self._config.switch_interval == "auto" and self._restore is None:
+            elapsed = now - (now if tally.started is None else tally.started)
+            if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
+                self._shorten(AUTO_SECONDS)
+        if self.choice is not None and self.choice.note(
+            now, now - called, outcome.job.span.size, outcome.seconds
+        ):
+            cast("Stream", stream).wind_down()  # what comes next is prepared the other way
