@@ -5,8 +5,13 @@ import threading
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import expected_epoch, expected_len
 
-from threadloader import Loader, WorkerError
+from threadloader import ConfigError, Loader, LoaderConfig, StateError, WorkerError
+from threadloader import state as state_room
+from threadloader.state import Excluded
 
 N = 12
 WAIT = 30.0
@@ -66,7 +71,100 @@ def lists(batches):
     return [np.asarray(batch).tolist() for batch in batches]
 
 
+def whole(kind, epoch=0, **options):
+    """The global order of an epoch."""
+    options |= {"batch_size": 1, "shard": {"index": 0, "count": 1, "remainder": "keep"}}
+    with loader(kind, **options) as batches:
+        epochs = [[int(batch[0]) for batch in each] for each in batches.epochs(epoch + 1)]
+    return epochs[epoch]
+
+
 class TestExclude:
+    @kinds
+    @pytest.mark.parametrize("excluded", [[3], [0, 11], [1, 2, 2, 5, 5], range(1, 12, 2)], ids=str)
+    def test_what_is_excluded_never_comes(self, kind, excluded):
+        """What comes otherwise is what would come, where the sampler chooses no other."""
+        with loader(kind, exclude=list(excluded)) as batches:
+            got = [sum(lists(epoch), []) for epoch in batches.epochs(4)]
+        assert set(sum(got, [])).isdisjoint(excluded)
+        if kind in ("unshuffled", "subset", "sequence", "callable"):
+            with loader(kind) as batches:
+                whole = [sum(lists(epoch), []) for epoch in batches.epochs(4)]
+            assert [[index for index in it if index not in excluded] for it in whole] == got
+        if kind in ("plain", "shuffled subset"):
+            every = range(N) if kind == "plain" else KINDS[kind]["sampler"]["indices"]
+            left = sorted(index for index in every if index not in excluded)
+            assert [left] * 4 == [sorted(epoch) for epoch in got]
+
+    @pytest.mark.parametrize(
+        ("name", "data"),
+        [
+            ("numbers.txt", b"5\n\n7\n5\n"),
+            ("lines.jsonl", b'{"index": 7, "note": "blurred"}\n\n{"index": 5}\n'),
+            ("list.npy", None),
+        ],
+    )
+    def test_a_file_is_as_good_as_a_list(self, tmp_path, monkeypatch, name, data):
+        if data is None:
+            np.save(tmp_path / name, np.array([7, 5, 5], np.uint8))
+        else:
+            (tmp_path / name).write_bytes(data)
+        monkeypatch.chdir(tmp_path)
+        with loader("plain", exclude=[5, 7]) as batches:
+            expected = lists(batches), batches.state_dict()
+        with loader("plain", exclude=name) as batches:
+            assert expected == (lists(batches), batches.state_dict())
+
+    @pytest.mark.parametrize("kind", ["plain", "unshuffled", "subset", "shuffled subset"])
+    def test_an_epoch_of_which_all_is_excluded_has_no_batch(self, kind):
+        """Likewise with a sequence or a callable; the epochs are counted."""
+        for each in (kind, "sequence", "callable"):
+            with loader(each, exclude=list(range(N))) as batches:
+                assert 0 == len(batches)
+                assert [[], [], []] == [lists(epoch) for epoch in batches.epochs(3)]
+                assert 3 == batches.state_dict()["world"]["epoch"]
+
+    @pytest.mark.parametrize("kind", ["weighted", "weighted 30", "without", "balanced"])
+    def test_what_draws_cannot_do_without_any_sample(self, kind):
+        with pytest.raises(ConfigError, match="a sample that is kept, got none"):
+            loader(kind, exclude=list(range(N))).__enter__()
+
+    @kinds
+    @pytest.mark.parametrize("excluded", [[12], [0, 99], [10**20]], ids=str)
+    def test_one_that_is_not_there_is_an_error(self, kind, excluded):
+        with pytest.raises(ConfigError) as caught:
+            loader(kind, exclude=excluded).__enter__()
+        (problem,) = caught.value.problems
+        assert "/exclude" == problem.pointer
+        assert "indices from 0 to 11" == problem.expected
+
+    @kinds
+    @pytest.mark.parametrize("remainder", ["pad", "drop", "keep"])
+    def test_shards_and_lengths_follow(self, kind, remainder):
+        """The shards deal what is left, by the rules of any order of this length."""
+        order = whole(kind, exclude=[1, 2, 8])
+        for index in range(3):
+            shard = {"index": index, "count": 3, "remainder": remainder}
+            deal = {"batch_size": 2, "shard_index": index, "shard_count": 3}
+            deal |= {"remainder": remainder, "drop_last": False}
+            with loader(kind, batch_size=2, shard=shard, exclude=[1, 2, 8]) as batches:
+                assert expected_len(len(order), **deal) == len(batches)
+                expected = [indices for indices, _, _ in expected_epoch(order, **deal)]
+                assert expected == lists(batches)
+
+    def test_a_callable_is_asked_for_the_source_as_it_is(self):
+        """What it gives is left out afterwards: it knows nothing of the list."""
+        numbers = []
+
+        def sampler(epoch, n):
+            numbers.append(n)
+            return range(n)
+
+        config = {"exclude": [0, 3], "batch_size": 12, "num_workers": 0}
+        with Loader(config, range(N), sampler=sampler) as batches:
+            assert [[index for index in range(N) if index not in (0, 3)]] == lists(batches)
+        assert [N] == numbers
+
     @kinds
     def test_a_list_that_changed_holds_from_the_next_epoch_on(self, kind):
         """The epoch that is under way ends as it would have, the next one has the new list."""
@@ -85,6 +183,71 @@ class TestExclude:
     def test_an_epoch_of_draws_is_as_long_as_what_is_kept(self, kind):
         with loader(kind, batch_size=1, exclude=[1, 7]) as batches:
             assert 10 == len(batches)
+
+    @kinds
+    def test_a_list_that_did_not_change_changes_nothing(self, kind):
+        """Written otherwise, in another order, and with repetitions."""
+        with loader(kind, exclude=[1, 7, 8, 9]) as batches:
+            whole = [lists(epoch) for epoch in batches.epochs(2)]
+        with loader(kind, exclude=[9, 7, 7, 8, 1]) as batches:
+            begun = [next(iter(batches)).tolist()]
+            state = batches.state_dict()
+        assert "1 7-9" == state["exclude"]
+        with loader(kind, exclude=[1, 7, 8, 9], resume=state) as batches:
+            assert state == batches.state_dict()
+            rest = [lists(epoch) for epoch in batches.epochs(2)]
+        assert whole == [begun + rest[0], rest[1]]
+
+    @kinds
+    @settings(max_examples=15)
+    @given(data=st.data())
+    def test_a_run_under_changing_lists(self, kind, data):
+        """Cut anywhere, each part under a list and in a world of its own.
+
+        An epoch has the list under which its first batch was given, whatever comes later.
+        """
+        lists_of = st.lists(st.integers(0, N - 1), max_size=4)
+        parts = data.draw(st.lists(st.tuples(lists_of, st.integers(1, 4)), min_size=1, max_size=6))
+        state, got, begun = None, {}, {}
+        for excluded, until in parts:
+            size = data.draw(st.integers(1, 4))
+            with loader(kind, batch_size=size, exclude=excluded, resume=state) as batches:
+                for epoch in batches.epochs(3):
+                    for batch in epoch:
+                        begun.setdefault(epoch.number, excluded)
+                        got.setdefault(epoch.number, []).extend(batch.tolist())
+                        until -= 1
+                        if not until:
+                            break
+                    if not until:
+                        break
+                state = json.loads(json.dumps(batches.state_dict()))
+        now = state["world"]["epoch"], state["world"]["position"]
+        for number, excluded in begun.items():
+            expected = whole(kind, number, exclude=excluded)
+            if number == now[0]:
+                expected = expected[: now[1]]
+            assert expected == got[number]
+
+    def test_the_state_has_runs_of_samples_and_is_as_quick_with_many(self):
+        """The text of a list is made and hashed once, however often a state is taken."""
+        source = range(10**6)
+        with Loader({"exclude": list(range(10, 200_000)), "num_workers": 0}, source) as batches:
+            next(iter(batches))
+            states = [batches.state_dict() for _ in range(2)]
+        assert "10-199999" == states[0]["exclude"]
+        assert states[0]["exclude"] is states[1]["exclude"]
+
+    def test_a_state_that_leaves_out_what_is_not_there_is_damaged(self):
+        """By hand, with a checksum that fits."""
+        with loader("plain", exclude=[11]) as batches:
+            next(iter(batches))
+            place, identity = batches._place.cursor, batches._identity
+        forged = state_room.dump(
+            place, identity, {"batch_size": 3, "shard_count": 1}, 0, Excluded.of("11-12")
+        )
+        with pytest.raises(StateError, match="the state is damaged: exclude: expected ascending"):
+            loader("plain", resume=forged).__enter__()
 
 
 class Asked:
@@ -346,3 +509,236 @@ def named(indices):
         return indices
 
     return sampler
+
+
+class TestOrder:
+    """What a sampler gives is the epoch's global order."""
+
+    @kinds
+    @pytest.mark.parametrize("remainder", ["pad", "drop", "keep"])
+    def test_the_shards_of_a_world_together_draw_exactly_it(self, kind, remainder):
+        """By the oracle's rules; each shard by itself, in a process of its own if need be."""
+        for epoch in range(2):
+            order = whole(kind, epoch)
+            for index in range(5):
+                shard = {"index": index, "count": 5, "remainder": remainder}
+                deal = {"batch_size": 2, "shard_index": index, "shard_count": 5}
+                deal |= {"remainder": remainder, "drop_last": False}
+                with loader(kind, batch_size=2, shard=shard) as batches:
+                    for each in batches.epochs(epoch + 1):
+                        got = []
+                        for batch in each:
+                            info = batches.info
+                            assert batch.tolist() == info.indices.tolist()
+                            got.append((batch.tolist(), info.valid.tolist()))
+                expected = expected_epoch(order, **deal)
+                assert [(indices, valid) for indices, _, valid in expected] == got
+
+    @kinds
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_a_run_goes_on_at_any_cut(self, kind, workers):
+        """Also in another world: what remains is dealt anew, once."""
+        with loader(kind, batch_size=2) as batches:
+            every = [sum(lists(epoch), []) for epoch in batches.epochs(2)]
+        steps = -(-len(every[0]) // 2)
+        for cut in range(1, steps):
+            with loader(kind, batch_size=2, num_workers=workers) as batches:
+                epoch = iter(batches)
+                begun = sum([next(epoch).tolist() for _ in range(cut)], [])
+                state = json.loads(json.dumps(batches.state_dict()))
+            with loader(kind, batch_size=3, num_workers=workers, resume=state) as batches:
+                rest = [sum(lists(epoch), []) for epoch in batches.epochs(2)]
+            assert every == [begun + rest[0], rest[1]]
+            shards = []
+            for index in range(2):
+                shard = {"index": index, "count": 2, "remainder": "keep"}
+                with loader(kind, batch_size=1, shard=shard, resume=state) as batches:
+                    shards.append(sum(lists(next(batches.epochs(1))), []))
+            assert sorted(every[0]) == sorted(begun + shards[0] + shards[1])
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    @kinds
+    def test_it_is_the_same_at_any_number_of_workers(self, kind, workers):
+        with loader(kind) as batches:
+            expected = [lists(epoch) for epoch in batches.epochs(3)]
+        with loader(kind, num_workers=workers, prefetch_batches=5) as batches:
+            assert expected == [lists(epoch) for epoch in batches.epochs(3)]
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    @kinds
+    def test_arrays_of_which_small_batches_are_made_together_have_the_same(self, kind, workers):
+        """Whole, broken off and gone on with, `len` asked at every step."""
+        arrays = {"x": np.arange(N), "y": CLASSES}
+        with loader(kind, batch_size=1) as batches:
+            expected = [lists(epoch) for epoch in batches.epochs(3)]
+        options = {"batch_size": 1, "num_workers": workers, "source": arrays}
+        with loader(kind, **options) as batches:
+            assert len(expected[0]) == len(batches)
+            begun = []
+            for batch in batches:
+                assert len(expected[0]) == len(batches)
+                begun.append(batch["x"].tolist())
+                if len(begun) == 4:
+                    break
+            state = batches.state_dict()
+            assert len(expected[1]) == len(batches)
+            assert expected[1:] == [
+                [batch["x"].tolist() for batch in epoch] for epoch in batches.epochs(3)
+            ]
+        with loader(kind, resume=state, **options) as batches:
+            rest = [[batch["x"].tolist() for batch in epoch] for epoch in batches.epochs(2)]
+        assert expected[:2] == [begun + rest[0], rest[1]]
+
+    @pytest.mark.parametrize(
+        "kind", ["weighted", "weighted 30", "without", "balanced", "shuffled subset"]
+    )
+    def test_seeds_and_epochs_have_others(self, kind):
+        orders = [whole(kind, epoch, seed=seed) for seed in (0, 1) for epoch in (0, 1)]
+        assert all(one != other for i, one in enumerate(orders) for other in orders[:i])
+
+    @pytest.mark.parametrize("kind", ["subset", "sequence"])
+    def test_a_list_has_the_same_in_every_epoch_and_for_every_seed(self, kind):
+        listed = KINDS[kind] if kind == "sequence" else KINDS[kind]["sampler"]["indices"]
+        assert [listed] * 4 == [whole(kind, epoch, seed=it) for it in (0, 1) for epoch in (0, 3)]
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            [2, 0, 2],
+            (2, 0, 2),
+            np.array([2, 0, 2], np.uint8),
+            np.array([2, 0, 2], ">i4"),
+            range(2, -1, -1),
+            memoryview(np.array([2, 0, 2])),
+        ],
+        ids=lambda given: type(given).__name__,
+    )
+    def test_what_may_be_given_in_code(self, given):
+        """A sequence, and a callable that gives one, or an iterator over it."""
+        expected = [[int(index)] for index in given]
+        samplers = [given, lambda epoch, n: given, lambda epoch, n: iter(given)]
+        for sampler in samplers[isinstance(given, memoryview) :]:
+            with Loader({"batch_size": 1}, range(3), sampler=sampler) as batches:
+                assert [expected] * 2 == [lists(epoch) for epoch in batches.epochs(2)]
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize(
+        ("given", "got"),
+        [
+            ([0, 12], "12 at position 1"),
+            ([-1], "-1 at position 0"),
+            ([True], "bool at position 0"),
+            ([0.0], "float at position 0"),
+            (np.zeros((1, 1), np.int64), "int64 of shape (1, 1)"),
+            (None, "NoneType"),
+        ],
+        ids=str,
+    )
+    def test_what_a_callable_may_not_give_is_an_error_at_its_place(self, workers, given, got):
+        """And never wrapped; the epoch before comes whole."""
+        config = {"batch_size": 1, "num_workers": workers}
+        with Loader(config, range(N), sampler=lambda e, n: given if e else [11]) as batches:
+            assert [[11]] == lists(batches)
+            with pytest.raises(ConfigError) as caught:
+                next(iter(batches))
+        (problem,) = caught.value.problems
+        assert ("sampler", got) == (problem.pointer, problem.got)
+
+    @pytest.mark.parametrize("given", [[0, 12], [-1], [True], [0.0], np.zeros((1, 1), np.int64)])
+    def test_a_sequence_is_looked_at_when_the_loader_is_entered(self, given):
+        with pytest.raises(ConfigError, match=r"^sampler: expected"):
+            Loader({}, range(N), sampler=given).__enter__()
+
+
+class TestState:
+    """A state says which sampler its run had."""
+
+    @pytest.mark.parametrize("other", KINDS)
+    @kinds
+    def test_another_sampler_is_refused_by_its_name(self, kind, other):
+        with loader(kind) as batches:
+            next(iter(batches))
+            state = json.loads(json.dumps(batches.state_dict()))
+        if kind == other:
+            assert loader(other, resume=state).__enter__().close() is None
+            return
+        with pytest.raises(StateError) as caught:
+            loader(other, resume=state).__enter__()
+        samplers = {None if each in ("plain", "unshuffled") else each for each in (kind, other)}
+        differing = {"sampler"} if len(samplers) > 1 else set()
+        differing |= {"shuffle"} if "plain" in (kind, other) else set()
+        assert differing == set(caught.value.fields)
+
+    def test_other_weights_in_the_same_file_are_refused(self, tmp_path, monkeypatch):
+        """And taken where that is allowed."""
+        monkeypatch.chdir(tmp_path)
+        config = {"sampler": {"type": "weighted", "weights": "w.npy"}, "batch_size": 3}
+        np.save("w.npy", np.ones(N))
+        with Loader(config, range(N)) as batches:
+            next(iter(batches))
+            state = batches.state_dict()
+        np.save("w.npy", np.arange(1, N + 1))
+        with pytest.raises(StateError, match="sampler: the state has 'weighted, 12 x") as caught:
+            Loader(config, range(N), resume=state).__enter__()
+        assert ("sampler",) == caught.value.fields
+        with Loader(config, range(N)) as batches:
+            batches.load_state_dict(state, allow=("sampler",))
+            assert 3 == len(list(batches))
+
+    def test_a_callable_is_known_by_its_name(self):
+        """Whatever it gives; so another one may take its place under the same name."""
+        with Loader({"batch_size": 1}, range(N), sampler=named([1, 2, 3])) as batches:
+            next(iter(batches))
+            state = batches.state_dict()
+        assert "named.<locals>.sampler" == state["run"]["sampler"]
+        with Loader({"batch_size": 1}, range(N), sampler=named([7, 8, 9]), resume=state) as batches:
+            assert [[8], [9]] == lists(batches)
+
+
+class TestShuffle:
+    """Beside a sampler nothing shuffles, and whoever asks for it is told."""
+
+    SAMPLER = KINDS["subset"]["sampler"]
+
+    @pytest.mark.parametrize("options", [{}, {"shuffle": False}])
+    def test_false_or_nothing_is_fine(self, options, tmp_path):
+        path = tmp_path / "c.json"
+        path.write_text(json.dumps({"sampler": self.SAMPLER, **options}))
+        expected = LoaderConfig(sampler=self.SAMPLER, **options)
+        assert not expected.shuffle
+        for config in ({"sampler": self.SAMPLER, **options}, expected, str(path)):
+            made = Loader(config, range(N)).config
+            assert (expected, False) == (made, made.shuffle)
+        in_code = Loader(options, range(N), sampler=[0]).config
+        assert (False, None) == (in_code.shuffle, in_code.sampler)
+
+    def test_true_is_refused_wherever_it_stands(self, tmp_path):
+        options = {"sampler": self.SAMPLER, "shuffle": True}
+        path = tmp_path / "c.json"
+        path.write_text('{"sampler": ' + json.dumps(self.SAMPLER) + ',\n "shuffle": true}')
+        for make, place in (
+            (lambda: LoaderConfig(**options), "/shuffle"),
+            (lambda: Loader(options, range(N)), "/shuffle"),
+            (lambda: Loader({"shuffle": True}, range(N), sampler=[0]), "/shuffle"),
+            (lambda: Loader(str(path), range(N)), f"{path}:2:13: /shuffle"),
+        ):
+            with pytest.raises(ConfigError) as caught:
+                make()
+            said = ": expected false or nothing, since there is a sampler, whose order it is"
+            assert str(caught.value).startswith(place + said)
+
+    def test_a_config_goes_round_through_its_dict(self):
+        config = LoaderConfig(sampler=self.SAMPLER, exclude=[1])
+        assert config == LoaderConfig(**config.as_dict())
+        assert config == Loader(config.as_dict(), range(N)).config
+
+    def test_a_default_is_no_wish(self):
+        """A config object says shuffle whether or not somebody did; a sampler in code wins."""
+        with Loader(LoaderConfig(batch_size=1), range(3), sampler=[2, 0]) as batches:
+            assert [[2], [0]] == lists(batches)
+
+    def test_a_sampler_in_code_takes_the_place_of_that_of_the_config(self):
+        """What that one names need not be there."""
+        config = {"sampler": {"type": "weighted", "weights": "gone.npy"}, "batch_size": 2}
+        with Loader(config, range(3), sampler=[2, 0]) as batches:
+            assert [[2, 0]] == lists(batches)
