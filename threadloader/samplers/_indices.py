@@ -53,10 +53,10 @@ def _array(values: list[Any], pointer: str) -> NDArray[Any]:
         numbers = []
         for place, value in enumerate(values):
             try:
-                number = operator.index(value)
+                number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
             except TypeError:
                 number = None
-            if number is None or isinstance(value, (bool, np.bool_)):
+            if number is None:
                 raise _no_indices(pointer, f"{type(value).__name__} at position {place}")
             numbers.append(number)
     try:
