@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from oracle import expected_epoch, expected_len
 
 from threadloader import ConfigError, Loader, LoaderConfig, StateError, WorkerError
-from threadloader import state as state_room
-from threadloader.state import Excluded
+from threadloader.state import Excluded, dump, load
 
 N = 12
 WAIT = 30.0
@@ -242,10 +241,10 @@ class TestExclude:
         """By hand, with a checksum that fits."""
         with loader("plain", exclude=[11]) as batches:
             next(iter(batches))
-            place, identity = batches._place.cursor, batches._identity
-        forged = state_room.dump(
-            place, identity, {"batch_size": 3, "shard_count": 1}, 0, Excluded.of("11-12")
-        )
+            state = batches.state_dict()
+        world = {"batch_size": 3, "shard_count": 1}
+        cursor, _ = load(state, state["run"], world, 0)
+        forged = dump(cursor, state["run"], world, 0, Excluded.of("11-12"))
         with pytest.raises(StateError, match="the state is damaged: exclude: expected ascending"):
             loader("plain", resume=forged).__enter__()
 
