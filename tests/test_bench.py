@@ -482,6 +482,15 @@ def test_without_a_step_there_is_no_data_wait():
 
 
 @pytest.mark.parametrize(
+    "config", [{"sampler": {"type": "subset", "indices": [1]}}, {"exclude": [1]}], ids=str
+)
+def test_two_loaders_with_other_samples_are_not_compared(torch_there, config):
+    with pytest.raises(BenchError, match="expected a config without sampler and exclude") as failed:
+        run(config, Plan(compare="torch"), source="mine:Numbers", runner=Runner())
+    assert failed.value.usage
+
+
+@pytest.mark.parametrize(
     ("answer", "expected"),
     [
         (BenchError("ValueError: bad"), "num_workers 0: ValueError: bad"),

@@ -80,6 +80,12 @@ def run(
             f"--compare torch: expected torch, found none; write: {torch_loader.INSTALL}",
             usage=True,
         )
+    if plan.compare and (options.sampler is not None or options.exclude is not None):
+        raise BenchError(
+            "--compare torch: expected a config without sampler and exclude, which the loader of "
+            "torch would not be given, got one; measure it without --compare",
+            usage=True,
+        )
     spec = {
         "base": str(base),
         "folder": str(Path.cwd()),

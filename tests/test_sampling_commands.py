@@ -1,4 +1,4 @@
-"""``threadloader check`` on samplers and lists of excluded samples: OK means that it enters."""
+"""The commands on samplers and excluded samples: check says OK exactly when a loader enters."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from threadloader import ConfigError, Loader, cli
+from threadloader import ConfigError, Loader, cli, verify
 
 N = 6
 
@@ -234,3 +234,12 @@ def test_with_the_source_in_code_all_else_is_told(check, config, pointer, said):
     code, out = check(config, "--source-in-code")
     assert (1, 1) == (code, out.count("\n"))
     assert f": {pointer}: expected {said}" in out
+
+
+def test_verify_finds_the_lists_beside_the_config_and_stands_by_their_order(check):
+    """With the source of the config, and with one in code, from another folder."""
+    config = {**weighted("weights.npy", num_samples=20), "exclude": "lines.txt", "batch_size": 3}
+    check({"source": SOURCE, **config})
+    for source in (None, lambda: list(range(N))):
+        report = verify.run("configs/c.json", source=source)
+        assert ("same", 40) == (report.result, report.samples)
