@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from oracle import expected_epoch, expected_len
 
 from threadloader import ConfigError, Loader, LoaderConfig, StateError, WorkerError
+from threadloader.samplers import Kept, configured
 from threadloader.state import Excluded, dump, load
 
 N = 12
@@ -554,6 +555,26 @@ class TestOrder:
                 with loader(kind, batch_size=1, shard=shard, resume=state) as batches:
                     shards.append(sum(lists(next(batches.epochs(1))), []))
             assert sorted(every[0]) == sorted(begun + shards[0] + shards[1])
+
+    @pytest.mark.parametrize(
+        "spec",
+        [{"type": "weighted", "weights": WEIGHTS}, {"type": "balanced", "field": "y"}],
+        ids=lambda spec: spec["type"],
+    )
+    def test_an_epoch_of_draws_of_any_length_can_be_entered_at_its_end(self, spec):
+        """At once: none of the 10**12 draws before is made, on no shard."""
+        spec = {**spec, "num_samples": 10**12}
+        got = []
+        for index in range(2):
+            shard = {"index": index, "count": 2}
+            config = {"batch_size": 2, "sampler": spec, "shard": shard, "seed": 4}
+            with Loader(config, Source(), skip_steps=25 * 10**10 - 1) as batches:
+                assert 25 * 10**10 == len(batches)
+                got += lists(next(batches.epochs(1)))
+        labels = {"labels": CLASSES, "weights": WEIGHTS}
+        kept = Kept(N, np.empty(0, np.int64))
+        order = configured({**spec, **labels, "field": None}, N, 4, kept).order(0)
+        assert order.at(np.arange(10**12 - 4, 10**12)).tolist() == sum(got, [])
 
     @pytest.mark.parametrize("workers", WORKERS)
     @kinds
