@@ -433,6 +433,26 @@ def test_failures_leave_no_cyclic_garbage(make_engine):
         gc.enable()
 
 
+def test_an_error_of_the_iterator_of_jobs_leaves_no_cyclic_garbage(make_engine):
+    """G10: nobody takes it, and it is freed with its stream, without the gc."""
+
+    def jobs():
+        yield Job(0)
+        raise OSError("order")
+
+    gc.collect()
+    gc.disable()
+    try:
+        engine = make_engine(1)
+        stream = engine.stream(jobs(), depth=2)
+        stream.result(0)
+        engine.stop()
+        del stream, engine
+        assert 0 == gc.collect()
+    finally:
+        gc.enable()
+
+
 def test_an_engine_that_cannot_start_its_workers_leaves_none(caplog):
     """G6: the third thread of four fails to start; start raises and no thread is left."""
     before = set(threading.enumerate())
