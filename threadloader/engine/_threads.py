@@ -159,6 +159,7 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> No
     job, error = caught(next, supply.jobs, None)
     if job is None:
         slot.fill(ENDED if error is None else Outcome(error=error))
+        del slot, error  # the error's traceback leads to this frame (G10)
         return
     dealt.append(slot)
     slot.job = job
