@@ -7,6 +7,7 @@ import ast
 import itertools
 import json
 import os
+import pickle
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -185,6 +186,17 @@ def test_a_work_says_all_that_it_promises(name):
     options = {**case.options, "numpy": found, "imported": found, "package": "", "module": ""}
     told = kind.limit(kind.job(options), options, 0.0)
     assert {metric.name for metric in kind.METRICS} <= set(told)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_job_can_be_sent_to_another_process(name):
+    """Where processes are not forked, a loader that has them pickles its job."""
+    kind = works.work(name)
+    if name == "jpeg":
+        framework("PIL")
+    made = kind.job(kind.cases(quick=True)[0].options)
+    sent = pickle.loads(pickle.dumps(made))
+    assert (len(made.source), made.workers) == (len(sent.source), sent.workers)
 
 
 def test_torch_runs_where_it_is_declared():

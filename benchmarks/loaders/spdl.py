@@ -27,32 +27,31 @@ def serve(job: Job) -> Iterator[Served]:
     if not job.workers:
         raise Cannot("a pipeline always has threads")
     with ExitStack() as stack:
-        executor: Executor | None = None
         threads = job.workers
         builder = PipelineBuilder()
-        if job.cost == "cheap":
+        if job.cost in ("cheap", "python"):
             batches = WholeBatches(job)
-            builder.add_source(_Epochs(batches.order, whole=True), continuous=True)
-            builder.pipe(batches.of, concurrency=job.workers)
-            builder.add_sink(4)
-            how = "whole batches"
-        else:
-            load: Any = job.sample
+            load: Any = batches.of
+            executor: Executor | None = None
             if job.cost == "python":
                 fork = multiprocessing.get_context("fork")
-                pool = ProcessPoolExecutor(job.workers, fork, _hold, (job,))
+                pool = ProcessPoolExecutor(job.workers, fork, _hold, (batches,))
                 executor, load = stack.enter_context(pool), _load
-            builder.add_source(_Epochs(Order(job), whole=False), continuous=True)
+            builder.add_source(_Epochs(batches.order, whole=True), continuous=True)
             builder.pipe(load, concurrency=job.workers, executor=executor)
+            builder.add_sink(4)
+            how = f"{job.workers} {'processes' if executor else 'threads'}, whole batches"
+        else:
+            builder.add_source(_Epochs(Order(job), whole=False), continuous=True)
+            builder.pipe(job.sample, concurrency=job.workers)
             builder.aggregate(job.batch_size)
             builder.pipe(job.collate or stacked)
             builder.add_sink(2)
             threads += 2  # for making batches of the samples
-            how = "samples, aggregate"
+            how = f"{job.workers} threads, samples, aggregate"
         pipeline = builder.build(num_threads=threads, use_thread_output_queue=True)
         stack.enter_context(pipeline.auto_stop())
-        kind = "processes" if executor else "threads"
-        yield Served(pipeline.get_iterator, f"{job.workers} {kind}, {how}, a continuous source")
+        yield Served(pipeline.get_iterator, f"{how}, a continuous source")
 
 
 class _Epochs:
@@ -71,10 +70,10 @@ class _Epochs:
 _held: Any = None
 
 
-def _hold(job: Job) -> None:
+def _hold(batches: WholeBatches) -> None:
     global _held  # noqa: PLW0603 - of a process of its own
-    _held = job
+    _held = batches
 
 
-def _load(index: int) -> Any:
-    return _held.sample(index)
+def _load(indices: Any) -> Any:
+    return _held.of(indices)

@@ -1,7 +1,9 @@
 """PyTorch's DataLoader: processes, which live as long as the loader, and tensors.
 
-Arrays are tensors that are gathered a batch at a time: the sampler gives whole tensors of
-indices (``batch_size=None``), which is many times faster than sample by sample.
+Arrays are gathered a batch at a time: the sampler gives whole tensors of indices
+(``batch_size=None``), which is many times faster than sample by sample. Tensors come from a
+worker through shared memory, a file for each; what is small is faster as numpy arrays, which
+come through a pipe.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ TITLE = "PyTorch DataLoader"
 PACKAGE = "torch"
 MODULE = "torch.utils.data"
 
+SMALL = 1 << 18
+"""Bytes of a batch up to which a pipe was faster than shared memory."""
+
 
 @contextmanager
 def serve(job: Job) -> Iterator[Served]:
@@ -27,31 +32,29 @@ def serve(job: Job) -> Iterator[Served]:
     from torch.utils.data import DataLoader
 
     warnings.simplefilter("ignore")  # more workers than cores is what some jobs ask for
-    options: dict[str, Any] = {
-        "num_workers": job.workers,
-        "persistent_workers": job.workers > 0,
-    }
-    how = [f"{job.workers} processes" if job.workers else "no worker"]
+    how = f"{job.workers} processes" if job.workers else "no worker"
+    options: dict[str, Any] = {"num_workers": job.workers}
     if job.workers:
-        options["prefetch_factor"] = 4 if job.cost == "cheap" else 2
-    if job.arrays is not None:
-        tensors = _Tensors(job)
         options |= {
-            "dataset": tensors,
-            "sampler": _Batches(job),
+            "persistent_workers": True,
+            "prefetch_factor": 16 if job.cost == "cheap" else 2,
+        }
+    if job.arrays is not None:
+        gather = _Gather(job)
+        options |= {
+            "dataset": gather,
+            "sampler": _Batches(job, lists=False),
             "batch_size": None,
             "collate_fn": _same,
         }
-        how.append(f"whole batches by {tensors.how}, a sampler of index tensors")
+        how += f", whole batches by {gather.how}, a sampler of index tensors"
     else:
-        options |= {"dataset": _Samples(job), "batch_size": job.batch_size, "shuffle": True}
+        options |= {"dataset": _Samples(job), "batch_sampler": _Batches(job, lists=True)}
         if job.collate is not None:
-            options["collate_fn"] = _Collate(job)
-            how.append("__getitems__, the given collate, tensors over its arrays")
-        else:
-            how.append("default_collate")
+            options["collate_fn"] = job.collate
+        how += ", __getitems__, " + ("the given collate" if job.collate else "default_collate")
     loader = DataLoader(**options)
-    yield Served(lambda: iter(loader), ", ".join(how))
+    yield Served(lambda: iter(loader), how)
 
 
 class _Samples:
@@ -71,24 +74,12 @@ class _Samples:
         return [sample(index) for index in indices]
 
 
-class _Collate:
-    """The job's collate, with tensors over the memory of its arrays."""
-
-    def __init__(self, job: Job) -> None:
-        assert job.collate is not None
-        self._collate = job.collate
-
-    def __call__(self, samples: list[Any]) -> Batch:
-        from torch import from_numpy
-
-        return {name: from_numpy(array) for name, array in self._collate(samples).items()}
-
-
-class _Tensors:
+class _Gather:
     """A data set of whole batches, asked for by tensors of indices.
 
     Which gather is faster depends on size, cores and what else runs: index_select shares
-    large ones out among threads. So both are tried, and the faster one taken.
+    large ones out among threads. So both are tried, and the faster one taken. A small batch
+    of a worker is one of numpy arrays.
     """
 
     def __init__(self, job: Job) -> None:
@@ -99,36 +90,43 @@ class _Tensors:
         self._tensors = {name: from_numpy(array) for name, array in job.arrays.items()}
         trial = randperm(len(self))[: job.batch_size]
         ways = [partial(way, trial) for way in (self._by_torch, self._by_numpy)]
-        torch_is_faster = fastest(ways) is ways[0]
-        self._gather = self._by_torch if torch_is_faster else self._by_numpy
-        self.how = "index_select" if torch_is_faster else "numpy's take"
+        size = sum(array[: job.batch_size].nbytes for array in job.arrays.values())
+        if job.workers and size <= SMALL:
+            self._way, self.how = self._as_numpy, "numpy's take, not made tensors"
+        elif fastest(ways) is ways[0]:
+            self._way, self.how = self._by_torch, "index_select"
+        else:
+            self._way, self.how = self._by_numpy, "numpy's take"
 
     def __len__(self) -> int:
         return len(next(iter(self._tensors.values())))
 
     def __getitem__(self, indices: Any) -> Batch:
-        return self._gather(indices)
+        return self._way(indices)
 
     def _by_torch(self, indices: Any) -> Batch:
         return {name: tensor.index_select(0, indices) for name, tensor in self._tensors.items()}
 
+    def _as_numpy(self, indices: Any) -> Batch:
+        return gathered(self._arrays, indices.numpy())
+
     def _by_numpy(self, indices: Any) -> Batch:
         from torch import from_numpy
 
-        rows = gathered(self._arrays, indices.numpy())
-        return {name: from_numpy(array) for name, array in rows.items()}
+        return {name: from_numpy(array) for name, array in self._as_numpy(indices).items()}
 
 
 class _Batches:
-    """A sampler of whole batches."""
+    """A sampler of whole batches, as lists of indices or as tensors."""
 
-    def __init__(self, job: Job) -> None:
-        self._samples, self._size = len(job.source), job.batch_size
+    def __init__(self, job: Job, *, lists: bool) -> None:
+        self._samples, self._size, self._lists = len(job.source), job.batch_size, lists
 
     def __iter__(self) -> Iterator[Any]:
         from torch import randperm
 
-        return iter(randperm(self._samples).split(self._size))
+        parts = randperm(self._samples).split(self._size)
+        return (part.tolist() for part in parts) if self._lists else iter(parts)
 
     def __len__(self) -> int:
         return (self._samples + self._size - 1) // self._size

@@ -22,44 +22,52 @@ def serve(job: Job) -> Iterator[Served]:
     """Serve a job."""
     from torchdata import nodes
 
-    method = "process" if job.cost == "python" and job.workers else "thread"
-    options = {"num_workers": job.workers, "in_order": True, "snapshot_frequency": SNAPSHOTS}
-    kind = "processes" if method == "process" else "threads"
-    how = [f"{job.workers} {kind}" if job.workers else "no worker"]
-    if job.cost == "cheap":
+    node: Any
+    if job.cost in ("cheap", "python"):
         batches = WholeBatches(job)
-        index = nodes.IterableWrapper(_Shuffled(batches.order))
-        node: Any = nodes.ParallelMapper(index, batches.of, method=method, **options)
-        how.append("whole batches in a ParallelMapper")
+        indices = nodes.IterableWrapper(_Shuffled(batches.order, whole=True))
+        if job.cost == "python":
+            node = nodes.ParallelMapper(
+                indices,
+                batches.of,
+                num_workers=job.workers,
+                method="process",
+                in_order=False,
+                snapshot_frequency=SNAPSHOTS,
+            )
+            how = f"{job.workers} processes, whole batches in a ParallelMapper"
+        elif job.workers:
+            # What a ParallelMapper takes to begin an epoch is more than its threads save.
+            node = nodes.Mapper(indices, batches.of)
+            node = nodes.Prefetcher(node, prefetch_factor=8, snapshot_frequency=SNAPSHOTS)
+            how = "1 thread, whole batches in a Mapper and a Prefetcher"
+        else:
+            node = nodes.Mapper(indices, batches.of)
+            how = "no worker, whole batches in a Mapper"
     else:
-        index = nodes.IterableWrapper(_Samples(Order(job)))
-        sample = nodes.ParallelMapper(index, job.sample, method=method, **options)
-        many = nodes.Batcher(sample, job.batch_size, drop_last=False)
-        node = nodes.Mapper(many, job.collate or stacked)
+        node = nodes.ParallelMapper(
+            nodes.IterableWrapper(_Shuffled(Order(job), whole=False)),
+            job.sample,
+            num_workers=job.workers,
+            in_order=False,
+            snapshot_frequency=SNAPSHOTS,
+        )
+        node = nodes.Batcher(node, job.batch_size, drop_last=False)
+        node = nodes.Mapper(node, job.collate or stacked)
         # One more thread makes batches of the samples ahead of the loop.
         node = nodes.Prefetcher(node, prefetch_factor=2, snapshot_frequency=SNAPSHOTS)
-        how.append("samples in a ParallelMapper, Batcher, Prefetcher")
+        how = f"{job.workers} threads, samples in a ParallelMapper, Batcher, Prefetcher"
     loader = nodes.Loader(node)
-    yield Served(lambda: iter(loader), ", ".join(how))
+    yield Served(lambda: iter(loader), how)
 
 
 class _Shuffled:
-    """Index arrays of batches, in a new order each time."""
+    """Indices of samples, or of whole batches, in a new order each time."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, *, whole: bool) -> None:
         self._order = order
+        self._whole = whole
 
     def __iter__(self) -> Iterator[Any]:
         self._order.shuffle()
-        return iter(self._order)
-
-
-class _Samples:
-    """Indices of samples, in a new order each time."""
-
-    def __init__(self, order: Order) -> None:
-        self._order = order
-
-    def __iter__(self) -> Iterator[int]:
-        self._order.shuffle()
-        return iter(self._order.samples.tolist())
+        return iter(self._order) if self._whole else iter(self._order.samples.tolist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,10 +88,6 @@ class Tokens:
 def job(options: dict[str, Any]) -> Job:
     """Give the tokens."""
     source = Tokens(options["samples"])
-
-    def check(batch: dict[str, np.ndarray]) -> None:
-        _check(source, batch)
-
     return Job(
         source=source,
         batch_size=64,
@@ -98,7 +95,7 @@ def job(options: dict[str, Any]) -> Job:
         cost="cheap",
         collate=collate,
         mlm=ASKED,
-        check=check,
+        check=partial(_check, source),
     )
 
 
