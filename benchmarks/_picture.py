@@ -15,7 +15,6 @@ from html import escape
 
 from ._protocol import Metric
 from ._results import CaseResult, Results, WorkResult
-from ._table import in_unit
 from .loaders import NAMES
 
 __all__ = ["picture"]
@@ -174,9 +173,18 @@ def _line(work: WorkResult, case: CaseResult, metric: Metric, values: dict[str, 
         metric.unit
     ]
     scaled = {name: value / size for name, value in values.items()}
-    return Line(
-        f"{label}, {unit}", scaled, lambda value: in_unit(metric, value * size), better=False
-    )
+    return Line(f"{label}, {unit}", scaled, _number, better=False)
+
+
+def _number(value: float) -> str:
+    """Give a number of any size in a few characters.
+
+    >>> _number(1334.1), _number(6.09), _number(0.0742), _number(0.0)
+    ('1,334', '6.1', '0.074', '0')
+    """
+    if value >= 1:
+        return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    return f"{value:.2g}"
 
 
 def _linear(top: float) -> Callable[[float], float]:
