@@ -70,6 +70,17 @@ def test_paths_are_relative_to_the_config(check, folder, monkeypatch):
     assert (0, "../c.json: OK\n", "") == check("../c.json")
 
 
+def test_a_cache_is_made_beside_the_config(check, folder, monkeypatch):
+    """And nowhere else; not at all for a source that is not there to say what it is."""
+    write({"source": TEXT, "cache": {"folder": "kept"}})
+    (folder / "sub").mkdir()
+    monkeypatch.chdir(folder / "sub")
+    assert (0, "../c.json: OK\n", "") == check("../c.json", "--source-in-code")
+    assert not (folder / "kept").exists()
+    assert (0, "../c.json: OK\n", "") == check("../c.json")
+    assert (True, []) == ((folder / "kept").is_dir(), os.listdir())
+
+
 def test_each_problem_is_a_line_with_its_place_the_sources_among_them(check, folder):
     name = write(
         """{ // two things, and the file

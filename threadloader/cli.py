@@ -18,7 +18,7 @@ import numpy as np
 from . import bench, lookup, verify
 from .config import LoaderConfig, Report, examine
 from .errors import CollateError, ConfigError, LoaderError, Problem, SourceError
-from .loader import Loader, absolute, without_source
+from .loader import Loader, based, without_source
 from .loader import open_configured as open_source
 
 __all__ = ["main"]
@@ -33,8 +33,8 @@ one problem a line:
 
 The source is opened, the shard is taken from the environment where the config says
 "auto", and the threads are started once; no batch is built. With --source-in-code the
-source is the one thing that is left out: the lists that sampler and exclude name are read,
-but not held against its length, and a sampler by a field of its samples is not tried.
+source is left out: the lists that sampler and exclude name are read, but not held against
+its length; a sampler by a field of its samples, and a cache in a folder, are not tried.
 
 Exit code: 0 good; 1 a problem with the config or with what it names; 2 bad usage, or a
 file that the system cannot read.
@@ -241,17 +241,17 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
                 problems += _from_source(report, error)
         if report.config and not problems:
             try:
-                config = absolute(report.config, report.base)
+                config = report.config
                 if arguments.source_in_code:
-                    config, length = without_source(config)
+                    config, length = without_source(config, report.base)
                     source = range(length)
-                with Loader(config, source=source):
+                with based(Loader(config, source=source), report.base):
                     pass
             except Exception as error:  # noqa: BLE001 - a command shows no traceback
                 problems += _located(report, error, "", "a loader that enters")
         if report.config and not problems and arguments.batch:
             try:
-                lines += _first_batch(absolute(report.config, report.base), source)
+                lines += _first_batch(report.config, report.base, source)
             except Exception as error:  # noqa: BLE001 - the same
                 pointer = "/collate" if isinstance(error, CollateError) else "/source"
                 problems += _located(report, error, pointer, "a batch")
@@ -261,8 +261,9 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
     return sorted(problems, key=lambda problem: (problem.line, problem.column)), lines
 
 
-def _first_batch(config: LoaderConfig, source: Any) -> Iterator[str]:
-    with Loader(dataclasses.replace(config, num_workers=0), source=source) as batches:
+def _first_batch(config: LoaderConfig, base: Path, source: Any) -> Iterator[str]:
+    loader = Loader(dataclasses.replace(config, num_workers=0), source=source)
+    with based(loader, base) as batches:
         for batch in batches:
             yield from _shapes(batch, "")
             return

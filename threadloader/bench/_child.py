@@ -21,7 +21,7 @@ from .._named import UsageError, given_by, named
 from ..adapters import launcher, torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig
-from ..loader import Loader, absolute, open_configured
+from ..loader import Loader, based, open_configured
 from ..sources import PerThread, as_source
 from ._measure import Memory, Timing, storage_bytes, take_time
 from ._steps import make_step
@@ -86,16 +86,15 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
 def _ours(
     spec: dict[str, Any], given: Callable[[], Any] | None, transform: Any, bounds: dict[str, Any]
 ) -> dict[str, Any]:
-    config = absolute(LoaderConfig(**spec["config"]), Path(spec["base"]))
+    config = LoaderConfig(**spec["config"])
     if config.pin_memory:
         with contextlib.suppress(Exception):
             torch_loader.find()  # what torch itself takes is not the loader's memory
     memory, stored = Memory(), storage_bytes()
     source = None if given is None else given_by(given)
-    if given is None:
-        os.chdir(spec["base"])
     try:
-        with Loader(config, source=source, transform=transform) as batches:
+        loader = Loader(config, source=source, transform=transform)
+        with based(loader, Path(spec["base"])) as batches:
             marks: list[Any] = []
             timing = take_time(
                 lambda: iter(batches), after_first=lambda: marks.append(batches.stats()), **bounds

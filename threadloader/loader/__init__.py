@@ -6,13 +6,15 @@ made, `_caching` puts a cache before the source, `_sampling` and `_schedule` say
 and jobs come in what order; `_batches` is the run and `_place` where it stands, `_supply` opens
 the streams of results, of threads or (`_choice`) without, under a shorter switch interval
 (`_switching`) if need be; `_epochs` has its iterators, `_failure` says how a failed batch is
-raised, `_arguments` checks what is given in code.
+raised, `_arguments` checks what is given in code, `_base` is for configs that somebody else
+has read.
 """
 
+from ._base import based
 from ._batches import Batches
 from ._epochs import Epoch, Epochs
 from ._recipe import Loader, open_configured
-from ._sampling import Samplings, absolute, deal_of, without_source
+from ._sampling import Samplings, deal_of, without_source
 
 __all__ = [
     "Batches",
@@ -20,7 +22,7 @@ __all__ = [
     "Epochs",
     "Loader",
     "Samplings",
-    "absolute",
+    "based",
     "deal_of",
     "open_configured",
     "without_source",

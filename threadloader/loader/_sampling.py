@@ -16,7 +16,7 @@ from ..order import Deal
 from ..state import NOTHING, Excluded
 from ._schedule import Plan, Sampling
 
-__all__ = ["Samplings", "absolute", "deal_of", "without_source"]
+__all__ = ["Samplings", "deal_of", "without_source"]
 
 _LISTS = ("weights", "indices", "labels")
 
@@ -35,42 +35,25 @@ def deal_of(config: LoaderConfig) -> Deal:
     return Deal(config.batch_size, index, count, remainder, config.drop_last)
 
 
-def absolute(config: LoaderConfig, base: Path) -> LoaderConfig:
-    """Give a config whose lists for sampler and exclude are found from any folder.
-
-    For one that goes to a `Loader` apart from its file, whose folder it does not know.
+def without_source(config: LoaderConfig, base: Path) -> tuple[LoaderConfig, int]:
+    """Give what can be tried of a config whose source is not there.
 
     Args:
         config: the config.
         base: the folder to which relative paths in it are relative.
-    """
-
-    def there(named: Any) -> Any:
-        return str(base / named) if isinstance(named, str) else named
-
-    sampler = None
-    if config.sampler is not None:
-        lists = {key: there(value) for key, value in config.sampler.items() if key in _LISTS}
-        sampler = {**config.sampler, **lists}
-    exclude, root = there(config.exclude), there(config.root)
-    return dataclasses.replace(config, sampler=sampler, exclude=exclude, root=root)
-
-
-def without_source(config: LoaderConfig) -> tuple[LoaderConfig, int]:
-    """Give what can be tried of a config whose source is not there.
-
-    Args:
-        config: the config, with absolute paths.
 
     Returns:
-        The config, less a sampler that asks the source for a field; and a length of the
-        source by which the lists of the others are judged by themselves: that of the weights
-        or labels, or one for which no index is too large.
+        The config, less a sampler that asks the source for a field, and a cache in a folder,
+        which asks it for its fingerprint; and a length of the source by which the lists of
+        other samplers are judged by themselves: that of the weights or labels, or one for
+        which no index is too large.
 
     Raises:
         ConfigError: a file of them is missing or damaged.
     """
-    spec, base = dict(config.sampler or {}), Path()
+    if config.cache and config.cache["folder"] is not None:
+        config = dataclasses.replace(config, cache=None)
+    spec = dict(config.sampler or {})
     if spec.get("field") is not None:
         config, spec = dataclasses.replace(config, sampler=None), {}
     for option in ("weights", "labels"):

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._named import given_by
 from ..config import LoaderConfig
-from ..loader import Batches, Loader, open_configured
+from ..loader import Batches, Loader, based, open_configured
 from ..sources import as_source, fingerprint
 from ..transforms import Transform, bind
 from ._plan import Leg
@@ -125,7 +125,7 @@ class Case:
             if "source" in guarded:
                 source = _GuardedSource(source, lock)
             loader = Loader(config, source, transform=transform, collate=collate)
-            yield stack.enter_context(loader)
+            yield stack.enter_context(based(loader, self._base))
 
     def reader(self, source: Any) -> Callable[[int], Any]:
         """Give how one sample is read, by the method of the source that the loader would use."""

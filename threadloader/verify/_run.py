@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..config import LoaderConfig, read_config
-from ..loader import absolute
 from ._case import Case
 from ._causes import causes, faults
 from ._difference import compared
@@ -61,7 +60,7 @@ def run(
     """
     plan, shown = plan or Plan(), shown or Progress()
     options, base = read_config(config, unknown=unknown, source_in_code=source is not None)
-    case = Case(absolute(options, base), base, source, transform, collate)
+    case = Case(options, base, source, transform, collate)
     name = "" if isinstance(config, (Mapping, LoaderConfig)) else os.fspath(config)
     try:
         return _report(case, plan, name, shown)
