@@ -444,6 +444,20 @@ def test_it_can_be_used_again_after_close(made):
     assert [1] * 4 == [handle.closed for handle in made]
 
 
+def test_asking_where_a_sample_stands_opens_nothing_after_close(made, monkeypatch):
+    """A failed sample may be explained when another thread has closed the loader."""
+    monkeypatch.setattr(Handle, "locate", lambda self, index: "here", raising=False)
+    source = per_thread(Handle)
+    locate = source.locate
+    assert "here" == locate(0)
+    source.close()
+    with pytest.raises(ClosedError):
+        locate(0)
+    with pytest.raises(ClosedError):
+        source.locate  # noqa: B018 (to look for it asks the objects)
+    assert [1] == [handle.closed for handle in made]
+
+
 def test_objects_without_close_are_left_alone():
     source = per_thread(lambda: [1, 2])
     assert 2 == source[1]
