@@ -61,12 +61,17 @@ class PerThread:
         # our own: no factory, no close() and no waiting inside.
         self._lock = threading.Lock()
         self._opening: _Opening | None = None
+        self._closed = False  # whether there was an opening before; under the lock as well
 
-    def mine(self) -> Any:
+    def mine(self, anew: bool = True) -> Any:
         """Give the calling thread's own source, made now if this is its first use.
 
+        Args:
+            anew: whether the thread that opened this may open it again after a close.
+
         Raises:
-            ClosedError: this was closed, and the thread is left over from before.
+            ClosedError: this was closed, and the thread is left over from before, or must
+                not open it again.
         """
         opening: _Opening | None = getattr(self._local, "opening", None)
         if opening is not None and not opening.closed:
@@ -76,7 +81,8 @@ class PerThread:
             if self._opening is None:
                 # A worker that comes back late from a slow read must not open
                 # again what nobody would close; the thread that opened may.
-                if opening is not None and opening.opener != thread:
+                left_over = opening is not None and opening.opener != thread
+                if left_over or (self._closed and not anew):
                     raise ClosedError(
                         "this source was closed while a thread still read from it; "
                         "the thread that opened it can use it again"
@@ -112,11 +118,14 @@ class PerThread:
 
     def __getattr__(self, name: str) -> Any:
         """Give a method that the objects offer, bound to no thread."""
-        if name not in _OPTIONAL or not callable(getattr(self.mine(), name, None)):
+        # A failed sample may be explained when another thread has closed the loader: what
+        # would be opened to say where the sample stands, nobody would close.
+        anew = name != "locate"
+        if name not in _OPTIONAL or not callable(getattr(self.mine(anew), name, None)):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def method(*args: Any) -> Any:
-            return getattr(self.mine(), name)(*args)  # of the thread that calls it
+            return getattr(self.mine(anew), name)(*args)  # of the thread that calls it
 
         return method
 
@@ -131,7 +140,7 @@ class PerThread:
             opening, self._opening = self._opening, None
             if opening is None:
                 return
-            opening.closed = True
+            opening.closed = self._closed = True
             made, opening.made = opening.made, []
         # A map of a file stays open as long as something refers to it.
         self._local.source = None
