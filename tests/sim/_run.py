@@ -106,11 +106,12 @@ def _told(failure, program, driver, scheduler):
     return failure
 
 
-def replay(text):
+def replay(text, exact=True):
     """Run a program on a schedule once more, from what a failure has told.
 
     Args:
         text: the program's text, "@", and the schedule.
+        exact: as for `Replay`: whether the program must be what it was then.
 
     Returns:
         The `Run`.
@@ -119,4 +120,4 @@ def replay(text):
         SimulationError: as then.
     """
     told, _, schedule = text.rpartition("@")
-    return run(program(told), Replay(schedule))
+    return run(program(told), Replay(schedule, exact))
