@@ -507,7 +507,7 @@ def test_an_error_in_the_engine_itself_reaches_the_consumer(make_engine, monkeyp
     def failing(self, *args):
         if failures:
             raise failures.pop()
-        conclude(self, *args)
+        return conclude(self, *args)
 
     monkeypatch.setattr(Slot, "conclude", failing)
     stream = make_engine(1).stream(iter([Job(0), Job(1)]), depth=1)

@@ -139,8 +139,8 @@ class Slot:
         with self._guard:
             if self.outcome is not None:
                 return
-            self.outcome = outcome
             self.job = self._failed = None
+            self.outcome = outcome  # last: the consumer looks for it without the guard
         self._filled.release()
 
     def wait(self, timeout: float | None = None) -> Outcome | None:
@@ -177,23 +177,29 @@ class Slot:
                 worker.part = part
                 yield part
 
-    def leave(self, worker: Worker, error: BaseException | None, seconds: float) -> bool:
+    def fail(self, worker: Worker, error: BaseException) -> None:
+        """Write down what a part raised, unless a lower one has failed.
+
+        Args:
+            worker: who did it, still at the part.
+            error: what it raised.
+        """
+        part = -1 if worker.part is None else worker.part
+        with self._guard:
+            if self._failed is None or part < self._failed[0]:
+                self._failed = (part, error)
+
+    def leave(self, seconds: float) -> bool:
         """Count a worker out that has no more parts to do.
 
         Args:
-            worker: who leaves, still at the part that failed, if one did.
-            error: what that part raised.
-            seconds: time spent.
+            seconds: time it spent.
 
         Returns:
             Whether it was the last one: then it is to `conclude`.
         """
         with self._guard:
             self._seconds += seconds
-            if error is not None:
-                part = -1 if worker.part is None else worker.part
-                if self._failed is None or part < self._failed[0]:
-                    self._failed = (part, error)
             self.hands -= 1
             return self.hands == 0
 
@@ -201,8 +207,10 @@ class Slot:
         """Whether all parts are done and somebody wants the result; asked by the last worker."""
         return self._failed is None and not self.unwanted(worker)
 
-    def conclude(self, job: Job, complete: bool, value: Any, error: BaseException | None) -> None:
-        """Fill the slot with what the job came to; by the last worker.
+    def conclude(
+        self, job: Job, complete: bool, value: Any, error: BaseException | None
+    ) -> Outcome:
+        """Give what the job came to, to fill the slot with; by the last worker.
 
         Args:
             job: the job.
@@ -211,9 +219,9 @@ class Slot:
             error: what its finish raised.
         """
         if complete:
-            self.fill(Outcome(job, value, error, None, self._seconds))
-        elif self._failed is None:
-            self.fill(ENDED)
-        else:
-            part, failure = self._failed
-            self.fill(Outcome(job, None, failure, part if part >= 0 else None, self._seconds))
+            return Outcome(job, value, error, None, self._seconds)
+        failed = self._failed  # once: a stop may fill the slot, and forget it
+        if failed is None:
+            return ENDED
+        part, failure = failed
+        return Outcome(job, None, failure, part if part >= 0 else None, self._seconds)

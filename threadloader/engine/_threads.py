@@ -115,18 +115,23 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
                 began = shared.runtime.monotonic()
                 _, error = caught(job.run, claims)
                 claims.close()  # suspended, it would lead from the traceback to the slot
-                last = slot.leave(worker, error, shared.runtime.monotonic() - began)
-                worker.part = value = error = None
-                if last:
+                if error is not None:
+                    slot.fail(worker, error)
+                worker.part = value = error = None  # by now: another one may fill the slot
+                if slot.leave(shared.runtime.monotonic() - began):
                     complete = slot.complete(worker)
                     if complete:
                         value, error = caught(job.finish)
-                    slot.conclude(job, complete, value, error)
+                    outcome = slot.conclude(job, complete, value, error)
+                    # What is filled in is the consumer's alone: an error that is held here as
+                    # well keeps the consumer's frames alive, and the iterator in them.
+                    value = error = None
+                    slot.fill(outcome)
         except BaseException as broken:  # noqa: BLE001 (a thread that dies lets others wait)
             # In the lines above, none of which is the user's: out of memory, say.
             slot.fill(Outcome(worker.job, error=broken))
         worker.job = worker.part = None
-        slot = job = claims = error = value = None
+        slot = job = claims = outcome = error = value = None
         if (now := shared.runtime.monotonic()) - probed > PROBE_SECONDS:
             # Half of what was known, so that one chance does not decide.
             shared.gil_delay = (shared.gil_delay + shared.runtime.gil_delay()) / 2
@@ -158,8 +163,10 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> No
     supply.dealt += 1
     job, error = caught(next, supply.jobs, None)
     if job is None:
-        slot.fill(ENDED if error is None else Outcome(error=error))
-        del slot, error  # the error's traceback leads to this frame (G10)
+        outcome = ENDED if error is None else Outcome(error=error)
+        del error  # as in _work
+        slot.fill(outcome)
+        del slot, outcome  # the error's traceback leads to this frame (G10)
         return
     dealt.append(slot)
     slot.job = job
