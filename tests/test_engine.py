@@ -693,6 +693,25 @@ class TestInline:
         finally:
             signal.signal(signal.SIGINT, before)
 
+    def test_a_stop_that_comes_as_a_job_begins_is_told_of_it(self):
+        """Another thread stops it right behind the look whether it is usable: the job is run."""
+
+        class Stopped(Inline):
+            said = None
+
+            def __getattribute__(self, name):
+                found = super().__getattribute__(name)
+                if name == "usable" and found and self.said is None:
+                    self.said = False  # so that the stop itself is not looked at
+                    self.said = self.stop()
+                return found
+
+        ran = []
+        inline = Stopped()
+        job = Job(0, do=lambda number, part: ran.append(part))
+        inline.stream(iter([job]), depth=1).result(0)
+        assert (False, [0]) == (inline.said, ran)
+
     def test_after_a_stop_nothing_is_run(self):
         inline = Inline()
         stream = inline.stream(iter([Job(0)]), depth=1)
