@@ -108,10 +108,13 @@ class InlineStream:
                 False,
             )
         if self._outcome is None:
-            if self._job is None or not self._engine.usable:
+            if self._job is None:
                 return ENDED
             try:
+                # First said, then asked: a stop in another thread sees the one, or is seen.
                 self._engine.running = True
+                if not self._engine.usable:
+                    return ENDED
                 self._outcome = _run(self._job)
             finally:
                 self._engine.running = False
