@@ -741,6 +741,21 @@ class TestClosing:
             with pytest.raises(ClosedError):
                 lists(batches)
 
+    def test_the_end_of_an_epoch_is_the_end_for_whoever_asks(self):
+        """Another thread comes to the end while this one is about to take its turn."""
+        with load(Numbers(0), num_workers=0) as batches:
+            epoch, new_turn = iter(batches), batches._new_turn
+
+            def overtaken():
+                batches._new_turn = new_turn
+                with pytest.raises(StopIteration):
+                    next(epoch)
+                return new_turn()
+
+            batches._new_turn = overtaken
+            with pytest.raises(StopIteration):
+                next(epoch)
+
     def test_closing_wakes_a_consumer_in_another_thread(self):
         inside, go_on, got = threading.Event(), threading.Event(), []
 
