@@ -417,6 +417,8 @@ class Batches:
                 self._check_open()
             place = self._place
             if place.live is None or place.live() is not epoch:
+                if epoch._ended:  # another thread has come to its end since we looked
+                    raise StopIteration
                 raise ClosedError(
                     "this iterator was ended by a newer one; "
                     "use the newest that iter(batches) or epochs() gave"
