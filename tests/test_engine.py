@@ -576,6 +576,15 @@ def test_ready_counts_what_can_be_had_at_once(make_engine):
     go_on.set()
 
 
+def test_what_a_part_costs_is_known_when_the_job_was_taken_out():
+    """The feeder asks for it while the consumer, in `_raise`, takes job and error out."""
+    done = Outcome(Job(0, parts=4), value=1, seconds=2.0)
+    failed = Outcome(Job(1, parts=4), error=ValueError("bad"), part=1, seconds=2.0)
+    for outcome in (done, failed):
+        outcome.error = outcome.job = None
+    assert (0.5, None, None) == (done.cost, failed.cost, ENDED.cost)
+
+
 def test_claims_grow_when_parts_are_cheap(make_engine):
     """After the first jobs a batch of cheap parts is done by one worker in one claim."""
     hands = []
