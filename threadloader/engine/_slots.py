@@ -32,15 +32,19 @@ class Job(Protocol):
 class Outcome:
     """What fills a slot.
 
+    The consumer may set `job`, `value` and `error` to None when it has taken them; the rest
+    stays as it is, and other threads may read it.
+
     Attributes:
         job: the job; None for an outcome without one.
-        value: the job's result; the consumer may set it to None when it has taken it.
-        error: what was raised instead, or None; likewise.
+        value: the job's result.
+        error: what was raised instead, or None.
         part: the part that raised; None: the finish, or the iterator of jobs.
         seconds: time that workers spent on the job's parts, all together.
+        cost: seconds a part; None where there is no job, or it failed.
     """
 
-    __slots__ = ("error", "job", "part", "seconds", "value")
+    __slots__ = ("cost", "error", "job", "part", "seconds", "value")
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class Outcome:
         self.error = error
         self.part = part
         self.seconds = seconds
+        self.cost = None if job is None or error is not None else seconds / job.parts
 
 
 ENDED = Outcome()

@@ -148,8 +148,8 @@ def _deal(shared: Shared, dealt: deque[Slot]) -> None:
     cost = float("inf")  # seconds a part; unknown as yet, and one part is never too large
     while (slot := shared.inbox.get()) is not STOP:
         while dealt and (done := dealt[0].outcome) is not None:
-            if done.job is not None and done.error is None:
-                cost = done.seconds / done.job.parts
+            if done.cost is not None:
+                cost = done.cost
             dealt.popleft()
             del done
         _deal_one(shared, slot, dealt, cost)
