@@ -98,6 +98,7 @@ class TestDraws:
     )
     @example(key=1, positions=list(range(20)), count=2**63 - 1)
     @example(key=2, positions=list(range(20)), count=2**62 + 1)
+    @example(key=3, positions=list(range(20)), count=2**62)
     def test_uniform_is_exact(self, key, positions, count):
         """Also near 2**63, and where every fourth draw is drawn again."""
         expected = [expected_uniform(key, position, count, 0) for position in positions]

@@ -307,6 +307,19 @@ class TestCallable:
             assert [2, 3] == [len(list(epoch)) for epoch in batches.epochs()]
         assert [0, 1, 2, 3] == sampler.epochs
 
+    @pytest.mark.parametrize("workers", [0, 2])
+    @pytest.mark.parametrize("steps", [0, 90], ids=["delivered", "left out"])
+    def test_what_it_gave_for_epochs_that_are_behind_is_forgotten(self, workers, steps):
+        """Else the orders of a long run, or of a long way that is left out, would fill memory."""
+        config = {"batch_size": 5, "num_workers": workers, "num_epochs": 40}
+        with Loader(config, range(N), sampler=Asked(), skip_steps=steps) as batches:
+            kept = [len(batches._place.plan._orders)]
+            for epoch in batches.epochs():
+                list(epoch)
+                kept.append(len(batches._place.plan._orders))
+        # That of the epoch before, its own, and those of which the first batches are prepared.
+        assert max(kept) <= 4
+
     @pytest.mark.parametrize("workers", [1, 2, 8])
     def test_it_is_asked_off_the_consumers_path(self, workers):
         sampler = Asked()
