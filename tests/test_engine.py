@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader._runtime import Runtime
-from threadloader.engine import ENDED, Engine, Inline, _threads
+from threadloader.engine import ENDED, Engine, Inline, Outcome, _threads
 
 WAIT = 30.0
 """Seconds after which a gate that should have opened fails its test; never waited out."""

@@ -18,6 +18,12 @@ BETTER = 0.95
 WINDOW_JOBS, WINDOW_SECONDS = 8, 0.02
 """What is measured before anything is decided: at least so many jobs, and so long."""
 
+HOPELESS = 5
+"""How many times as slow a trial may be before it is ended at once."""
+
+WARMING_JOBS = 8
+"""Jobs that are not measured after a change: groups begin small, and threads with nothing ready."""
+
 PAUSE_SECONDS, LONGEST_PAUSE = 0.5, 30.0
 """How long a decision stands: the first, and twice as long each time it is confirmed."""
 
@@ -40,6 +46,7 @@ class Choice:
         self._before = 0.0  # seconds a batch took the other way
         self._pause = PAUSE_SECONDS
         self._until = 0.0  # when the next trial may begin
+        self._warming = WARMING_JOBS
         self._begin(None)
 
     def _begin(self, now: float | None) -> None:
@@ -65,7 +72,9 @@ class Choice:
         Returns:
             Whether `here` has changed.
         """
-        if self._began is None:  # what came before the first job is unknown
+        if self._began is None or (self._warming > 0 and not self._hopeless(waited, batches)):
+            # What came before the first job is unknown.
+            self._warming -= 1
             self._begin(now)
             return False
         self._jobs += 1
@@ -75,14 +84,19 @@ class Choice:
         self._least = min(self._least, busy / max(batches, 1))
         elapsed = now - self._began
         per_batch = elapsed / max(self._batches, 1)
-        hopeless = self._trial and self._jobs > 1 and per_batch > 2 * self._before
+        hopeless = self._hopeless(self._waited, self._batches)
         if not hopeless and (elapsed < WINDOW_SECONDS or self._jobs < WINDOW_JOBS):
             return False
         cheap = self._least < CHEAP_SECONDS
         doubted = self.here or (cheap and self._waited > WAITING * elapsed)
         changed = self._decide(now, per_batch, doubted=doubted)
         self._begin(None if changed else now)
+        self._warming = WARMING_JOBS if changed else 0
         return changed
+
+    def _hopeless(self, waited: float, batches: int) -> bool:
+        """Tell whether a trial is so much slower that it need not go on."""
+        return self._trial and waited > HOPELESS * self._before * batches
 
     def _decide(self, now: float, per_batch: float, *, doubted: bool) -> bool:
         if self._trial:
