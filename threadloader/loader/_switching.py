@@ -13,8 +13,10 @@ import threading
 
 __all__ = ["AUTO_SECONDS", "restore", "shorten"]
 
-AUTO_SECONDS = 0.0002
-"""What ``"auto"`` sets: below, switching itself begins to cost the training loop."""
+AUTO_SECONDS = 0.0005
+"""What ``"auto"`` sets. With 4 workers on reads of 1 ms beside a Python step of 8 ms, two cores,
+CPython 3.11, steps a second against no loading were 0.61 at 5 ms, 0.79 at 1 ms, 0.91 at 0.5 ms
+and 0.85 at 0.2 ms: below, switching itself takes more from the loop than it gives."""
 
 # Guards the rest. It may be taken again: a garbage collection in these lines may end a loader.
 _guard = threading.RLock()
