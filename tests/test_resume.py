@@ -11,6 +11,7 @@ import threading
 
 import numpy as np
 import pytest
+from campaigns.resumes import main
 from cuts import Chain
 from oracle import expected_epoch
 
@@ -44,6 +45,14 @@ def test_a_run_that_is_cut_anywhere_goes_on_as_the_oracle_says(
             error.add_note(f"Chain({seed}, {cuts_of(seed)}, folder, {workers})")
             raise
     assert sum(map(cuts_of, seeds)) == cuts
+
+
+def test_the_campaign_tells_what_it_did(capsys, monkeypatch):
+    monkeypatch.setattr(os, "fsync", os.fsync)  # put back what the campaign changes
+    assert 0 == main(["--count", "8", "--workers", "0", "2"])
+    told = capsys.readouterr().out
+    assert "resumes: 10 cuts of 4 runs in " in told
+    assert told.endswith("0 failed; by workers: 4 with 0, 6 with 2\n")
 
 
 class Numbers:
