@@ -1,7 +1,9 @@
 """Whether threads or the consumer prepare the batches is measured, and changes no batch."""
 
+import contextvars
 import json
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -167,3 +169,23 @@ def test_what_was_prepared_here_is_counted():
 def test_a_callable_sampler_is_asked_by_the_feeder_alone():
     with Loader({}, source=list(range(9)), sampler=lambda epoch, n: range(n)) as batches:
         assert batches._supply.choice is None
+
+
+def test_what_is_prepared_here_does_not_see_the_context_of_the_loop():
+    """As in a worker: else a batch might depend on who prepares it."""
+    seen = contextvars.ContextVar("seen", default="nothing")
+
+    class Here(Choice):
+        def note(self, now, waited, batches, busy):
+            changed, self.here = not self.here, True
+            return changed
+
+    def transform(sample):
+        return seen.get(), threading.current_thread() is threading.main_thread()
+
+    seen.set("the loop's")
+    config = {"batch_size": 1, "prefetch_batches": 1}
+    with Loader(config, source=list(range(9)), transform=transform, collate=list) as batches:
+        batches._supply.choice = Here()
+        got = [sample for batch in batches for sample in batch]
+    assert {("nothing", True), ("nothing", False)} == set(got)

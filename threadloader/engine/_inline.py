@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import opcode
 import operator
@@ -18,15 +19,21 @@ __all__ = ["Inline", "InlineStream", "from_signal"]
 class Inline:
     """The face of `Engine` for ``num_workers: 0``.
 
+    Args:
+        apart: run jobs in an empty context, as threads do, where neither `contextvars` nor
+            what is made of them (`numpy.errstate`) of the caller hold.
+
     Attributes:
         usable: False once stopped.
         gil_delay: 0: no thread of ours waits for the GIL.
         gil_held: False, likewise.
+        context: the context in which jobs are run; None: that of the caller.
         running: whether a job is being run; written by the consumer alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, apart: bool = False) -> None:
         self.usable = True
+        self.context = contextvars.Context() if apart else None
         self.gil_delay = 0.0
         self.gil_held = False
         self.running = False
@@ -115,7 +122,8 @@ class InlineStream:
                 self._engine.running = True
                 if not self._engine.usable:
                     return ENDED
-                self._outcome = _run(self._job)
+                context, job = self._engine.context, self._job
+                self._outcome = _run(job) if context is None else context.run(_run, job)
             finally:
                 self._engine.running = False
         return self._outcome

@@ -53,7 +53,7 @@ class Supply:
             if config.num_workers
             else Inline()
         )
-        self._here = Inline()
+        self._here = Inline(apart=True)  # user code must not see which thread runs it
         doubted = config.num_workers and not asked and not recipe.threads_only
         self.choice = Choice() if doubted else None
         self._depth = config.prefetch_batches
