@@ -2,11 +2,12 @@
 
 A driver is asked wherever two or more tasks could go on::
 
-    choose(options, current) -> number
+    choose(options, current, doing) -> number
 
 `options` are the tasks' numbers, ascending; `current` is the one that runs, or None where it
-cannot go on. The numbers chosen, one digit each, are the *schedule*. A driver serves one
-schedule; `DepthFirst` serves all of its own, one after the other.
+cannot go on; `doing` is what it would do. The numbers chosen, one digit each, are the
+*schedule*. A driver serves one schedule; `DepthFirst` serves all of its own, one after the
+other.
 
 Each but `DepthFirst` is told by one word of text, from which `driver` makes it again.
 """
@@ -27,6 +28,10 @@ def written(choices):
     return "".join(DIGITS[number] for number in choices)
 
 
+APART = ("read the clock", "wait for the GIL")
+"""Operations without effect on others, or from them: the clock stands while anybody can go on."""
+
+
 class Replay:
     """The choices of a given schedule; behind its end, the running task goes on.
 
@@ -43,7 +48,7 @@ class Replay:
     def __str__(self):
         return f"replay:{self._schedule}"
 
-    def choose(self, options, current):
+    def choose(self, options, current, doing):
         if self._at < len(self._schedule):
             number = DIGITS.index(self._schedule[self._at])
             self._at += 1
@@ -65,7 +70,7 @@ class Random:
     def __str__(self):
         return f"random:{self._seed}"
 
-    def choose(self, options, current):
+    def choose(self, options, current, doing):
         if current is not None and self._random.random() < self._stay:
             return current
         return options[int(self._random.random() * len(options))]
@@ -98,7 +103,7 @@ class Pct:
     def __str__(self):
         return self._text
 
-    def choose(self, options, current):
+    def choose(self, options, current, doing):
         priorities = self._priorities
         for number in options:
             if number not in priorities:
@@ -117,6 +122,9 @@ class DepthFirst:
     cannot, any other is chosen freely. M. Musuvathi and S. Qadeer, "Iterative context
     bounding for systematic testing of multithreaded programs" (2007).
 
+    Before an operation of `APART` there is no preemption: it makes no difference to others
+    whether it is done before what they do or behind it.
+
     Args:
         bound: preemptions of a schedule, at most.
     """
@@ -129,7 +137,9 @@ class DepthFirst:
     def __str__(self):
         return f"depth-first:{self._bound}"
 
-    def choose(self, options, current):
+    def choose(self, options, current, doing):
+        if doing in APART:
+            return current
         path = self._path
         if self._at == len(path):
             order = options if current is None else [current, *(n for n in options if n != current)]

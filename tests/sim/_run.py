@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from ._drivers import Replay, written
+from ._drivers import DIGITS, Replay, written
 from ._failures import Deadlock, Killed, SimulationError, tail, waiting
 from ._primitives import SimRuntime
 from ._programs import program
@@ -66,6 +66,9 @@ def run(program, driver, max_steps=None):
         pass  # `scheduler.failure` says why
     except Exception as error:
         failure = error
+    except BaseException:
+        scheduler.given_up = True  # a Ctrl-C of whoever waits for all this
+        raise
     finally:
         sys.settrace(before)
         scheduler.end()
@@ -118,6 +121,9 @@ def replay(text, exact=True):
 
     Raises:
         SimulationError: as then.
+        ValueError: the text tells no program, or no schedule.
     """
-    told, _, schedule = text.rpartition("@")
+    told, at, schedule = text.rpartition("@")
+    if not at or set(schedule) - set(DIGITS):
+        raise ValueError(f"expected PROGRAM@SCHEDULE as a failure tells it, got {text!r}")
     return run(program(told), Replay(schedule, exact))

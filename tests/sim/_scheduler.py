@@ -45,17 +45,7 @@ class Task:
         held: the locks that the task holds.
     """
 
-    __slots__ = (
-        "baton",
-        "deadline",
-        "doing",
-        "held",
-        "ident",
-        "name",
-        "number",
-        "ready",
-        "thing",
-    )
+    __slots__ = ("baton", "deadline", "doing", "held", "ident", "name", "number", "ready", "thing")
 
     def __init__(self, number, name):
         self.number = number
@@ -87,6 +77,7 @@ class Scheduler:
         choices: number of the chosen task, for each point where there was a choice.
         trace: (number of the task, operation, thing) of every step.
         escaped: (name, error) of each task that ended with an exception.
+        given_up: whether tasks may be running that nobody waits for any more.
     """
 
     def __init__(self, driver, every="call", traced=(), max_steps=None):
@@ -99,6 +90,7 @@ class Scheduler:
         self.trace = []
         self.escaped = []
         self.failure = None
+        self.given_up = False
         self.things = 0
         self.main = self.current = Task(0, "main")
         self.main.ident = get_ident()
@@ -154,9 +146,9 @@ class Scheduler:
             chosen = able[0]
             if len(able) > 1:
                 numbers = [task.number for task in able]
-                current = me.number if me in able else None
+                current, doing = (me.number, me.doing) if me in able else (None, "")
                 try:
-                    number = self.driver.choose(numbers, current)
+                    number = self.driver.choose(numbers, current, doing)
                     chosen = able[numbers.index(number)]
                 except (Diverged, ValueError) as error:
                     self._fail(me, Diverged(f"at choice {len(self.choices)}: {error}"))
@@ -196,7 +188,7 @@ class Scheduler:
             me.baton.acquire()
         elif not me.baton.acquire(timeout=HUNG_SECONDS):
             self.failure = Hung(self.current)
-            self._ending = True
+            self.given_up = self._ending = True
             raise Killed
 
     def _fail(self, me, failure):
@@ -287,9 +279,9 @@ class Scheduler:
 
     def end(self):
         """End what is left of the schedule; by the main task, once."""
-        if isinstance(self.failure, Hung):
-            return  # there is no ending what does not come back
         self._ending = True
+        if self.given_up:
+            return  # there is no ending what does not come back
         for task in self.live[1:]:
             self.current = task
             task.baton.release()
