@@ -1,0 +1,165 @@
+"""One batch as a job: its samples are read, transformed and collated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import length_hint
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CollateError
+from ._facts import BatchInfo, Recipe, Span
+
+__all__ = ["BatchJob"]
+
+_ALL = type(iter(range(0)))
+"""What `BatchJob.run` is given where there are no workers: all rows, one after the other."""
+
+
+class BatchJob:
+    """One batch as a job of the engine. A part is a row, or all of them at once.
+
+    Args:
+        recipe: how it is made.
+        span: where it lies.
+        indices: int64, shape (rows,), the rows' dataset indices.
+        positions: int64, shape (rows,), the rows' places in the global order.
+        valid: bool, shape (rows,), False where a row is padding.
+        real: how many rows are not padding.
+        key: the epoch's key for transforms.
+
+    Attributes:
+        span: where it lies.
+        digests: the fingerprint of the batch's content, once it is made, if that is wanted.
+    """
+
+    __slots__ = (
+        "_indices",
+        "_into",
+        "_key",
+        "_positions",
+        "_real",
+        "_recipe",
+        "_row",
+        "_rows",
+        "_samples",
+        "_valid",
+        "digests",
+        "parts",
+        "span",
+    )
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        span: Span,
+        indices: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        valid: NDArray[np.bool_],
+        real: int,
+        key: int,
+    ) -> None:
+        self.span = span
+        self.digests: list[bytes] = []  # written by the worker that finishes, before the fill
+        self._recipe = recipe
+        self._indices = indices
+        self._valid = valid
+        self._real = real
+        # Python integers: a source need not know numpy's. Made here, in the feeder.
+        self._rows: list[int] = [] if recipe.whole == "take" else indices.tolist()
+        self._positions: list[int] = [] if recipe.transform is None else positions.tolist()
+        self._key = key
+        self.parts = 1 if recipe.whole else len(indices)
+        # Where a batch that is read as a whole has got to with its transforms.
+        self._row: int | None = None
+        # Each row is written by the one worker that claimed it and read after all are done.
+        self._samples: Any = [None] * len(indices)
+        # Where large arrays are written to; shared as the samples are.
+        self._into: Any = None if recipe.rows is None else recipe.rows(len(indices))
+
+    def info(self, number: int = 0) -> BatchInfo:
+        """Say what the batch is."""
+        return BatchInfo(self.span.epoch, self.span.step, self._indices, self._valid)
+
+    def samples(self, count: int) -> int:
+        """Count the rows of the first `count` batches that are not padding."""
+        return self._real if count else 0
+
+    def run(self, parts: Iterator[int]) -> None:
+        """Read and transform the samples of some rows."""
+        source, transform = self._recipe.source, self._recipe.transform
+        if self._samples is None:  # without workers, a Ctrl-C behind the finish runs it again
+            self._samples = [None] * len(self._indices)
+        if self._recipe.whole:
+            for _ in parts:
+                self._samples = self._read_whole()
+            return
+        samples, rows, into = self._samples, self._rows, self._into
+        if into is not None:
+            for row in parts:
+                sample = source[rows[row]]
+                if transform is not None:
+                    sample = transform(sample, self._key, self._positions[row])
+                samples[row] = into.put(row, sample)
+        elif transform is None and type(parts) is _ALL:
+            here = iter(rows)
+            try:
+                self._samples = [source[row] for row in here]
+            except BaseException:
+                # So that whoever gave the parts sees at which of them it was.
+                for _ in range(len(rows) - length_hint(here)):
+                    next(parts)
+                raise
+        elif transform is None:
+            for row in parts:
+                samples[row] = source[rows[row]]
+        else:
+            positions, key = self._positions, self._key
+            for row in parts:
+                samples[row] = transform(source[rows[row]], key, positions[row])
+
+    def _read_whole(self) -> Any:
+        source, transform = self._recipe.source, self._recipe.transform
+        if self._recipe.whole == "take":
+            return self._recipe.take(self._indices)  # type: ignore[misc]  # there with "take"
+        samples = list(source.__getitems__(self._rows))
+        if len(samples) != len(self._rows):
+            raise CollateError(
+                f"the source's __getitems__: expected {len(self._rows)} samples, got {len(samples)}"
+            )
+        if transform is None:
+            return samples
+        for row, position in enumerate(self._positions):
+            self._row = row
+            samples[row] = transform(samples[row], self._key, position)
+        return samples
+
+    def finish(self) -> list[Any]:
+        """Collate the samples into the batch, and pin it where that is asked for."""
+        batch, self._samples = self._samples, None
+        if self._into is not None:
+            batch = self._into.stack(batch)
+        elif self._recipe.whole != "take":
+            batch = self._recipe.collate(batch)
+        batch, digest = self._recipe.finished(batch)
+        self.digests = [digest]
+        return [batch]
+
+    def describe(self, part: int | None) -> str:
+        """Say which sample a part is; None: the whole batch."""
+        where = f"step {self.span.step}, epoch {self.span.epoch}"
+        if self._recipe.whole and part is not None:
+            part = self._row
+        if part is None:
+            named = ", ".join(map(str, self._indices[:8]))
+            more = ", ..." if len(self._indices) > 8 else ""
+            return f"the batch of {where} (samples {named}{more})"
+        index = int(self._indices[part])
+        text = f"sample {index} (row {part} of {where})"
+        try:
+            locate = getattr(self._recipe.source, "locate", None)
+            return text if locate is None else f"{text}, {locate(index)}"
+        except Exception as error:  # noqa: BLE001 (it must not hide what it describes)
+            return f"{text} (its place could not be told: {type(error).__name__})"

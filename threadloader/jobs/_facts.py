@@ -1,0 +1,104 @@
+"""What is known of batches before they are made: how, where they lie, and what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BatchInfo", "Recipe", "Span"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # eq: arrays do not compare to one bool
+class BatchInfo:
+    """What one batch is.
+
+    Attributes:
+        epoch: number of its epoch, from 0.
+        step: its number in the epoch, from 0.
+        indices: int64, shape (rows,), read-only: the dataset index of each row.
+        valid: bool, shape (rows,), read-only: False where a row is padding, which repeats
+            a sample so that every shard makes the same number of steps.
+        skipped: dataset indices left out because they failed.
+        fingerprint: that of the content of all batches that this shard was given, up to
+            this one; "" unless the config asks for it.
+    """
+
+    epoch: int
+    step: int
+    indices: NDArray[np.int64]
+    valid: NDArray[np.bool_]
+    skipped: tuple[int, ...] = ()
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a batch is made, the same for every batch of a run.
+
+    Attributes:
+        source: where samples come from.
+        transform: (sample, key of the epoch, position) -> sample, or None.
+        collate: samples -> batch.
+        pin: batch -> batch in page-locked memory, or None.
+        take: indices -> batch, where the source builds whole batches.
+        whole: "take" when it does, "getitems" when it reads all of a
+            batch's samples at once, "" when it is read sample by sample.
+        digest: batch -> fingerprint of its content, or None.
+        group: how many batches a job makes at most; more than 1 only with "take".
+        rows: count of rows -> what samples are written into as they come, or None; as
+            `collate.RowsMaker.rows`. Only where collate stacks.
+        free: lets go of memory that waits to be used again.
+        threads_only: whether the consumer's thread must not prepare batches where there are
+            workers.
+    """
+
+    source: Any
+    transform: Callable[[Any, int, int], Any] | None
+    collate: Callable[[list[Any]], Any]
+    pin: Callable[[Any], Any] | None = None
+    take: Callable[[NDArray[np.int64]], Any] | None = None
+    whole: str = ""
+    digest: Callable[[Any], bytes] | None = None
+    group: int = 1
+    rows: Callable[[int], Any] | None = None
+    threads_only: bool = False
+    free: Callable[[], None] = lambda: None
+
+    def finished(self, batch: Any) -> tuple[Any, bytes]:
+        """Give a collated batch as it is delivered, and the fingerprint of its content."""
+        digest = b"" if self.digest is None else self.digest(batch)
+        return (batch if self.pin is None else self.pin(batch)), digest
+
+
+class Span(NamedTuple):
+    """Where a job's batches lie in their epoch.
+
+    Attributes:
+        epoch: number of the epoch.
+        step: number of the first batch.
+        size: how many batches there are.
+        position: where the world stands before the first.
+        stride: positions that the world takes in a step.
+        length: positions of the epoch's global order.
+        last: whether this shard has no further step in the epoch.
+        over: whether no shard has one.
+    """
+
+    epoch: int
+    step: int
+    size: int
+    position: int
+    stride: int
+    length: int
+    last: bool
+    over: bool
+
+    def after(self, count: int) -> tuple[int, int, int]:
+        """Give epoch, position and step at which the run stands behind some of the batches."""
+        if self.over and count == self.size:
+            return self.epoch + 1, 0, 0
+        return self.epoch, self.position + count * self.stride, self.step + count
