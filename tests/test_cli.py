@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from threadloader import Loader, LoaderError, cli
+from threadloader import Loader, LoaderError, _tried, cli
 from threadloader.adapters import launcher
 
 ROOT = Path(__file__).parent.parent
@@ -119,7 +119,7 @@ def test_a_source_that_does_not_open_is_a_problem_at_its_path(check, source, sai
 
 
 def test_a_source_whose_options_are_wrong_is_not_opened(check, monkeypatch):
-    monkeypatch.setattr(cli, "open_source", None)
+    monkeypatch.setattr(_tried, "open_source", None)
     name = write({"source": {**NPZ, "pth": 1}})
     expected = '/source/pth: expected a known key, got "pth"; did you mean "path"?'
     assert (1, at(name, '"pth"') + f" {expected}\n", "") == check(name)
@@ -130,7 +130,7 @@ def test_whatever_a_source_raises_is_a_problem(check, monkeypatch, error):
     def broken(spec, base, root):
         raise error
 
-    monkeypatch.setattr(cli, "open_source", broken)
+    monkeypatch.setattr(_tried, "open_source", broken)
     expected = f"/source: expected a source that opens, got {type(error).__name__}: {error}"
     assert (1, f"c.json:1:12: {expected}\n", "") == check(write({"source": NPZ}))
 
@@ -196,8 +196,8 @@ def test_nested_batches_are_printed_by_field():
         "deep/m/0: shape (2,), dtype bool",
         "n: int",
         "none: list of 0",
-    ] == list(cli._shapes(batch, ""))
-    assert ["batch: shape (1,), dtype int32"] == list(cli._shapes(np.zeros(1, np.int32), ""))
+    ] == list(_tried._shapes(batch, ""))
+    assert ["batch: shape (1,), dtype int32"] == list(_tried._shapes(np.zeros(1, np.int32), ""))
 
 
 def test_a_batch_that_cannot_be_built_is_a_problem(check):
@@ -265,7 +265,7 @@ def test_ctrl_c_ends_with_130_and_one_line(check, monkeypatch):
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "open_source", interrupted)
+    monkeypatch.setattr(_tried, "open_source", interrupted)
     assert (130, "", "threadloader: interrupted\n") == check(write({"source": NPZ}))
 
 

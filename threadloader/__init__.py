@@ -12,7 +12,8 @@ changes them (`masking` is one that comes along), `collate` makes batches of the
 does all that for one batch, `engine` runs it in threads over the `_runtime`, `stats` counts,
 `state` lets a run go on, `loader` puts them together. `fingerprint` tells batches apart by
 their content, `adapters` connects other programs, `cli`, `bench`, `lookup` and `verify` hold
-the commands (`_named` finds what a command line names), `errors` everything that is raised.
+the commands (`_named` finds what a command line names, `_tried` tries a config out), `errors`
+everything that is raised.
 """
 
 from .config import LoaderConfig
