@@ -32,7 +32,7 @@ from threadloader.errors import ConfigError, Problem, SourceError
 from ._files import KEPT_OPEN, FileReader, expand, inside
 from ._index_cache import IndexCache, IntArray
 from ._line_scan import first_byte, scan
-from .arrays import row_number
+from ._row_numbers import row_number
 
 __all__ = ["Line", "LineFiles", "open_lines"]
 

@@ -26,7 +26,8 @@ from ._csv_rows import Block, read_blocks
 from ._dtypes import UnfitError
 from ._fields import near
 from ._files import FileReader, expand
-from .arrays import ArraySource, Empty, row_number
+from ._row_numbers import row_number
+from .arrays import ArraySource, Empty
 
 __all__ = ["CsvOptions", "CsvSource", "open_csv"]
 

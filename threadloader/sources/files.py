@@ -32,7 +32,7 @@ from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
 from ._decode import Decoder, Decoders, Image, apply, decoder_of
 from ._files import expand, inside, open_regular
 from ._labels import labels_of
-from .arrays import row_number
+from ._row_numbers import row_number
 
 __all__ = ["FilesSource", "open_files"]
 

@@ -22,7 +22,8 @@ from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
 
 from ._files import FileReader, inside, open_regular
 from ._npy_header import LONGEST, Header, read_header
-from .arrays import ArraySource, Empty, row_number, row_numbers
+from ._row_numbers import row_number, row_numbers
+from .arrays import ArraySource, Empty
 
 __all__ = ["NpySource", "open_npy"]
 

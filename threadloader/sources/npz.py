@@ -24,7 +24,8 @@ from threadloader.errors import SourceError
 from ._fields import chosen_fields
 from ._files import inside, open_regular
 from ._npy_header import read_header
-from .arrays import ArraySource, row_number
+from ._row_numbers import row_number
+from .arrays import ArraySource
 
 __all__ = ["NpzSource", "open_npz"]
 

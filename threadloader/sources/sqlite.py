@@ -32,8 +32,8 @@ from threadloader.errors import ConfigError, Problem, SourceError
 
 from ._fields import near
 from ._files import inside
+from ._row_numbers import row_number
 from ._sqlite_connections import Connections
-from .arrays import row_number
 
 __all__ = ["SqliteSource", "open_sqlite"]
 

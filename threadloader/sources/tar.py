@@ -33,8 +33,8 @@ from threadloader.errors import ConfigError, Problem, SourceError
 from ._decode import Decoders, Image, apply, decoder_of
 from ._fields import chosen_fields, near
 from ._files import KEPT_OPEN, FileReader, expand
+from ._row_numbers import row_number
 from ._tar_headers import members
-from .arrays import row_number
 
 __all__ = ["KEY", "TarSource", "open_tar"]
 

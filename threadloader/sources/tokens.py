@@ -29,8 +29,9 @@ import numpy.typing as npt
 from threadloader.errors import ConfigError, Problem, SourceError
 
 from ._files import KEPT_OPEN, FileReader, expand
+from ._row_numbers import row_number, row_numbers
 from ._token_layout import layout, stored_dtype
-from .arrays import Empty, row_number, row_numbers
+from .arrays import Empty
 
 __all__ = ["TokensSource", "open_tokens"]
 

@@ -1,0 +1,68 @@
+"""Indices, if they are those of a source: none ever counts from the end."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["row_number", "row_numbers"]
+
+
+def row_number(index: Any, length: int) -> int:
+    """Give an index as a Python int, if it is one of ``0 .. length - 1``.
+
+    Args:
+        index: Python int or numpy integer.
+        length: number of samples.
+
+    Returns:
+        The index.
+
+    Raises:
+        IndexError: it is negative or too large; it never counts from the end.
+        TypeError: it is not an integer (a bool is not one).
+
+    >>> row_number(2, 3)
+    2
+    >>> row_number(-1, 3)
+    Traceback (most recent call last):
+    ...
+    IndexError: expected an index of 0 .. 2, got -1
+    """
+    if isinstance(index, (bool, np.bool_)):
+        raise TypeError(f"expected an integer as index, got the bool {index}")
+    number = operator.index(index)
+    if not 0 <= number < length:
+        raise IndexError(_outside(number, length))
+    return number
+
+
+def _outside(number: int, length: int) -> str:
+    if not length:
+        return f"expected no index, since there are no samples, got {number}"
+    return f"expected an index of 0 .. {length - 1}, got {number}"
+
+
+def row_numbers(indices: npt.ArrayLike, length: int) -> npt.NDArray[np.int64]:
+    """Give indices as int64 ``(batch,)``, if each is one of ``0 .. length - 1``.
+
+    Raises:
+        IndexError: one is negative or too large; none ever counts from the end.
+        TypeError: they are not integers in one row.
+    """
+    rows = np.asarray(indices)
+    if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
+        got = f"{rows.dtype} of shape {rows.shape}"
+        raise TypeError(f"expected integers in one row as indices, got {got}")
+    if rows.dtype != np.int64:
+        # Above int64 an unsigned index becomes a negative one, and is refused as that.
+        rows = rows.astype(np.int64)
+    # Seen as unsigned, a negative index is a huge one: one comparison finds both. The place
+    # of the largest is found in a third of the time that its value takes.
+    unsigned = rows.view(np.uint64)
+    if rows.size and unsigned.item(unsigned.argmax()) >= length:
+        raise IndexError(_outside(int(rows[unsigned >= length][0]), length))
+    return rows
