@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 import threading
 
@@ -11,6 +12,10 @@ from hypothesis import settings
 # A machine with other work to do is no fault of the code: no test has a time in it.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+# A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def open_files() -> set[str]:
