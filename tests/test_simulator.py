@@ -525,6 +525,30 @@ def test_going_round_for_ever_is_told():
         run(program, Random(0), max_steps=500)
 
 
+@pytest.mark.parametrize(
+    ("at", "always", "expected"),
+    [
+        (0, False, "...."),
+        (2, False, ".x.."),
+        (2, True, ".xxx"),
+        (1, True, "xxxx"),
+        (5, True, "...."),
+    ],
+)
+def test_a_fault_comes_where_it_is_planned(at, always, expected):
+    """At the n-th hit of its point, once or from then on; other points are left alone."""
+
+    def program(sim):
+        sim.fail("put", at, lambda: MemoryError("full"), always)
+        items, came = sim.queue(), ""
+        for _ in expected:
+            sim.hit("another point")
+            came += "x" if outcome(items.put, 1) == ("MemoryError", "full") else "."
+        return came, items.qsize()
+
+    assert (expected, expected.count(".")) == run(program, Replay("")).value
+
+
 def test_blocking_outside_the_runtime_is_told(monkeypatch):
     """A task that waits on a real lock is named, with the line."""
     monkeypatch.setattr("sim._scheduler.HUNG_SECONDS", 0.05)

@@ -5,7 +5,8 @@ This is another one, on which every interleaving can be had, counted and replaye
 
 The simulation
     _scheduler    one thread at a time, the virtual clock, deadlocks
-    _primitives   the runtime: locks, queues, threads, clock
+    _primitives   locks, queues, threads
+    _runtime      the runtime that makes them, the clock, planned faults
     _drivers      who goes on: replay, random, priorities (PCT), depth-first with a bound
     _failures     what can be wrong with a schedule, and how it is told
     _run          one schedule of one program, and its replay
@@ -33,9 +34,9 @@ from ._explore import Explored, exhaust, explore
 from ._failures import Deadlock, Diverged, Endless, Hung, SimulationError, Violated
 from ._loader import LoaderScenario
 from ._planted import BUGGY, SOUND, Planted
-from ._primitives import SimRuntime
 from ._programs import Program, program
 from ._run import Run, replay, run
+from ._runtime import SimRuntime
 from ._scheduler import OPCODES
 
 __all__ = [

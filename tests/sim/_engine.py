@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from threadloader.engine import ENDED, Engine
 
-from ._jobs import FINISH, Plan, Watch
+from ._jobs import FINISH, OUT_OF_MEMORY, Plan, Watch, no_more_threads
 from ._programs import ROOT, Program
 
 CLOSE_SECONDS = 5.0
@@ -66,6 +66,7 @@ class Play:
 
     Attributes:
         stuck: how many workers it is to give up.
+        broken: whether it failed itself: that error's traceback may keep what it leads to.
     """
 
     def __init__(self, sim, scenario):
@@ -76,15 +77,12 @@ class Play:
         self.plan = scenario.plan()
         self.engine = Engine(scenario.workers, CLOSE_SECONDS, sim)
         self.workers = scenario.workers
-        self.stuck = 0
+        self.stuck, self.broken = 0, False
         self._weak = weakref.ref(self.engine)
         self._watches = []
 
     def usable(self):
-        """Whether the engine has not been stopped.
-
-        Gone, it has been, unless the finalizer is held up half way between two lines.
-        """
+        """Whether it was not stopped. Gone, it was, but for a finalizer held up half way."""
         engine = self._weak()
         return self.sim.grain != "call" if engine is None else engine.usable
 
@@ -118,7 +116,7 @@ class Play:
         sim.check(not left, lambda: f"G6: {left} wait for ever")
         sim.check(not sim.escaped, lambda: f"G7: an exception has ended {sim.escaped}")
         sim.check(len(sim.logged) == self.stuck, lambda: f"G6: the log has {sim.logged}")
-        for watch in self._watches:
+        for watch in self._watches if not self.broken else ():
             watch.gone()
 
 
@@ -166,6 +164,7 @@ def cancel(play):
     stream, watch = play.begin()
     play.sim.check(watch.consume(stream, play.at), "G1: the results end early")
     stream.cancel()
+    watch.cancelled = True
     play.sim.check(stream.result(watch.taken) is ENDED, "a result of a cancelled stream")
     other = play.watch(Plan(play.plan.sizes[::-1], seconds=play.plan.seconds))
     stream = play.engine.stream(other.draw(), play.depth)
@@ -213,7 +212,7 @@ def stuck(play):
 
 def no_thread(play):
     """The start of thread number `at` fails, counted from 1: all start, or none."""
-    play.sim.no_start = play.at
+    play.sim.fail("start", play.at, no_more_threads)
     fails = 1 <= play.at <= play.workers + 2
     try:
         play.engine.start()
@@ -222,6 +221,17 @@ def no_thread(play):
         play.sim.check("can't start new thread" == str(error), f"start raises {error}")
     else:
         play.sim.check(not fails, "start does not raise")
+    play.stop()
+
+
+def feeder_fails(play):
+    """The feeder's own put number `at` runs out of memory: whoever waits is told."""
+    stream, watch = play.begin()
+    play.sim.fail("put", play.at, lambda: MemoryError(OUT_OF_MEMORY))
+    play.broken = not watch.consume(stream)
+    if play.broken:
+        play.sim.check(stream.result(watch.taken) is ENDED, "G5: a result behind the end")
+    play.sim.fail("put", 0, None)  # the words that it is over are to get through
     play.stop()
 
 
@@ -256,18 +266,14 @@ ENDS = {
     "in-a-worker": stop_in_a_worker,
     "stuck": stuck,
     "no-thread": no_thread,
+    "feeder-fails": feeder_fails,
     "told": told,
     "dropped": dropped,
 }
 
 
 def drawn(rng, end):
-    """Draw a scenario with a given end.
-
-    Args:
-        rng: a `random.Random`.
-        end: a key of `ENDS`.
-    """
+    """Draw a scenario with a given end, a key of `ENDS`, from a `random.Random`."""
     sizes = [rng.randint(1, 4) for _ in range(rng.randint(0, 6))]
     fails = [
         f"{number}.{part}"
@@ -278,7 +284,7 @@ def drawn(rng, end):
     at = rng.randint(0, len(sizes))
     if end == "elsewhere":
         at = rng.randint(0, 30)
-    elif end == "no-thread":
+    elif end in ("no-thread", "feeder-fails"):
         at = rng.randint(0, 6)
     return EngineScenario(
         end=end,

@@ -7,7 +7,9 @@ from pathlib import Path
 
 FILES = {path.name: str(path) for path in Path(__file__).parent.glob("*.py")}
 RUN = FILES["_run.py"]
-MACHINERY = {FILES[name] for name in ("_failures.py", "_primitives.py", "_scheduler.py")}
+MACHINERY = {
+    FILES[name] for name in ("_failures.py", "_primitives.py", "_runtime.py", "_scheduler.py")
+}
 LIBRARY = sysconfig.get_path("stdlib")
 
 LAST_STEPS = 40

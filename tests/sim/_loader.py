@@ -11,7 +11,7 @@ from typing import ClassVar
 from threadloader import BusyError, ClosedError
 
 from ._batches import Play, expected
-from ._jobs import Bad
+from ._jobs import Bad, no_more_threads
 from ._programs import ROOT, Program
 
 
@@ -215,7 +215,7 @@ def looked_at(play):
 
 def no_thread(play):
     """The start of thread number `at` fails, counted from 1; the loader can be entered again."""
-    play.sim.no_start = play.at
+    play.sim.fail("start", play.at, no_more_threads)
     fails = 1 <= play.at <= play.scenario.workers + 2 and play.scenario.workers > 0
     loader = play.loader()
     try:
@@ -224,7 +224,7 @@ def no_thread(play):
     except RuntimeError as error:
         play.sim.check(fails, f"entering raises {error}")
     play.ended()
-    play.sim.no_start = 0
+    play.sim.fail("start", 0, None)
     with loader as batches:
         play.consume(batches)
     play.ended()
@@ -261,12 +261,7 @@ ENDS = {
 
 
 def drawn(rng, end):
-    """Draw a scenario with a given end.
-
-    Args:
-        rng: a `random.Random`.
-        end: a key of `ENDS`.
-    """
+    """Draw a scenario with a given end, a key of `ENDS`, from a `random.Random`."""
     ms = rng.choice((0, 0, 0, 1, 5))
     # The loader decides who makes the batches after eight of them.
     samples = rng.randint(8, 12) if ms == 5 else rng.randint(0, 6)

@@ -1,4 +1,4 @@
-"""The simulated runtime: locks, queues, threads and a clock, each call a scheduling point.
+"""Simulated locks, queues and threads: each call is a scheduling point.
 
 They do what those of the standard library do, as far as `threadloader._runtime.Runtime`
 offers it; tests/test_simulator.py compares the two. One task runs at a time, so an operation
@@ -7,11 +7,6 @@ that has passed its scheduling point is done in plain Python, undisturbed.
 
 import queue
 from collections import deque
-
-from threadloader._runtime import Runtime
-
-from ._failures import Violated
-from ._scheduler import never
 
 FOREVER = -1
 """The timeout of a lock that stands for none."""
@@ -107,10 +102,16 @@ class SimTurn(SimLock):
 
 
 class SimQueue:
-    """`queue.SimpleQueue`, and `queue.Queue` without a bound: a put never waits (G4)."""
+    """`queue.SimpleQueue`, and `queue.Queue` without a bound: a put never waits (G4).
 
-    def __init__(self, scheduler):
+    Args:
+        scheduler: the schedule's.
+        hit: called at each put; a test may let it raise.
+    """
+
+    def __init__(self, scheduler, hit=lambda: None):
         self._scheduler = scheduler
+        self._hit = hit
         self.name = scheduler.label("queue")
         self._items = deque()
 
@@ -119,6 +120,7 @@ class SimQueue:
 
     def put(self, item, block=True, timeout=None):
         self._scheduler.pause("put on", self.name)
+        self._hit()
         self._items.append(item)
 
     def get(self, block=True, timeout=None):
@@ -149,11 +151,17 @@ class SimQueue:
 
 
 class SimThread:
-    """What the seam has of `threading.Thread`."""
+    """What the seam has of `threading.Thread`.
 
-    def __init__(self, runtime, target, args, name):
-        self._runtime = runtime
-        self._scheduler = runtime.scheduler
+    Args:
+        scheduler: the schedule's.
+        target, args, name: as there.
+        hit: called at the start; a test may let it raise.
+    """
+
+    def __init__(self, scheduler, target, args, name, hit):
+        self._scheduler = scheduler
+        self._hit = hit
         self._work = (target, args)
         self.name = name
         self._task = None
@@ -167,7 +175,7 @@ class SimThread:
         scheduler.pause("start", self.name)
         if self._task is not None:
             raise RuntimeError("threads can only be started once")
-        self._runtime.count_start()
+        self._hit()
         (target, args), self._work = self._work, None
         self._task = scheduler.spawn(self.name, target, args)
 
@@ -186,115 +194,3 @@ class SimThread:
     def is_alive(self):
         self._scheduler.pause("look at", self.name)
         return self._task is not None and not self._over()
-
-
-class SimRuntime(Runtime):
-    """The simulated runtime of one schedule, and what a test may ask of it.
-
-    `Runtime.wait` and `Runtime.stack` are the real ones, on simulated locks and real stacks.
-
-    Args:
-        scheduler: the schedule's.
-
-    Attributes:
-        no_start: which start of a thread fails, from 1; 0: none. To be set by a test.
-        gil_seconds: what a worker measures that waits for the GIL. Likewise.
-        logged: texts of what threadloader has logged on this schedule.
-    """
-
-    def __init__(self, scheduler):
-        self.scheduler = scheduler
-        self.no_start = 0
-        self.gil_seconds = 0.0
-        self.logged = []
-        self._starts = 0
-
-    def lock(self):
-        return SimLock(self.scheduler)
-
-    def turn(self):
-        return SimTurn(self.scheduler)
-
-    def simple_queue(self):
-        return SimQueue(self.scheduler)
-
-    def queue(self):
-        return SimQueue(self.scheduler)
-
-    def thread(self, target, args, name):
-        return SimThread(self, target, args, name)
-
-    def launch(self, function, args):
-        self.scheduler.pause("launch")
-        self.count_start()
-        return self.scheduler.spawn("launched", function, args).ident
-
-    def monotonic(self):
-        self.scheduler.pause("read the clock")
-        return self.scheduler.now
-
-    def gil_delay(self):
-        self.scheduler.pause("wait for the GIL")
-        return self.gil_seconds
-
-    def count_start(self):
-        """Count a start of a thread; the one that is to fail does."""
-        self._starts += 1
-        if self._starts == self.no_start:
-            raise RuntimeError("can't start new thread")
-
-    # What follows is for tests alone.
-
-    @property
-    def now(self):
-        """The simulated clock, in seconds. No scheduling point."""
-        return self.scheduler.now
-
-    @property
-    def escaped(self):
-        """(name, error) of each task that ended with an exception."""
-        return self.scheduler.escaped
-
-    @property
-    def grain(self):
-        """What is a scheduling point: "call", "line" or "opcode"."""
-        return self.scheduler.every
-
-    def me(self):
-        """Name the running task."""
-        return self.scheduler.current.name
-
-    def step(self):
-        """Do nothing: a scheduling point."""
-        self.scheduler.pause("step")
-
-    def sleep(self, seconds):
-        """Let others run until the clock has moved by so many seconds."""
-        self.scheduler.pause("sleep", "", never, self.scheduler.now + seconds)
-
-    def spawn(self, target, *args, name="other"):
-        """Start a task of the test's own, which is not counted as a start; give it."""
-        return self.scheduler.spawn(name, target, args)
-
-    def held(self):
-        """List the names of the locks that the running task holds."""
-        return [lock.name for lock in self.scheduler.current.held]
-
-    def alive(self):
-        """List the names of the other tasks that have not ended."""
-        current = self.scheduler.current
-        return [task.name for task in self.scheduler.live if task is not current]
-
-    def drain(self):
-        """Let all others run to their end; list the names of those that wait for ever."""
-        return [task.name for task in self.scheduler.drain()]
-
-    def check(self, kept, text):
-        """Fail the schedule if something is not so: also where exceptions are caught.
-
-        Args:
-            kept: whether the promise is kept.
-            text: which one, and what is seen instead; or a function that gives the text.
-        """
-        if not kept:
-            self.scheduler.fail(Violated(text() if callable(text) else text))

@@ -5,8 +5,8 @@ import sys
 
 from ._drivers import DIGITS, Replay, written
 from ._failures import Deadlock, Killed, SimulationError, tail, waiting
-from ._primitives import SimRuntime
 from ._programs import program
+from ._runtime import SimRuntime
 from ._scheduler import Scheduler
 
 log = logging.getLogger("threadloader")
