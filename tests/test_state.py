@@ -13,7 +13,7 @@ RUN = {"source": "x", "seed": 2**64 - 1, "shuffle": True, "order": 1}
 WORLD = {"batch_size": 4, "shard_count": 2}
 counts = st.integers(0, 2**62)
 skips = st.lists(st.tuples(counts, counts, counts), max_size=3).map(tuple)
-cursors = st.builds(Cursor, counts, counts, counts, counts, counts, skips, st.text())
+cursors = st.builds(Cursor, counts, counts, counts, counts, counts, skips, st.text(), counts)
 lists = st.sampled_from([NOTHING, Excluded.of("3 7-9")])
 
 

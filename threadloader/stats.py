@@ -208,6 +208,8 @@ class Tally(NamedTuple):
     failed: int = 0
     ready_sum: int = 0
     prepared_here: int = 0
+    skipped: int = 0
+    retried: int = 0
 
     def waited(self, called: float, now: float, failed: int = 0) -> Tally:
         """Count a `next`: when it was called, and when it had what it waited for.
@@ -215,13 +217,13 @@ class Tally(NamedTuple):
         What comes before the first batch, errors too, belongs to the time of the first.
         """
         # Written out, as in `plus`: _replace takes five times as long, and this is every `next`.
-        began, first, wait, batches, samples, failures, ready_sum, here = self
+        began, first, wait, batches, samples, failures, *rest = self
         started = called if began is None else began
         if batches:
             wait += now - called
         else:
             first = now - started
-        return Tally(started, first, wait, batches, samples, failures + failed, ready_sum, here)
+        return Tally(started, first, wait, batches, samples, failures + failed, *rest)
 
     def plus(self, batches: int, samples: int, ready: int, here: int = 0) -> Tally:
         """Count batches.
@@ -232,7 +234,7 @@ class Tally(NamedTuple):
             ready: how many were ready at each, added up.
             here: how many the consumer has prepared itself.
         """
-        started, first, wait, before, counted, failed, ready_sum, prepared = self
+        started, first, wait, before, counted, failed, ready_sum, prepared, *rest = self
         return Tally(
             started,
             first,
@@ -242,7 +244,12 @@ class Tally(NamedTuple):
             failed,
             ready_sum + ready,
             prepared + here,
+            *rest,
         )
+
+    def tried(self, skipped: int, retried: int) -> Tally:
+        """Count samples that failed: those left out, and how often one was tried again."""
+        return self._replace(skipped=self.skipped + skipped, retried=self.retried + retried)
 
     def stats(self, now: float, **known: Any) -> Stats:
         """Give the snapshot of a moment.
@@ -255,6 +262,8 @@ class Tally(NamedTuple):
             batches=self.batches,
             samples=self.samples,
             failed=self.failed,
+            skipped=self.skipped,
+            retried=self.retried,
             prepared_here=self.prepared_here,
             elapsed_seconds=0.0 if self.started is None else max(0.0, now - self.started),
             first_batch_seconds=self.first_batch_seconds if self.batches else 0.0,

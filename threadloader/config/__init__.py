@@ -49,6 +49,8 @@ class LoaderConfig:
         drop_last: whether the tail that does not fill a batch on every shard is left out.
         shard: ``{"index": r, "count": W, "remainder": "pad"}``, or ``"auto"``.
         collate: how samples become a batch, by its ``type``.
+        on_error: what becomes of a sample that fails: ``"raise"``, or how often it is tried
+            again and how many may be left out.
         pin_memory: ``True`` for torch tensors in page-locked memory, ``"auto"`` for them
             where torch and CUDA are there.
         fingerprint: whether `stats()` and `info` carry a fingerprint of all batches.
@@ -86,6 +88,7 @@ class LoaderConfig:
         default_factory=lambda: {"index": 0, "count": 1, "remainder": "pad"}
     )
     collate: Mapping[str, Any] = field(default_factory=lambda: {"type": "stack"})
+    on_error: Mapping[str, Any] | Literal["raise"] = "raise"
     pin_memory: Literal[False, True, "auto"] = False
     fingerprint: bool = False
     cache: Mapping[str, Any] | None = None

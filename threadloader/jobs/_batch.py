@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import length_hint
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import CollateError
 from ._facts import BatchInfo, Recipe, Span
+from ._policy import Failure, Policy, failure_of
 
 __all__ = ["BatchJob"]
 
@@ -33,11 +34,14 @@ class BatchJob:
     Attributes:
         span: where it lies.
         digests: the fingerprint of the batch's content, once it is made, if that is wanted.
+        failures: the samples that were left out, once the batch is made, lowest row first.
     """
 
     __slots__ = (
+        "_failed",
         "_indices",
         "_into",
+        "_kept",
         "_key",
         "_positions",
         "_real",
@@ -45,8 +49,10 @@ class BatchJob:
         "_row",
         "_rows",
         "_samples",
+        "_tries",
         "_valid",
         "digests",
+        "failures",
         "parts",
         "span",
     )
@@ -62,7 +68,10 @@ class BatchJob:
         key: int,
     ) -> None:
         self.span = span
-        self.digests: list[bytes] = []  # written by the worker that finishes, before the fill
+        # Written by the worker that finishes, before the fill.
+        self.digests: list[bytes] = []
+        self.failures: tuple[Failure, ...] = ()
+        self._kept: NDArray[np.int64] | None = None  # the rows that are left, where some are not
         self._recipe = recipe
         self._indices = indices
         self._valid = valid
@@ -76,25 +85,46 @@ class BatchJob:
         self._row: int | None = None
         # Each row is written by the one worker that claimed it and read after all are done.
         self._samples: Any = [None] * len(indices)
+        # Likewise: what is left out, and how often a row was tried again.
+        patient = recipe.policy is not None
+        self._failed: list[Failure | None] = [None] * len(indices) if patient else []
+        self._tries = [0] * len(indices) if patient else []
         # Where large arrays are written to; shared as the samples are.
         self._into: Any = None if recipe.rows is None else recipe.rows(len(indices))
 
     def info(self, number: int = 0) -> BatchInfo:
         """Say what the batch is."""
-        return BatchInfo(self.span.epoch, self.span.step, self._indices, self._valid)
+        indices, valid = self._indices, self._valid
+        if self._kept is not None:
+            indices, valid = indices[self._kept], valid[self._kept]
+            indices.flags.writeable = valid.flags.writeable = False
+        skipped = tuple(failure.index for failure in self.failures)
+        return BatchInfo(self.span.epoch, self.span.step, indices, valid, skipped)
 
     def samples(self, count: int) -> int:
-        """Count the rows of the first `count` batches that are not padding."""
-        return self._real if count else 0
+        """Count the rows of the first `count` batches that are not padding, or left out."""
+        if not count:
+            return 0
+        return self._real if self._kept is None else int(np.count_nonzero(self.info().valid))
+
+    @property
+    def retried(self) -> int:
+        """How often a sample was tried again."""
+        return sum(self._tries)
 
     def run(self, parts: Iterator[int]) -> None:
         """Read and transform the samples of some rows."""
         source, transform = self._recipe.source, self._recipe.transform
         if self._samples is None:  # without workers, a Ctrl-C behind the finish runs it again
             self._samples = [None] * len(self._indices)
+        policy = self._recipe.policy
         if self._recipe.whole:
             for _ in parts:
-                self._samples = self._read_whole()
+                self._samples = self._read_whole() if policy is None else self._try_whole(policy)
+            return
+        if policy is not None:
+            for row in parts:
+                self._samples[row] = self._try(policy, row, self._read_row)
             return
         samples, rows, into = self._samples, self._rows, self._into
         if into is not None:
@@ -120,6 +150,58 @@ class BatchJob:
             for row in parts:
                 samples[row] = transform(source[rows[row]], key, positions[row])
 
+    def _read_row(self, row: int) -> Any:
+        sample = self._recipe.source[self._rows[row]]
+        if self._recipe.transform is not None:
+            sample = self._recipe.transform(sample, self._key, self._positions[row])
+        return sample if self._into is None else self._into.put(row, sample)
+
+    def _try(self, policy: Policy, row: int, read: Callable[[int], Any]) -> Any:
+        """Give what is read of a row, again where that fails; None where it is left out."""
+        while True:
+            try:
+                sample = read(row)
+                self._failed[row] = None  # of a run that a Ctrl-C cut short, without workers
+                return sample
+            except Exception as error:
+                if policy.from_signal(error):
+                    raise
+                if policy.again(self._tries[row]):
+                    self._tries[row] += 1
+                elif policy.skip:
+                    index = int(self._indices[row])
+                    self._failed[row] = failure_of(index, self._locate(index), error)
+                    return None
+                else:
+                    raise
+
+    def _try_whole(self, policy: Policy) -> Any:
+        """Read the batch as a whole, or, where that fails, row by row."""
+        try:
+            return self._read_whole()
+        except Exception as error:
+            if policy.from_signal(error):
+                raise
+        samples = []
+        for row in range(len(self._indices)):
+            self._row = row
+            samples.append(self._try(policy, row, self._read_alone))
+        self._row = None
+        kept = [row for row, failed in enumerate(self._failed) if failed is None]
+        if self._recipe.whole == "take" and kept:
+            return self._recipe.take(self._indices[kept])  # type: ignore[misc]  # as below
+        return samples
+
+    def _read_alone(self, row: int) -> Any:
+        """Read one row of a source that reads many at once; to find out which of them fails."""
+        if self._recipe.whole == "take":
+            self._recipe.take(self._indices[row : row + 1])  # type: ignore[misc]  # as below
+            return None
+        (sample,) = self._recipe.source.__getitems__(self._rows[row : row + 1])
+        if self._recipe.transform is None:
+            return sample
+        return self._recipe.transform(sample, self._key, self._positions[row])
+
     def _read_whole(self) -> Any:
         source, transform = self._recipe.source, self._recipe.transform
         if self._recipe.whole == "take":
@@ -137,8 +219,22 @@ class BatchJob:
         return samples
 
     def finish(self) -> list[Any]:
-        """Collate the samples into the batch, and pin it where that is asked for."""
+        """Collate the samples into the batch, and pin it where that is asked for.
+
+        Returns:
+            The batch; none where each of its samples was left out.
+        """
         batch, self._samples = self._samples, None
+        if any(self._failed):
+            kept = [row for row, failed in enumerate(self._failed) if failed is None]
+            self._kept = np.array(kept, np.int64)
+            # A row of padding repeats a sample that another row or shard counts.
+            rows = zip(self._failed, self._valid.tolist(), strict=True)
+            self.failures = tuple(failed for failed, real in rows if failed and real)
+            if not kept:
+                return []
+            if self._recipe.whole != "take":
+                batch = [batch[row] for row in kept]
         if self._into is not None:
             batch = self._into.stack(batch)
         elif self._recipe.whole != "take":
@@ -158,8 +254,13 @@ class BatchJob:
             return f"the batch of {where} (samples {named}{more})"
         index = int(self._indices[part])
         text = f"sample {index} (row {part} of {where})"
+        place = self._locate(index)
+        return text if place is None else f"{text}, {place}"
+
+    def _locate(self, index: int) -> str | None:
+        """Say where a sample stands, if its source can."""
         try:
             locate = getattr(self._recipe.source, "locate", None)
-            return text if locate is None else f"{text}, {locate(index)}"
+            return None if locate is None else str(locate(index))
         except Exception as error:  # noqa: BLE001 (it must not hide what it describes)
-            return f"{text} (its place could not be told: {type(error).__name__})"
+            return f"(its place could not be told: {type(error).__name__})"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ._policy import Policy
 
 __all__ = ["BatchInfo", "Recipe", "Span"]
 
@@ -22,7 +24,8 @@ class BatchInfo:
         indices: int64, shape (rows,), read-only: the dataset index of each row.
         valid: bool, shape (rows,), read-only: False where a row is padding, which repeats
             a sample so that every shard makes the same number of steps.
-        skipped: dataset indices left out because they failed.
+        skipped: dataset indices left out because they failed: of this batch, and of those
+            before it of which nothing was left.
         fingerprint: that of the content of all batches that this shard was given, up to
             this one; "" unless the config asks for it.
     """
@@ -50,8 +53,9 @@ class Recipe:
         digest: batch -> fingerprint of its content, or None.
         group: how many batches a job makes at most; more than 1 only with "take".
         rows: count of rows -> what samples are written into as they come, or None; as
-            `collate.RowsMaker.rows`. Only where collate stacks.
+            `collate.RowsMaker.rows`. Only where collate stacks, and no sample is left out.
         free: lets go of memory that waits to be used again.
+        policy: what is done about samples that fail; None raises what they raise.
         threads_only: whether the consumer's thread must not prepare batches where there are
             workers.
     """
@@ -65,8 +69,14 @@ class Recipe:
     digest: Callable[[Any], bytes] | None = None
     group: int = 1
     rows: Callable[[int], Any] | None = None
+    policy: Policy | None = None
     threads_only: bool = False
     free: Callable[[], None] = lambda: None
+
+    def strict(self) -> Recipe:
+        """Give the same recipe, but that a sample which fails is raised and not left out."""
+        policy = self.policy
+        return replace(self, policy=policy and replace(policy, skip=False))
 
     def finished(self, batch: Any) -> tuple[Any, bytes]:
         """Give a collated batch as it is delivered, and the fingerprint of its content."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._facts import BatchInfo, Recipe, Span
+from ._policy import Failure
 
 __all__ = ["GroupJob", "NoBatch"]
 
@@ -17,6 +18,8 @@ class NoBatch:
     """Takes the place of the batches of an epoch in which this shard has no step."""
 
     parts = 1
+    failures: tuple[Failure, ...] = ()
+    retried = 0
 
     def __init__(self, span: Span) -> None:
         self.span = span
@@ -66,6 +69,9 @@ class GroupJob:
     """
 
     parts = 1
+    # One that fails is made anew, batch by batch: a `BatchJob` can leave samples out.
+    failures: tuple[Failure, ...] = ()
+    retried = 0
 
     __slots__ = ("_indices", "_made", "_recipe", "_valid", "digests", "span")
 

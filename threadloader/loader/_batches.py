@@ -38,6 +38,7 @@ from ._failure import explained
 from ._place import Delivery, Place
 from ._sampling import Samplings
 from ._schedule import Plan, skipped
+from ._skipping import Skipping
 from ._supply import Supply
 
 __all__ = ["Batches"]
@@ -66,6 +67,7 @@ class Batches:
         samplings: Samplings,
         identity: dict[str, Any],
         close_source: Callable[[], None] | None,
+        skipping: Skipping,
         runtime: Runtime,
         not_pinned: str = "",
         cache_stats: Callable[[], Mapping[str, Any]] = dict,
@@ -75,6 +77,7 @@ class Batches:
         self._deal = deal
         self._samplings = samplings
         self._identity = identity
+        self._skipping = skipping
         self._runtime = runtime
         self._not_pinned = not_pinned
         self._cache_stats = cache_stats
@@ -439,40 +442,50 @@ class Batches:
             self._inside, self._turn = False, fresh
 
     def _next_job(self, place: Place, epoch: Epoch) -> Any:
-        """Deliver the first batch of the next job."""
+        """Deliver the first batch of the next job of which something is left."""
         called, place = self._runtime.monotonic(), place.settled()
-        if place.over:
-            self._end_epoch(place, epoch, called)
-        place, ready, outcome = self._outcome(place)
-        now, failed = self._runtime.monotonic(), int(outcome.error is not None)
-        waited = place.tally.waited(called, now, failed)
-        if outcome.error is not None:
-            self._raise(place, waited, outcome, outcome.error)
-        self._supply.note(place.stream, outcome, waited, called, now)
-        job: BatchJob | GroupJob | NoBatch = outcome.job
-        batches, size, cursor = outcome.value, job.span.size, place.cursor
-        delivery = Delivery(
-            job,
-            batches,
-            max(0, ready - 1) * size,  # as if the other jobs were as large as this one
-            _marks(cursor.fingerprint, job.digests) if self._recipe.digest else None,
-            awaited=not ready,
-            here=self._supply.prepared_here(place.stream),
-        )
-        following = Place(
-            place.plan,
-            cursor,
-            place.shown,
-            waited,
-            delivery,
-            place.live,
-            place.begun,
-            place.stream,
-            place.taken + 1,
-            place.end,
-        )
-        if not size:
-            self._end_epoch(following, epoch, called)
+        while True:
+            if place.over:
+                self._end_epoch(place, epoch, called)
+            place, ready, outcome = self._outcome(place)
+            if outcome.error is None and outcome.job.failures:
+                place, outcome = self._left_out(place, outcome)
+            now, failed = self._runtime.monotonic(), int(outcome.error is not None)
+            waited = place.tally.waited(called, now, failed)
+            if outcome.error is not None:
+                self._raise(place, waited, outcome, outcome.error)
+            self._supply.note(place.stream, outcome, waited, called, now)
+            job: BatchJob | GroupJob | NoBatch = outcome.job
+            batches, size, cursor = outcome.value, job.span.size, place.cursor
+            delivery = Delivery(
+                job,
+                batches,
+                max(0, ready - 1) * size,  # as if the other jobs were as large as this one
+                _marks(cursor.fingerprint, job.digests) if self._recipe.digest else None,
+                awaited=not ready,
+                here=self._supply.prepared_here(place.stream),
+            )
+            following = Place(
+                place.plan,
+                cursor,
+                place.shown,
+                waited,
+                delivery,
+                place.live,
+                place.begun,
+                place.stream,
+                place.taken + 1,
+                place.end,
+                passed=place.passed,
+            )
+            if not size:
+                self._end_epoch(following, epoch, called)
+            if not delivery.passed:
+                break
+            # A store; an interrupt behind it finds the batch passed over.
+            delivery.served = 1
+            place = self._place = following.settled()
+            called = now
         batch = batches[0]
         # Stores only from here to the return.
         outcome.value = batches[0] = None
@@ -520,6 +533,27 @@ class Batches:
             raise RuntimeError("the order ended before its epoch did")
         return place, 0, outcome
 
+    def _left_out(self, place: Place, outcome: Outcome) -> tuple[Place, Outcome]:
+        """Write down what was left out of a batch; above the budget, have it made strictly.
+
+        Returns:
+            The place, and the outcome to go on with: above the budget an error, unless the
+            samples that failed have come to be good.
+        """
+        failures = outcome.job.failures
+        if place.cursor.skipped + len(failures) <= self._skipping.budget:
+            self._skipping.note(failures)
+            return place, outcome
+        if place.stream is not None:
+            place.stream.cancel()
+        stream = self._supply.open(place.plan, place.cursor, place.end, 1, strict=True)
+        place = self._place = place._replace(stream=stream, taken=0)
+        outcome = stream.result(0)
+        if outcome is ENDED:
+            self._check_open()
+            raise RuntimeError("the order ended before its epoch did")
+        return place, outcome
+
     def _raise(
         self, place: Place, counted: Tally, outcome: Outcome, error: BaseException
     ) -> NoReturn:
@@ -531,7 +565,9 @@ class Batches:
         else:
             lost = Delivery(outcome.job, [None], lost=True)
             following = place._replace(delivery=lost, taken=place.taken + 1)
-        error = explained(outcome, error)
+        of_sample = outcome.part is not None
+        more = self._skipping.told(place.cursor.skipped) if of_sample else ""
+        error = explained(outcome, error, more)
         try:
             # Stores only up to the raise. Neither the outcome nor this frame may keep the
             # error: its traceback leads back to both.

@@ -15,12 +15,13 @@ WRAPPED = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, Keyboar
 """Raised by user code, these would be taken for an end of the loop or of the program."""
 
 
-def explained(outcome: Outcome, error: BaseException) -> BaseException:
+def explained(outcome: Outcome, error: BaseException, more: str = "") -> BaseException:
     """Give what to raise for a failed batch.
 
     Args:
         outcome: the batch's.
         error: what was raised for it.
+        more: what else there is to say in the note.
 
     Returns:
         The error itself, with a note of sample, step and epoch. If it would be taken for an
@@ -32,7 +33,7 @@ def explained(outcome: Outcome, error: BaseException) -> BaseException:
         # All that may run code of the user's: how a source says where a sample stands, how
         # an exception takes a note.
         if job is not None:
-            what = job.describe(outcome.part)
+            what = job.describe(outcome.part) + more
             if isinstance(error, CollateError):
                 error.samples = tuple(int(job.info().indices[row]) for row in error.rows)
         if not isinstance(error, WRAPPED) and noted(error, f"raised for {what}"):

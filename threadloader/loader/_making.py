@@ -9,7 +9,7 @@ from typing import Any
 from .. import buffers, sources
 from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig
-from ..jobs import Recipe
+from ..jobs import Policy, Recipe
 from ._supply import GROUPS_AHEAD
 
 __all__ = ["make_recipe"]
@@ -34,6 +34,7 @@ def make_recipe(
     source: Any,
     transform: Callable[[Any, int, int], Any] | None,
     collate: Callable[[list[Any]], Any] | None,
+    policy: Policy | None = None,
 ) -> tuple[Recipe, str]:
     """Give how batches are made, and why they are not pinned though the config asks for it."""
     pin, not_pinned = None, ""
@@ -61,7 +62,8 @@ def make_recipe(
     if whole == "take":
         sample_bytes = getattr(source, "sample_bytes", None) or GROUP_BYTES
         group = max(1, min(GROUP_MOST, GROUP_BYTES // (sample_bytes * config.batch_size)))
-    rows = RowsMaker(pool.empty).rows if plain and not whole else None
+    in_place = plain and not whole and not (policy is not None and policy.skip)
+    rows = RowsMaker(pool.empty).rows if in_place else None
     # Pinning has its own costs, and what is made for each thread is made for the workers.
     read_from = getattr(source, "source", source)  # behind a cache, say
     threads_only = pin is not None or isinstance(read_from, sources.PerThread)
@@ -75,6 +77,7 @@ def make_recipe(
         digest=digest,
         group=group,
         rows=rows,
+        policy=policy,
         threads_only=threads_only,
         free=pool.close,
     ), not_pinned

@@ -31,10 +31,22 @@ class Delivery:
         served: how many of them were delivered, or passed. Written by who has the turn, by
             one store, and by that alone a batch is delivered; anybody may read it.
         lost: whether there was an exception in the place of the one batch.
+        passed: whether nothing was left of it, so that it is passed over.
         here: whether the thread that asked for them has prepared them.
     """
 
-    __slots__ = ("awaited", "batches", "here", "job", "lost", "marks", "ready", "served", "size")
+    __slots__ = (
+        "awaited",
+        "batches",
+        "here",
+        "job",
+        "lost",
+        "marks",
+        "passed",
+        "ready",
+        "served",
+        "size",
+    )
 
     def __init__(
         self,
@@ -55,6 +67,7 @@ class Delivery:
         self.marks = marks or []
         self.served = 0
         self.lost = lost
+        self.passed = not batches and self.size > 0
         self.here = here
 
 
@@ -65,11 +78,13 @@ class Shown(NamedTuple):
         job: its job.
         number: which of the job's batches it is.
         mark: the running fingerprint behind it; "" without.
+        passed: indices left out of batches before it that were passed over.
     """
 
     job: BatchJob | GroupJob | NoBatch
     number: int
     mark: str
+    passed: tuple[int, ...] = ()
 
 
 class Place(NamedTuple):
@@ -92,6 +107,7 @@ class Place(NamedTuple):
         over: in a settled place: whether this shard has no further step in that epoch.
         length: in a settled place: positions of that epoch's order; None until its first
             result is taken.
+        passed: indices left out of batches that were passed over since the last one shown.
     """
 
     plan: Plan
@@ -106,14 +122,18 @@ class Place(NamedTuple):
     end: int | None = None
     over: bool = False
     length: int | None = None
+    passed: tuple[int, ...] = ()
 
     @property
     def info(self) -> BatchInfo | None:
         """In a settled place: what the batch delivered last is; None before the first."""
         if self.shown is None:
             return None
-        job, number, mark = self.shown
-        return replace(job.info(number), fingerprint=mark) if mark else job.info(number)
+        job, number, mark, passed = self.shown
+        info = job.info(number)
+        if not mark and not passed:
+            return info
+        return replace(info, fingerprint=mark, skipped=passed + info.skipped)
 
     def settled(self) -> Place:
         """The same place, at one moment, with all that follows from the delivery written down."""
@@ -122,21 +142,31 @@ class Place(NamedTuple):
             return self
         served = delivery.served  # read once: it may go on while another thread looks
         cursor, shown, tally, span = self.cursor, self.shown, self.tally, delivery.job.span
+        passed = self.passed
         if served:
-            counts = cursor[3:5]
-            mark = cursor.fingerprint
+            job, counts, skipped, mark = delivery.job, cursor[3:5], 0, cursor.fingerprint
             if not delivery.lost:
-                samples = delivery.job.samples(served)
-                counts = cursor.batches + served, cursor.samples + samples
-                # Without one, what a state brought is not that of all batches any more.
-                mark = delivery.marks[served - 1] if delivery.marks else ""
-                shown = Shown(delivery.job, served - 1, mark)
-                # At each call those were ready that had not been delivered before.
-                ready = served * (delivery.size + delivery.ready) - served * (served - 1) // 2
-                if delivery.awaited:
-                    ready -= delivery.size
-                tally = tally.plus(served, samples, ready, served if delivery.here else 0)
-            cursor = Cursor(*span.after(served), *counts, cursor.skips, mark)
+                left_out = tuple(failure.index for failure in job.failures)
+                skipped = len(left_out)
+                if delivery.passed:
+                    passed += left_out
+                else:
+                    samples = job.samples(served)
+                    counts = cursor.batches + served, cursor.samples + samples
+                    # Without one, what a state brought is not that of all batches any more.
+                    mark = delivery.marks[served - 1] if delivery.marks else ""
+                    shown = Shown(job, served - 1, mark, passed if served == 1 else ())
+                    passed = ()
+                    # At each call those were ready that had not been delivered before.
+                    ready = served * (delivery.size + delivery.ready) - served * (served - 1) // 2
+                    if delivery.awaited:
+                        ready -= delivery.size
+                    tally = tally.plus(served, samples, ready, served if delivery.here else 0)
+            if skipped or job.retried:
+                tally = tally.tried(skipped, job.retried)
+            cursor = Cursor(
+                *span.after(served), *counts, cursor.skips, mark, cursor.skipped + skipped
+            )
         return Place(
             self.plan,
             cursor,
@@ -151,6 +181,7 @@ class Place(NamedTuple):
             # A lost batch counts as over: whoever asks goes on behind it.
             span.last and (delivery.lost or served == delivery.size),
             span.length,
+            passed,
         )
 
     def next_cursor(self) -> Cursor:

@@ -26,6 +26,7 @@ from ._caching import cached_source, stamp_of
 from ._failure import noted
 from ._making import make_recipe
 from ._sampling import Samplings, deal_of
+from ._skipping import Skipping, policy_of
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -192,7 +193,8 @@ class Loader:
                 )
                 close = _both(cache.close, close)
                 transform = None if self._steady is not None else transform
-            recipe, not_pinned = make_recipe(self._config, read, transform, self._collate)
+            policy = policy_of(self._config, self._runtime)
+            recipe, not_pinned = make_recipe(self._config, read, transform, self._collate, policy)
             samplings = Samplings(self._config, self._base, source, length, self._sampler)
             identity = self._identity(source, length, samplings.now.sampler.name)
             batches = Batches(
@@ -202,6 +204,7 @@ class Loader:
                 samplings,
                 identity,
                 close,
+                Skipping(self._config, self._base),
                 self._runtime,
                 not_pinned,
                 dict if cache is None else partial(_counted, cache),

@@ -84,6 +84,8 @@ def jobs(
     cursor: Cursor,
     end: int | None,
     singly: int = 0,
+    *,
+    strict: bool = False,
 ) -> Iterator[BatchJob | GroupJob | NoBatch]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
 
@@ -98,6 +100,7 @@ def jobs(
         end: the epoch before which to end.
         singly: how many batches come as jobs of their own first: one of them failed in a
             group, and nobody knows which.
+        strict: whether a sample of the first batch that fails is raised, and not left out.
 
     Raises:
         ValueError: a sampler gives fewer indices than this epoch was given already.
@@ -105,6 +108,7 @@ def jobs(
     """
     epoch, start, step = cursor.epoch, cursor.position, cursor.step
     sizes = _Sizes(recipe.group, singly)
+    recipes = _Recipes(recipe, strict=strict)
     while end is None or epoch < end:
         order = plan.order(epoch)
         if start > order.n:
@@ -112,7 +116,7 @@ def jobs(
                 f"expected a sampler that gives the same indices for epoch {epoch} again, got "
                 f"{order.n} of them, where {start} were delivered already"
             )
-        yield from _epoch(recipe, deal, order, (epoch, start, step), seed, sizes)
+        yield from _epoch(recipes, deal, order, (epoch, start, step), seed, sizes)
         epoch, start, step = epoch + 1, 0, 0
 
 
@@ -134,8 +138,23 @@ class _Sizes:
         return size
 
 
+class _Recipes:
+    """How each job is made: all alike, but the first one perhaps strict."""
+
+    def __init__(self, recipe: Recipe, *, strict: bool) -> None:
+        self._recipe = recipe
+        self._strict = strict
+
+    def next(self) -> Recipe:
+        """Give the recipe of the next job."""
+        if self._strict:
+            self._strict = False
+            return self._recipe.strict()
+        return self._recipe
+
+
 def _epoch(
-    recipe: Recipe,
+    recipes: _Recipes,
     deal: Deal,
     order: EpochOrder,
     cut: tuple[int, int, int],
@@ -165,14 +184,14 @@ def _epoch(
             size = sizes.next(len(indices) - at)
             if size == 1:
                 one = indices[at], positions[at]
-                yield BatchJob(recipe, span(1), *one, valid, len(valid), transform_key)
+                yield BatchJob(recipes.next(), span(1), *one, valid, len(valid), transform_key)
             else:
-                yield GroupJob(recipe, span(size), indices[at : at + size], valid)
+                yield GroupJob(recipes.next(), span(size), indices[at : at + size], valid)
             at, done = at + size, done + size
     tail = deal.tail(order, start)
     if tail is not None:
         real = int(np.count_nonzero(tail.valid))
-        yield BatchJob(recipe, span(1), *tail, real, transform_key)
+        yield BatchJob(recipes.next(), span(1), *tail, real, transform_key)
 
 
 def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:

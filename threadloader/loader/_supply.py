@@ -78,6 +78,8 @@ class Supply:
         """End the threads; say whether nothing is at work any more."""
         if self._restore is not None:
             self._restore()
+        if self._recipe.policy is not None:
+            self._recipe.policy.pause.end()  # before the workers in it are waited for
         return self.engine.stop() and self._here.stop()
 
     @property
@@ -92,7 +94,13 @@ class Supply:
         shorten(wish, seconds)
 
     def open(
-        self, plan: Plan, cursor: Cursor, end: int | None, singly: int = 0
+        self,
+        plan: Plan,
+        cursor: Cursor,
+        end: int | None,
+        singly: int = 0,
+        *,
+        strict: bool = False,
     ) -> Stream | InlineStream:
         """Open a stream of results.
 
@@ -101,11 +109,12 @@ class Supply:
             cursor: where it begins.
             end: the epoch before which it ends; that of the cursor is there in any case.
             singly: how many batches come from jobs of their own first.
+            strict: whether a sample of the first batch that fails is raised, and not left out.
         """
         if end is not None:
             end = max(end, cursor.epoch + 1)
         seed = self._config.seed
-        upcoming = jobs(self._recipe, self._deal, plan, seed, cursor, end, singly)
+        upcoming = jobs(self._recipe, self._deal, plan, seed, cursor, end, singly, strict=strict)
         engine = self._here if self.choice is not None and self.choice.here else self.engine
         return engine.stream(upcoming, self._depth)
 

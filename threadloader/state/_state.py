@@ -28,6 +28,7 @@ class Cursor(NamedTuple):
         samples: samples that this shard was given, padding not counted.
         skips: the steps that were left out, by `skip_steps`.
         fingerprint: that of all batches that this shard was given; "" without.
+        skipped: samples that this shard left out because they failed.
     """
 
     epoch: int = 0
@@ -37,6 +38,7 @@ class Cursor(NamedTuple):
     samples: int = 0
     skips: tuple[Skip, ...] = ()
     fingerprint: str = ""
+    skipped: int = 0
 
 
 class Excluded(NamedTuple):
@@ -95,6 +97,7 @@ def dump(
             "index": shard,
             "batches": cursor.batches,
             "samples": cursor.samples,
+            "skipped": cursor.skipped,
             "fingerprint": cursor.fingerprint,
         },
     }
@@ -153,7 +156,7 @@ def load(
     if state.get("checksum") != expected:
         raise _damaged("checksum", expected, state.get("checksum"))
     position = _counts(state, "world", ("epoch", "position", "step", "batch_size", "shard_count"))
-    counted = _counts(state, "shard", ("index", "batches", "samples"))
+    counted = _counts(state, "shard", ("index", "batches", "samples", "skipped"))
     saved = state.get("run")
     if not isinstance(saved, Mapping):
         raise _damaged("run", "an object", saved)
@@ -168,6 +171,7 @@ def load(
         counted["samples"] if mine else 0,
         _skips(state["world"].get("skips")),
         str(state["shard"].get("fingerprint")) if mine else "",
+        counted["skipped"] if mine else 0,
     ), excluded
 
 

@@ -1,0 +1,425 @@
+"""`on_error`: samples that fail are tried again, left out within a budget, listed and counted."""
+
+import json
+import threading
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadloader import BatchInfo, ConfigError, Loader, SourceError
+
+WORKERS = st.sampled_from([0, 1, 3])
+
+
+class Failing:
+    """Sample i is i; some fail always, some a number of times in each thread-safe count."""
+
+    def __init__(self, n, bad=(), flaky=()):
+        self.n, self.bad = n, frozenset(bad)
+        self._left = dict(flaky)
+        self._guard = threading.Lock()
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        with self._guard:
+            left = self._left.get(index, 0)
+            self._left[index] = left - 1
+        if left > 0:
+            raise OSError(f"sample {index} fails for now")
+        if index in self.bad:
+            raise ValueError(f"sample {index} is bad")
+        return index
+
+    def locate(self, index):
+        return f"data/{index}.bin"
+
+
+class AllAtOnce(Failing):
+    """Reads the samples of a batch in one call."""
+
+    def __getitems__(self, indices):
+        return [self[index] for index in indices]
+
+
+class Whole(Failing):
+    """Makes whole batches."""
+
+    def take(self, indices):
+        return np.array([self[int(index)] for index in indices])
+
+
+KINDS = st.sampled_from([Failing, AllAtOnce, Whole])
+
+
+def run(batches):
+    """Lists (rows, step, skipped) of each batch that is delivered."""
+    return [(batch.tolist(), batches.info.step, batches.info.skipped) for batch in batches]
+
+
+def steps(n, batch_size, bad):
+    """What `run` gives for an order that is not shuffled, by the contract."""
+    made, passed = [], ()
+    for step, first in enumerate(range(0, n, batch_size)):
+        rows = range(first, min(first + batch_size, n))
+        left = [row for row in rows if row not in bad]
+        passed += tuple(row for row in rows if row in bad)
+        if left:
+            made.append((left, step, passed))
+            passed = ()
+    return made
+
+
+@given(st.data(), KINDS, WORKERS, st.integers(1, 20), st.integers(1, 6))
+def test_what_fails_is_left_out_of_its_batch_and_nothing_else(data, kind, workers, n, size):
+    bad = data.draw(st.sets(st.integers(0, n - 1)))
+    config = {
+        "batch_size": size,
+        "shuffle": False,
+        "num_workers": workers,
+        "on_error": {"skip": len(bad)},
+    }
+    with Loader(config, source=kind(n, bad)) as batches:
+        assert steps(n, size, bad) == run(batches)
+        assert (len(bad), n - len(bad)) == (batches.stats().skipped, batches.stats().samples)
+
+
+@given(st.data(), KINDS, WORKERS, st.integers(1, 20), st.integers(1, 6))
+def test_what_succeeds_after_some_tries_is_delivered_and_counted(data, kind, workers, n, size):
+    flaky = data.draw(st.dictionaries(st.integers(0, n - 1), st.integers(1, 3)))
+    config = {
+        "batch_size": size,
+        "shuffle": False,
+        "num_workers": workers,
+        "on_error": {"retry": 3, "backoff": 0},
+    }
+    with Loader(config, source=kind(n, flaky=flaky)) as batches:
+        assert steps(n, size, ()) == run(batches)
+        # A source that reads many at once fails once as a whole, before it is asked row by row.
+        least = sum(flaky.values()) if kind is Failing else 0
+        assert least <= batches.stats().retried <= sum(flaky.values())
+        assert batches.stats().skipped == 0
+
+
+@given(st.data(), WORKERS, st.integers(1, 12), st.integers(1, 4))
+def test_the_budget_permits_so_many_and_the_next_is_raised(data, workers, n, size):
+    """A batch with samples above the budget is raised whole; the next one follows."""
+    bad = data.draw(st.sets(st.integers(0, n - 1)))
+    budget = data.draw(st.integers(0, n))
+    config = {
+        "batch_size": size,
+        "shuffle": False,
+        "num_workers": workers,
+        "on_error": {"skip": budget},
+    }
+    expected, spent = [], 0
+    for first in range(0, n, size):
+        rows = range(first, min(first + size, n))
+        failing = [row for row in rows if row in bad]
+        if spent + len(failing) > budget:
+            expected.append(f"sample {failing[0]} is bad")
+        else:
+            spent += len(failing)
+            expected += [[row for row in rows if row not in bad]] if set(rows) - bad else []
+    got = []
+    with Loader(config, source=Failing(n, bad)) as batches:
+        epoch = iter(batches)
+        while True:
+            try:
+                got.append(next(epoch).tolist())
+            except StopIteration:
+                break
+            except ValueError as error:
+                got.append(str(error))
+        assert spent == batches.stats().skipped
+    assert expected == got
+
+
+@given(st.data(), KINDS, WORKERS, st.integers(1, 16), st.integers(1, 5), st.booleans())
+def test_a_run_that_is_cut_leaves_out_the_same_and_goes_on_counting(
+    data, kind, workers, n, size, shuffle
+):
+    bad = data.draw(st.sets(st.integers(0, n - 1)))
+    config = {
+        "batch_size": size,
+        "shuffle": shuffle,
+        "num_workers": workers,
+        "on_error": {"skip": 2 * len(bad)},
+    }
+
+    def two_epochs(batches):
+        for epoch in batches.epochs(2):
+            for batch in epoch:
+                yield epoch.number, batch.tolist(), batches.info.skipped
+
+    with Loader(config, source=kind(n, bad)) as batches:
+        whole = list(two_epochs(batches))
+        end = batches.state_dict()
+    cut = data.draw(st.integers(0, len(whole)))
+    with Loader(config, source=kind(n, bad)) as batches:
+        seen = list(islice(two_epochs(batches), cut))
+        state = json.loads(json.dumps(batches.state_dict()))
+    with Loader(config, source=kind(n, bad), resume=state) as batches:
+        seen += two_epochs(batches)
+        assert whole == seen
+        assert end == batches.state_dict()
+
+
+def test_a_spent_budget_stays_spent_after_a_resume():
+    config = {"batch_size": 1, "shuffle": False, "on_error": {"skip": 1}}
+    with Loader(config, source=Failing(3, {0, 2})) as batches:
+        next(iter(batches))
+        state = batches.state_dict()
+    with Loader(config, source=Failing(3, {0, 2}), resume=state) as batches:
+        with pytest.raises(ValueError, match="sample 2 is bad") as caught:
+            next(iter(batches))
+    assert any('"on_error" permits to skip 1' in note for note in caught.value.__notes__)
+
+
+def test_a_transform_is_tried_again_with_the_same_random_numbers():
+    seen, guard = {}, threading.Lock()
+
+    def transform(sample, rng):
+        drawn = int(rng.integers(1 << 30))
+        with guard:
+            first = sample not in seen
+            seen.setdefault(sample, []).append(drawn)
+        if first:
+            raise RuntimeError("the first time")
+        return drawn
+
+    config = {"batch_size": 4, "num_epochs": 1, "on_error": {"retry": 1, "backoff": 0}}
+    with Loader(config, source=range(8), transform=transform) as batches:
+        got = np.concatenate(list(batches)).tolist()
+    assert sorted(got) == sorted(drawn for _, drawn in seen.values())
+    assert all(first == second for first, second in seen.values())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_would_end_the_program_is_never_left_out(kind, workers):
+    def transform(sample):
+        if sample == 1:
+            raise kind
+        return sample
+
+    config = {"batch_size": 2, "num_workers": workers, "on_error": {"retry": 2, "skip": 9}}
+    with Loader(config, source=range(2), transform=transform) as batches:
+        with pytest.raises(RuntimeError, match=kind.__name__):
+            next(iter(batches))
+
+
+def test_a_collate_that_fails_is_raised():
+    """It is no sample's fault that two of them do not fit together."""
+    source = [np.zeros(2), np.zeros(3)]
+    config = {"batch_size": 2, "shuffle": False, "on_error": {"skip": 9}}
+    with Loader(config, source=source) as batches:
+        with pytest.raises(ValueError, match="shape") as caught:
+            next(iter(batches))
+    assert not any("permits" in note for note in caught.value.__notes__)
+
+
+def test_padding_that_fails_is_left_out_and_not_counted():
+    """It repeats a sample that is counted where it is no padding."""
+    shard = {"index": 1, "count": 2, "remainder": "pad"}
+    config = {"batch_size": 2, "shuffle": False, "shard": shard, "on_error": {"skip": 0}}
+    with Loader(config, source=Failing(5, {0})) as batches:
+        assert [([2, 3], 0, ())] == run(batches)
+        assert batches.stats().skipped == 0
+
+
+def test_info_has_the_rows_that_are_left():
+    config = {"batch_size": 4, "shuffle": False, "on_error": {"skip": 1}}
+    with Loader(config, source=Failing(4, {2})) as batches:
+        list(batches)
+        info: BatchInfo = batches.info
+    assert [0, 1, 3] == info.indices.tolist()
+    assert (np.int64, np.bool_) == (info.indices.dtype, info.valid.dtype)
+    assert [True] * 3 == info.valid.tolist()
+    assert not info.indices.flags.writeable
+    assert not info.valid.flags.writeable
+
+
+def test_large_rows_come_whole_where_one_is_left_out():
+    """Rows that would be written straight into the batch are as they are without the policy."""
+
+    def transform(sample):
+        if sample == 5:
+            raise ValueError("bad")
+        return np.full(40_000, sample)
+
+    config = {"batch_size": 8, "shuffle": False, "on_error": {"skip": 1}}
+    with Loader(config, source=range(8), transform=transform) as batches:
+        (batch,) = batches
+    assert [0, 1, 2, 3, 4, 6, 7] == batch[:, 0].tolist()
+    assert (batch == batch[:, :1]).all()
+
+
+def test_small_batches_of_an_array_are_made_in_groups_all_the_same():
+    """Where a group fails, its batches are made one by one, and only the sample is left out."""
+    config = {"batch_size": 2, "shuffle": False, "on_error": {"skip": 1}}
+    with Loader(config, source=Whole(400, {301})) as batches:
+        assert steps(400, 2, {301}) == run(batches)
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_the_quarantine_file_lists_each_sample_once_and_exclude_takes_it(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    options = {"skip": 9, "quarantine": str(path)}
+    config = {"batch_size": 4, "seed": 5, "on_error": options}
+    with Loader(config, source=Failing(20, {3, 7, 11})) as batches:
+        list(batches)
+        left_out = {line["index"]: line for line in lines(path)}
+    assert ({3, 7, 11}, 3) == (set(left_out), len(lines(path)))
+    assert left_out[7]["path"] == "data/7.bin"
+    assert left_out[7]["error"] == "ValueError: sample 7 is bad"
+    assert "in __getitem__" in left_out[7]["traceback"]
+    with Loader({"batch_size": 4, "exclude": str(path)}, source=Failing(20, {3, 7, 11})) as batches:
+        got = np.concatenate(list(batches)).tolist()
+    assert sorted(set(range(20)) - {3, 7, 11}) == sorted(got)
+
+
+def test_what_is_prefetched_and_never_asked_for_is_not_listed(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    config = {"batch_size": 1, "shuffle": False, "prefetch_batches": 8}
+    config["on_error"] = {"skip": 9, "quarantine": str(path)}
+    with Loader(config, source=Failing(8, {4})) as batches:
+        next(iter(batches))
+    assert not path.exists()
+
+
+def test_a_torn_last_line_is_cut_off_by_the_next(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"index": 9}\n{"index": 1, "pa', "utf-8")
+    config = {"batch_size": 4, "on_error": {"skip": 9, "quarantine": str(path)}}
+    with Loader(config, source=Failing(4, {2})) as batches:
+        list(batches)
+    assert [9, 2] == [line["index"] for line in lines(path)]
+
+
+def test_a_quarantine_that_cannot_be_written_loses_nothing(tmp_path):
+    """The error comes out of `next`; once it is mended, the same batch comes, and its line."""
+    path = tmp_path / "bad.jsonl"
+    config = {"batch_size": 2, "shuffle": False}
+    config["on_error"] = {"skip": 9, "quarantine": str(path)}
+    with Loader(config, source=Failing(4, {1})) as batches:
+        epoch = iter(batches)
+        path.mkdir()
+        with pytest.raises(OSError, match=r"bad\.jsonl"):
+            next(epoch)
+        path.rmdir()
+        assert [0] == next(epoch).tolist()
+        assert (1,) == batches.info.skipped
+    assert [1] == [line["index"] for line in lines(path)]
+
+
+@pytest.mark.parametrize("text", ["Bad(None)", "", "\ud800 half", "two\nlines"])
+def test_any_text_of_an_error_is_listed(tmp_path, text):
+    def transform(sample):
+        raise ValueError(text)
+
+    path = tmp_path / "bad.jsonl"
+    config = {"batch_size": 1, "on_error": {"skip": 1, "quarantine": str(path)}}
+    with Loader(config, source=range(1), transform=transform) as batches:
+        assert [] == list(batches)
+    assert f"ValueError: {text}".strip().rstrip(":") == lines(path)[0]["error"].rstrip(":")
+
+
+def test_an_error_that_cannot_be_printed_is_listed_by_its_type(tmp_path):
+    class Odd(Exception):
+        def __str__(self):
+            raise self
+
+        __repr__ = __str__
+
+    def transform(sample):
+        raise Odd
+
+    path = tmp_path / "bad.jsonl"
+    config = {"batch_size": 1, "on_error": {"skip": 1, "quarantine": str(path)}}
+    with Loader(config, source=range(1), transform=transform) as batches:
+        assert [] == list(batches)
+    assert "Odd" in lines(path)[0]["error"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_closing_ends_a_pause(workers):
+    """Whoever leaves the `with` does not wait until a sample is tried again."""
+    failing = threading.Event()
+    interrupted = []
+
+    def transform(sample):
+        failing.set()
+        raise OSError("not now")
+
+    config = {"batch_size": 1, "num_workers": workers, "on_error": {"retry": 9, "backoff": 60}}
+    with Loader(config, source=range(4), transform=transform) as batches:
+
+        def ask():
+            try:
+                next(iter(batches))
+            except Exception as error:
+                interrupted.append(type(error).__name__)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        failing.wait()
+        batches.close()
+        asking.join(30)
+        assert not asking.is_alive()
+    assert interrupted in (["OSError"], ["ClosedError"])
+
+
+def test_pauses_double_up_to_a_minute():
+    from threadloader.jobs import Pause, Policy
+
+    pauses = []
+    pause = Pause(threading.Lock(), lambda lock, seconds: pauses.append(seconds) or False)
+    policy = Policy(2000, 0.5, False, pause, lambda error: False)
+    assert all(policy.again(tries) for tries in range(10))
+    assert [0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60] == pauses
+    assert policy.again(1999)
+    assert not policy.again(2000)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "/on_error"),
+        ({"skip": -1}, "/on_error"),
+        ({"retry": 1, "skips": 2}, "/on_error/skips"),
+        ({"quarantine": "bad.jsonl"}, "/on_error"),
+        ({"backoff": 1}, "/on_error"),
+        ("skip", "/on_error"),
+    ],
+)
+def test_a_wrong_policy_is_refused_with_its_place(options, told):
+    with pytest.raises(ConfigError, match=told):
+        Loader({"on_error": options}, source=range(4))
+
+
+def test_a_quarantine_in_no_folder_is_refused(tmp_path):
+    options = {"skip": 1, "quarantine": str(tmp_path / "none" / "bad.jsonl")}
+    with pytest.raises(ConfigError, match="/on_error/quarantine: expected a file in a folder"):
+        Loader({"on_error": options}, source=range(4)).__enter__()
+
+
+def test_a_quarantine_that_is_a_folder_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="/on_error/quarantine: expected a file, got"):
+        Loader({"on_error": {"skip": 1, "quarantine": str(tmp_path)}}, source=range(4)).__enter__()
+
+
+def test_a_quarantine_outside_of_root_is_refused(tmp_path):
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    config = {"root": str(inside)}
+    config["on_error"] = {"skip": 1, "quarantine": str(tmp_path / "bad.jsonl")}
+    with pytest.raises((ConfigError, SourceError), match="inside the folder"):
+        Loader(config, source=range(4)).__enter__()

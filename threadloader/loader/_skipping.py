@@ -1,0 +1,72 @@
+"""From the option `on_error` to what is done about samples that fail."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import sources
+from .._runtime import Runtime
+from ..config import LoaderConfig
+from ..engine import from_signal
+from ..jobs import Failure, Pause, Policy
+
+if TYPE_CHECKING:
+    from ..quarantine import Quarantine
+
+__all__ = ["Skipping", "policy_of"]
+
+
+def policy_of(config: LoaderConfig, runtime: Runtime) -> Policy | None:
+    """Give what those who read samples do about one that fails; None: raise it."""
+    if not isinstance(config.on_error, Mapping):
+        return None
+    options = config.on_error
+    pause = Pause(runtime.lock(), runtime.wait)
+    skip = options["skip"] is not None
+    return Policy(options["retry"], options["backoff"], skip, pause, from_signal)
+
+
+class Skipping:
+    """The budget of samples that may be left out, and the file that lists them.
+
+    Args:
+        config: the config.
+        base: the folder to which relative paths are relative.
+
+    Attributes:
+        budget: how many samples a run may leave out on this shard.
+
+    Raises:
+        ConfigError: the quarantine file cannot be one.
+        SourceError: it lies outside of `root`.
+    """
+
+    def __init__(self, config: LoaderConfig, base: Path) -> None:
+        options = config.on_error if isinstance(config.on_error, Mapping) else {}
+        self._skips = options.get("skip") is not None
+        self.budget: int = options.get("skip") or 0
+        self._quarantine: Quarantine | None = None
+        if options.get("quarantine") is not None:
+            from ..quarantine import Quarantine  # imported when it is asked for
+
+            path = base / options["quarantine"]
+            root = None if config.root is None else base / config.root
+            self._quarantine = Quarantine(sources.inside(path, root))
+
+    def told(self, skipped: int) -> str:
+        """Say why a sample is raised and not left out, where others were: the budget is spent."""
+        if not self._skips:
+            return ""
+        return f'; "on_error" permits to skip {self.budget}, and {skipped} were skipped'
+
+    def note(self, failures: tuple[Failure, ...]) -> None:
+        """Write down samples that are left out of the batch that is delivered next.
+
+        Raises:
+            OSError: the system cannot write the file; asked again, it is tried again.
+        """
+        if self._quarantine is not None:
+            self._quarantine.add(map(dataclasses.asdict, failures))
