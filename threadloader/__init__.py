@@ -25,6 +25,7 @@ from .errors import (
     LoaderError,
     Problem,
     SourceError,
+    StalledError,
     StateError,
     WorkerError,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "Problem",
     "Source",
     "SourceError",
+    "StalledError",
     "StateError",
     "Stats",
     "WorkerError",

@@ -18,6 +18,12 @@ from typing import Any, Protocol
 
 __all__ = ["RUNTIME", "Lock", "Runtime", "Thread"]
 
+WINDOWS_SECONDS = 0.1
+"""How long a Ctrl-C waits at most on Windows, where no wait can be interrupted."""
+
+DEBUGGERS = {"bdb", "debugpy", "pdb", "pudb", "pydevd"}
+"""Modules in whose functions a thread stands that somebody looks at in a debugger."""
+
 
 class Lock(Protocol):
     """A raw lock, as `_thread.allocate_lock` makes it.
@@ -97,14 +103,17 @@ class Runtime:
         Returns:
             Whether it came free in time.
         """
-        if timeout is not None:
+        if sys.platform == "win32":
+            # No wait can be interrupted there: Ctrl-C comes in between short ones.
+            left = float("inf") if timeout is None else max(timeout, 0)
+            while not lock.acquire(timeout=min(left, WINDOWS_SECONDS)):
+                left -= WINDOWS_SECONDS
+                if left <= 0:
+                    return False
+            lock.release()
+        elif timeout is not None:
             if not lock.acquire(timeout=max(timeout, 0)):
                 return False
-            lock.release()
-        elif sys.platform == "win32":
-            # An untimed wait cannot be interrupted there; only a bounded one lets Ctrl-C in.
-            while not lock.acquire(timeout=0.1):
-                pass
             lock.release()
         else:
             with lock:
@@ -119,6 +128,15 @@ class Runtime:
         began = time.perf_counter()
         time.sleep(0)
         return time.perf_counter() - began
+
+    def in_debugger(self, thread: Thread) -> bool:
+        """Tell whether a thread is held by a debugger."""
+        frame = sys._current_frames().get(thread.ident or 0)
+        while frame is not None:
+            if str(frame.f_globals.get("__name__")).partition(".")[0] in DEBUGGERS:
+                return True
+            frame = frame.f_back
+        return False
 
     def stack(self, thread: Thread) -> str:
         """Give the Python stack of a running thread, innermost call last."""

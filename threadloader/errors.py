@@ -9,6 +9,7 @@
     ├── WorkerError   (RuntimeError)  user code raised what would be taken for an end
     ├── StateError    (ValueError)    a state that is damaged or of another run
     ├── ClosedError   (RuntimeError)  you left the ``with``, or hold an ended iterator
+    ├── StalledError  (TimeoutError)  nothing has moved for so long as the config permits
     └── BusyError     (RuntimeError)  two users at once
 
 Each leaf is also the builtin that a reader expects, so ``except ValueError``
@@ -30,6 +31,7 @@ __all__ = [
     "LoaderError",
     "Problem",
     "SourceError",
+    "StalledError",
     "StateError",
     "WorkerError",
 ]
@@ -172,6 +174,24 @@ class StateError(LoaderError, ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.args[0], self.fields)
+
+
+class StalledError(LoaderError, TimeoutError):
+    """No sample was read or made for so long as ``stall_seconds`` permits.
+
+    The message names each worker that is at something, its sample, and its stack. Nothing
+    is lost: the next `next` waits for the same batch again.
+
+    Attributes:
+        seconds: how long nothing has moved.
+    """
+
+    def __init__(self, message: str, seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.seconds)
 
 
 class ClosedError(LoaderError, RuntimeError):

@@ -43,6 +43,7 @@ def config(workers, ahead, batch, seed, epochs):
         shuffle=seed >= 0,
         seed=max(seed, 0),
         num_epochs=epochs,
+        stall_seconds=None,  # the watch would wake up where a deadlock is to be found
     )
 
 

@@ -60,6 +60,8 @@ class LoaderConfig:
         switch_interval: the interpreter's, in seconds, while the loader is open; ``"auto"``
             to shorten it when the training loop starves holding the GIL; ``None`` to leave it.
         num_epochs: epochs of a run; ``None`` for no end.
+        stall_seconds: seconds that nothing may move while the loop waits; ``None`` for ever.
+        stall_action: ``"log"``, or ``"raise"`` for a `StalledError` out of `next` then.
         close_timeout: seconds that leaving the loader waits for a stuck thread.
 
     The defaults are those of the schema, where each option has its bounds.
@@ -96,6 +98,8 @@ class LoaderConfig:
     prefetch_batches: int = 3
     switch_interval: float | Literal["auto"] | None = None
     num_epochs: int | None = None
+    stall_seconds: float | None = 300
+    stall_action: Literal["log", "raise"] = "log"
     close_timeout: float = 5
 
     def __post_init__(self) -> None:

@@ -26,10 +26,11 @@ G8. An interrupt anywhere in the consumer loses no result and leaves all of it c
     what it repeats is recognised by its number, and it touches no lock written in Python.
 G9. No lock is held while a job's code runs.
 G10. An idle thread keeps nothing of a job alive, and no result is left in a cycle.
+G11. When nothing moves while the consumer waits, it is told within a limit who is at what.
 
 `_slots` is a job's place in the line and how workers share it, `_stream` the consumer's end,
-`_threads` the feeder and the workers, `_engine` their start and stop, `_inline` the same face
-without threads.
+`_threads` the feeder and the workers, `_watch` who tells of a stall, `_engine` start and stop,
+`_inline` the same face without threads.
 """
 
 from ._engine import Engine

@@ -13,6 +13,7 @@ from .._runtime import Runtime, Thread
 from ._slots import Job
 from ._stream import Stream
 from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, inside, launch
+from ._watch import Watch
 
 __all__ = ["Engine"]
 
@@ -29,14 +30,24 @@ class Engine:
         num_workers: threads that run jobs, at least 1.
         close_timeout: bound of `stop`, in seconds.
         runtime: where threads, queues, locks and clock come from.
+        stall_seconds: how long nothing may move while the consumer waits; None for ever.
+        stall_raises: whether the consumer gets a `StalledError` then, and not only a log.
     """
 
     def __init__(
-        self, num_workers: int, close_timeout: float, runtime: Runtime = _runtime.RUNTIME
+        self,
+        num_workers: int,
+        close_timeout: float,
+        runtime: Runtime = _runtime.RUNTIME,
+        *,
+        stall_seconds: float | None = None,
+        stall_raises: bool = False,
     ) -> None:
         self._runtime = runtime
         self._shared = Shared(runtime, num_workers, close_timeout)
         self._feeder: Thread | None = None
+        self._stall = stall_seconds, stall_raises
+        self._watch: Watch | None = None
         self._launched = False
         self._pid = os.getpid()
         # Ends the threads of an engine that was dropped without a stop.
@@ -51,6 +62,9 @@ class Engine:
         """
         shared = self._shared
         feeder = self._feeder = self._runtime.thread(feed, (shared,), "threadloader-feeder")
+        seconds, raises = self._stall
+        if seconds is not None:
+            self._watch = Watch(shared, feeder, seconds, raises=raises)
         _running[id(shared)] = weakref.ref(self)
         # Before, so that a stop after an interrupt right behind the launch waits for it.
         self._launched = True
@@ -71,7 +85,7 @@ class Engine:
 
     def stream(self, jobs: Iterator[Job], depth: int) -> Stream:
         """Give the results of some jobs. A stream that went before must be cancelled first."""
-        return Stream(self._shared, jobs, depth)
+        return Stream(self._shared, jobs, depth, self._watch)
 
     @property
     def usable(self) -> bool:

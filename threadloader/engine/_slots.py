@@ -84,14 +84,16 @@ class Worker:
     Attributes:
         job: the job it is at, or None.
         part: the part it is at; None before the first and in the finish.
+        claims: how often it has claimed parts, or found none left.
     """
 
-    __slots__ = ("job", "part", "stopped")
+    __slots__ = ("claims", "job", "part", "stopped")
 
     def __init__(self, stopped: Callable[[], bool]) -> None:
         self.stopped = stopped
         self.job: Any = None
         self.part: int | None = None
+        self.claims = 0
 
     def __str__(self) -> str:
         job, part = self.job, self.part
@@ -170,6 +172,7 @@ class Slot:
         is in somebody's hands by then, so the lowest failing part is always found (G7).
         """
         while True:
+            worker.claims += 1
             with self._guard:
                 first = self._claimed
                 last = min(first + self.claim, parts)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ._slots import ENDED, Job, Outcome, Slot
 from ._threads import Shared
+from ._watch import Watch
 
 __all__ = ["Stream"]
 
@@ -31,10 +32,14 @@ class Stream:
         shared: the engine's.
         jobs: iterator of jobs; the feeder alone draws from it.
         depth: how many jobs to work ahead of the consumer, at least 1.
+        watch: waits in the consumer's place, and tells of a stall; None for nobody.
     """
 
-    def __init__(self, shared: Shared, jobs: Iterator[Job], depth: int) -> None:
+    def __init__(
+        self, shared: Shared, jobs: Iterator[Job], depth: int, watch: Watch | None = None
+    ) -> None:
         self._shared = shared
+        self._watch = watch
         self._depth = depth
         self._supply = _Supply(jobs)
         # The consumer's alone: its line of slots, how many of them it has sent, up to which
@@ -74,6 +79,9 @@ class Stream:
         Returns:
             Its outcome; `ENDED` when there is no such job, or the stream or the engine has
             been ended.
+
+        Raises:
+            StalledError: nothing moves, and the watch is to raise that; ask again.
         """
         if self._supply.cancelled:
             return ENDED
@@ -86,7 +94,7 @@ class Stream:
         # Sent first, looked afterwards: a stop that comes after this look finds the slot.
         if self._shared.stopping:
             return ENDED
-        outcome = line[0].wait()
+        outcome = line[0].wait() if self._watch is None else self._watch.wait(line[0])
         self.prefetch(number + 1)
         return outcome or ENDED
 

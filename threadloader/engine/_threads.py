@@ -41,7 +41,9 @@ class Shared:
     and its finalizer ends them.
 
     `stopping` and `abandoned` go from False to True, once, by whoever stops. `gil_delay`,
-    seconds that a thread waits for the GIL, is written by the first worker alone.
+    seconds that a thread waits for the GIL, is written by the first worker alone. `crew`, the
+    workers' facts and threads, is the feeder's; it is replaced whole, and empty in the end,
+    since a worker's facts lead back here.
     """
 
     def __init__(self, runtime: Runtime, num_workers: int, close_timeout: float) -> None:
@@ -53,6 +55,7 @@ class Shared:
         self.stopping = False
         self.abandoned = False
         self.gil_delay = 0.0
+        self.crew: tuple[tuple[Worker, Thread], ...] = ()
         self.started = Slot(runtime)
         self.end = Slot(runtime)
 
@@ -80,6 +83,7 @@ def feed(shared: Shared) -> None:
     workers: list[tuple[Worker, Thread]] = []
     dealt: deque[Slot] = deque()
     _, error = caught(_start_workers, shared, workers)
+    shared.crew = tuple(workers)
     shared.started.fill(Outcome(error=error))
     word = ENDED
     if error is None:
@@ -211,6 +215,7 @@ def _end(
                 str(worker),  # now: a handler may format it later
                 shared.runtime.stack(thread),
             )
+    shared.crew = ()
     shared.end.fill(ENDED)
     if shared.abandoned:
         warnings.warn("a loader was dropped without being closed", ResourceWarning, stacklevel=1)

@@ -26,6 +26,7 @@ from ..errors import (
     ClosedError,
     ConfigError,
     Problem,
+    StalledError,
     StateError,
 )
 from ..jobs import BatchInfo, BatchJob, GroupJob, NoBatch, Recipe
@@ -447,7 +448,13 @@ class Batches:
         while True:
             if place.over:
                 self._end_epoch(place, epoch, called)
-            place, ready, outcome = self._outcome(place)
+            try:
+                place, ready, outcome = self._outcome(place)
+            except StalledError:
+                # The place may have been replaced, by one whose stream begins anew.
+                place, now = self._place.settled(), self._runtime.monotonic()
+                self._place = place._replace(tally=place.tally.waited(called, now))
+                raise
             if outcome.error is None and outcome.job.failures:
                 place, outcome = self._left_out(place, outcome)
             now, failed = self._runtime.monotonic(), int(outcome.error is not None)

@@ -49,7 +49,13 @@ class Supply:
         self._recipe = recipe
         self._deal = deal
         self.engine: Engine | Inline = (
-            Engine(config.num_workers, config.close_timeout, runtime)
+            Engine(
+                config.num_workers,
+                config.close_timeout,
+                runtime,
+                stall_seconds=config.stall_seconds,
+                stall_raises=config.stall_action == "raise",
+            )
             if config.num_workers
             else Inline()
         )

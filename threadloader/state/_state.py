@@ -156,7 +156,9 @@ def load(
     if state.get("checksum") != expected:
         raise _damaged("checksum", expected, state.get("checksum"))
     position = _counts(state, "world", ("epoch", "position", "step", "batch_size", "shard_count"))
-    counted = _counts(state, "shard", ("index", "batches", "samples", "skipped"))
+    counted = _counts(state, "shard", ("index", "batches", "samples"))
+    # Not in the first states of this version.
+    counted |= _counts({"shard": {"skipped": 0, **state["shard"]}}, "shard", ("skipped",))
     saved = state.get("run")
     if not isinstance(saved, Mapping):
         raise _damaged("run", "an object", saved)

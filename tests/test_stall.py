@@ -1,0 +1,341 @@
+"""The watch: when nothing moves while the loop waits, it says who is at which sample (G11)."""
+
+import logging
+import signal
+import threading
+
+import pytest
+
+from threadloader import Loader, StalledError
+from threadloader._runtime import Runtime
+from threadloader.engine import Engine
+from threadloader.engine._watch import LONGEST_TICK
+
+WAIT = 30.0
+"""Seconds after which a test gives up."""
+
+SECONDS = 0.05
+"""A limit that a test can wait for."""
+
+
+class Blocking:
+    """Sample i is i; reading the blocked one waits until the test lets it go on."""
+
+    def __init__(self, n, blocked):
+        self.n, self.blocked = n, blocked
+        self.let_go = threading.Event()
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        if index == self.blocked:
+            self.stuck_in_here()
+        return index
+
+    def stuck_in_here(self):
+        assert self.let_go.wait(WAIT)
+
+    def locate(self, index):
+        return f"data/{index}.bin"
+
+
+def config(**options):
+    return {
+        "batch_size": 2,
+        "shuffle": False,
+        "num_workers": 2,
+        "stall_seconds": SECONDS,
+        "num_epochs": 1,
+        **options,
+    }
+
+
+class Heard(logging.Handler):
+    """Keeps what is logged, and calls a function at the first of it."""
+
+    def __init__(self, then):
+        super().__init__(logging.WARNING)
+        self.texts = []
+        self._then = then
+
+    def emit(self, record):
+        self.texts.append(record.getMessage())
+        self._then()
+
+
+@pytest.fixture
+def heard():
+    """Gives a function that listens to the log and calls another at the first word."""
+    log, handlers = logging.getLogger("threadloader"), []
+
+    def listen(then):
+        handlers.append(Heard(then))
+        log.addHandler(handlers[-1])
+        return handlers[-1].texts
+
+    yield listen
+    for handler in handlers:
+        log.removeHandler(handler)
+
+
+def test_the_log_names_worker_sample_file_time_and_stack(heard):
+    source = Blocking(6, blocked=2)
+    texts = heard(source.let_go.set)
+    with Loader(config(), source=source) as batches:
+        assert [[0, 1], [2, 3], [4, 5]] == [batch.tolist() for batch in batches]
+    text = texts[0]
+    assert f"nothing has moved for {SECONDS:g} s" in text
+    assert "threadloader-worker-" in text
+    assert "sample 2 (row 0 of step 1, epoch 0), data/2.bin" in text
+    assert "in stuck_in_here" in text
+
+
+def test_a_stall_is_raised_where_asked_and_loses_nothing():
+    source = Blocking(6, blocked=2)
+    with Loader(config(stall_action="raise"), source=source) as batches:
+        epoch = iter(batches)
+        assert [0, 1] == next(epoch).tolist()
+        before = batches.state_dict()
+        with pytest.raises(StalledError, match=r"sample 2 .*data/2\.bin") as caught:
+            next(epoch)
+        assert caught.value.seconds == pytest.approx(SECONDS)
+        assert before == batches.state_dict()
+        assert batches.stats().data_wait_seconds >= SECONDS
+        source.let_go.set()
+        # The worker has yet to wake up, for which it has no limit.
+        assert [2, 3] == again(epoch).tolist()
+        assert [4, 5] == again(epoch).tolist()
+        assert StalledError not in {type(error) for error in list(epoch)}
+
+
+def again(epoch):
+    """Asks until there is a batch: a busy machine may stall by itself."""
+    while True:
+        try:
+            return next(epoch)
+        except StalledError:
+            continue
+
+
+def test_a_sampler_that_blocks_is_told_by_the_feeder(heard):
+    let_go = threading.Event()
+    texts = heard(let_go.set)
+
+    def sampler(epoch, n):
+        assert let_go.wait(WAIT)
+        return range(n)
+
+    with Loader(config(), source=range(4), sampler=sampler) as batches:
+        assert [[0, 1], [2, 3]] == [batch.tolist() for batch in batches]
+    assert "who asks for the order of the samples, threadloader-feeder, is at" in texts[0]
+    assert "in sampler" in texts[0]
+
+
+def test_there_is_no_watch_where_none_is_wanted(monkeypatch):
+    """Then a wait has no bound, so that no thread wakes up for nothing."""
+    timeouts = set()
+    plain = Runtime.wait
+
+    def wait(self, lock, timeout=None):
+        timeouts.add(timeout)
+        return plain(self, lock, timeout)
+
+    monkeypatch.setattr(Runtime, "wait", wait)
+    with Loader(config(stall_seconds=None), source=range(4)) as batches:
+        list(batches)
+        assert timeouts <= {None}
+
+
+class Ticks(Runtime):
+    """A runtime on which a look is over at once, and the test says what has moved.
+
+    The bound of `stop`, 5 seconds and some, is longer than any look.
+
+    Args:
+        at: called with the number of each look; says whether the slot is filled by now.
+    """
+
+    def __init__(self, at):
+        self._at = at
+        self.waits = []
+
+    def wait(self, lock, timeout=None):
+        if timeout is None or timeout > LONGEST_TICK:
+            return super().wait(lock, timeout)
+        self.waits.append(timeout)
+        if self._at(len(self.waits)):
+            return super().wait(lock, WAIT)
+        return False
+
+
+class Steps:
+    """A job whose parts are done one at a time, when the test says so."""
+
+    def __init__(self, parts):
+        self.parts = parts
+        self.permits = threading.Semaphore(0)
+        self.begun = threading.Semaphore(0)
+
+    def run(self, parts):
+        for _ in parts:
+            self.begun.release()
+            assert self.permits.acquire(timeout=WAIT)
+
+    def finish(self):
+        return "done"
+
+    def describe(self, part):
+        return f"part {part}"
+
+
+def watched(job, at, seconds=300.0):
+    """Runs a job of an engine with a watch that raises; gives the outcome's value."""
+    runtime = Ticks(at)
+    engine = Engine(1, 5.0, runtime, stall_seconds=seconds, stall_raises=True)
+    engine.start()
+    try:
+        return engine.stream(iter([job]), 1).result(0).value, runtime.waits
+    finally:
+        for _ in range(job.parts):
+            job.permits.release()
+        engine.stop()
+
+
+def test_a_slow_first_batch_is_no_stall_while_its_samples_come():
+    """G11: ninety looks, of which each nine see the same, and none of them sees ten."""
+    job = Steps(11)
+
+    def at(looks):
+        if looks == 1:
+            assert job.begun.acquire(timeout=WAIT)
+        if looks % 9 == 0:
+            job.permits.release()
+            assert looks == 99 or job.begun.acquire(timeout=WAIT)
+        return looks >= 99
+
+    value, waits = watched(job, at, seconds=10.0)
+    assert ("done", 99) == (value, len(waits))
+
+
+def test_a_stall_is_told_at_the_limit():
+    """G11: with a look every tenth of it, at the tenth."""
+    job = Steps(1)
+
+    def at(looks):
+        if looks == 1:
+            assert job.begun.acquire(timeout=WAIT)
+        return False
+
+    with pytest.raises(StalledError, match="part 0") as caught:
+        watched(job, at, seconds=2.0)
+    assert caught.value.seconds == pytest.approx(2.0 + 0.2, abs=0.21)
+
+
+def test_a_look_counts_what_was_waited_for_and_no_more():
+    """So a process that is stopped for an hour and goes on has lost one look: SIGSTOP."""
+    job, hour = Steps(1), []
+
+    class Late(Ticks):
+        def wait(self, lock, timeout=None):
+            gone = super().wait(lock, timeout)
+            if timeout is not None and timeout <= LONGEST_TICK and not hour:
+                hour.append(timeout)
+            return gone
+
+        def monotonic(self):
+            return super().monotonic() + 3600 * len(hour)  # the clock went on meanwhile
+
+    def at(looks):
+        if looks == 5:
+            job.permits.release()
+        return looks == 5
+
+    engine = Engine(1, 5.0, Late(at), stall_seconds=10.0, stall_raises=True)
+    engine.start()
+    try:
+        assert engine.stream(iter([job]), 1).result(0).value == "done"
+    finally:
+        engine.stop()
+    assert hour == [1.0]
+
+
+def test_looks_are_never_rarer_than_five_seconds():
+    job = Steps(1)
+    job.permits.release()
+    _, waits = watched(job, lambda looks: True, seconds=86400.0)
+    assert set(waits) <= {5.0}
+
+
+@pytest.mark.parametrize("module", ["pdb", "bdb", "pydevd", "debugpy.server.api"])
+def test_a_worker_in_a_debugger_is_no_stall(module):
+    """Whoever stands in one looks at it already."""
+    inside, let_go = threading.Event(), threading.Event()
+    space = {"__name__": module, "inside": inside, "let_go": let_go, "WAIT": WAIT}
+    exec("def interaction():\n    inside.set()\n    assert let_go.wait(WAIT)", space)
+
+    class Debugged(Steps):
+        def run(self, parts):
+            for _ in parts:
+                space["interaction"]()
+
+    def at(looks):
+        if looks == 1:
+            assert inside.wait(WAIT)
+        if looks == 50:
+            let_go.set()
+        return looks == 50
+
+    value, waits = watched(Debugged(1), at)
+    assert ("done", 50) == (value, len(waits))
+
+
+def test_a_stall_that_lasts_is_told_again_at_twice_the_time(heard):
+    """G11: at 1, 2, 4, 8 times the limit, so that the log stays readable."""
+    texts = heard(lambda: None)
+    job = Steps(1)
+
+    def at(looks):
+        if looks == 1:
+            assert job.begun.acquire(timeout=WAIT)
+        if looks == 100:
+            job.permits.release()
+        return looks == 100
+
+    engine = Engine(1, 5.0, Ticks(at), stall_seconds=10.0)
+    engine.start()
+    try:
+        assert engine.stream(iter([job]), 1).result(0).value == "done"
+    finally:
+        engine.stop()
+    assert [10, 20, 40, 80] == [round(float(text.split()[4])) for text in texts]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="SIGSTOP is of Unix")
+def test_a_stopped_process_that_goes_on_says_nothing(run_child):
+    """A real SIGSTOP, of several times the limit, in the middle of a slow read."""
+    child = run_child(
+        """
+import os, signal, subprocess, sys, threading
+from threadloader import Loader
+
+class Source:
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        if index == 2:
+            # Another process stops this one, and lets it go on a second later.
+            pid = str(os.getpid())
+            subprocess.run(
+                [sys.executable, "-c",
+                 "import os, signal, sys, time; pid = int(sys.argv[1]);"
+                 "os.kill(pid, signal.SIGSTOP); time.sleep(1.5); os.kill(pid, signal.SIGCONT)",
+                 pid], check=True)
+        return index
+
+options = {"batch_size": 2, "shuffle": False, "stall_seconds": 1.2, "stall_action": "raise"}
+with Loader(options, source=Source()) as batches:
+    print([batch.tolist() for batch in batches])
+"""
+    )
+    assert ("[[0, 1], [2, 3]]", "") == (child.stdout.strip(), child.stderr)

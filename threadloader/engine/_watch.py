@@ -1,0 +1,84 @@
+"""The watch over a consumer that waits: somebody has to say so when nothing moves."""
+
+from __future__ import annotations
+
+import logging
+
+from .._runtime import Thread
+from ..errors import StalledError
+from ._slots import Outcome, Slot
+from ._threads import Shared
+
+__all__ = ["Watch"]
+
+log = logging.getLogger("threadloader")
+
+TICKS = 10
+"""Looks in the time of the limit: so a stall is told at most a tenth of it late."""
+
+LONGEST_TICK = 5.0
+"""Seconds from one look to the next, at most."""
+
+
+class Watch:
+    """Waits for slots, and tells what everybody is at when nothing moves meanwhile.
+
+    A look counts as much time as was waited for, and not what a clock says: a process that
+    was stopped and goes on, or a machine that slept, has lost a look and no more. Nor does
+    time count in which somebody sits in a debugger. What moves is a worker that takes a
+    part, and goes on to the next. Belongs to the consumer.
+
+    Args:
+        shared: what the threads share.
+        feeder: the feeder.
+        seconds: how long nothing may move.
+        raises: whether a stall is raised; otherwise it is logged, at the limit and then
+            each time that it has lasted twice as long.
+    """
+
+    def __init__(self, shared: Shared, feeder: Thread, seconds: float, *, raises: bool) -> None:
+        self._shared = shared
+        self._feeder = feeder
+        self._seconds = seconds
+        self._raises = raises
+        self._tick = min(seconds / TICKS, LONGEST_TICK)
+
+    def wait(self, slot: Slot) -> Outcome | None:
+        """Wait for a slot's outcome.
+
+        Raises:
+            StalledError: nothing moves; asked again, it is waited for anew.
+        """
+        seen, ticks, told_at = self._moves(), 0, self._seconds
+        while (outcome := slot.wait(self._tick)) is None:
+            moves = self._moves()
+            if moves != seen or self._in_debugger():
+                seen, ticks, told_at = moves, 0, self._seconds
+                continue
+            ticks += 1
+            # A tenth, ten times, need not be the whole to the last bit.
+            if round(ticks * self._tick, 9) >= round(told_at, 9):
+                self._tell(ticks * self._tick)
+                told_at *= 2
+        return outcome
+
+    def _moves(self) -> list[tuple[int, int | None]]:
+        return [(worker.claims, worker.part) for worker, _ in self._shared.crew]
+
+    def _in_debugger(self) -> bool:
+        runtime = self._shared.runtime
+        return any(runtime.in_debugger(thread) for _, thread in self._shared.crew)
+
+    def _tell(self, seconds: float) -> None:
+        stack = self._shared.runtime.stack
+        at_work = [it for it in self._shared.crew if it[0].job is not None]
+        who = "".join(
+            f"{thread.name} is at {worker}\n{stack(thread)}" for worker, thread in at_work
+        )
+        if not at_work:
+            who = "no worker has anything to do; who asks for the order of the samples, "
+            who += f"{self._feeder.name}, is at\n{stack(self._feeder)}"
+        text = f"nothing has moved for {seconds:g} s while a batch is waited for; {who}".rstrip()
+        if self._raises:
+            raise StalledError(text, seconds)
+        log.warning("%s", text)
