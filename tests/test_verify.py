@@ -26,8 +26,9 @@ from hypothesis import strategies as st
 
 from threadloader import ConfigError, Loader, cli, per_thread, verify
 from threadloader.fingerprint import chained, digest
+from threadloader.sizes import nbytes
 from threadloader.verify import Plan, VerifyError, _causes, _follow, _progress, _run, _stress
-from threadloader.verify._compare import differing, nbytes
+from threadloader.verify._compare import differing
 from threadloader.verify._held import changed, held
 from threadloader.verify._plan import runs
 from threadloader.verify._probe import repeated

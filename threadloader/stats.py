@@ -12,6 +12,7 @@ BANDS = ((0.01, "excellent"), (0.05, "good"), (0.20, "fair"))
 
 _OF_NOW = (
     "prefetch_batches",
+    "peak_bytes",
     "gil_delay_seconds",
     "switch_interval_shortened",
     "not_pinned",
@@ -57,6 +58,7 @@ class Stats:
             the bottleneck; low: training is.
         ready_sum: results that were ready, added up over all calls of `next` that gave a batch.
         prefetch_batches: how many batches were prepared ahead, at most.
+        peak_bytes: the most bytes of batches that were ready at once, with `max_bytes`; else 0.
         gil_delay_seconds: how long a worker waits for the GIL, as measured now and then. Above
             a millisecond the training loop holds it: then reading waits for training.
         switch_interval_shortened: whether the loader has shortened the switch interval.
@@ -84,6 +86,7 @@ class Stats:
     data_wait_seconds: float = 0.0
     ready_sum: int = 0
     prefetch_batches: int = 0
+    peak_bytes: int = 0
     gil_delay_seconds: float = 0.0
     switch_interval_shortened: bool = False
     not_pinned: str = ""

@@ -57,6 +57,8 @@ class LoaderConfig:
         cache: where prepared samples are kept, and how many; ``None`` for nowhere.
         num_workers: threads; 0 loads in the calling thread, for debugging.
         prefetch_batches: batches ready or in work ahead of the training loop.
+        max_bytes: bound of the batches that wait for the loop: bytes, or ``"512MiB"``;
+            ``None`` for none.
         switch_interval: the interpreter's, in seconds, while the loader is open; ``"auto"``
             to shorten it when the training loop starves holding the GIL; ``None`` to leave it.
         num_epochs: epochs of a run; ``None`` for no end.
@@ -96,6 +98,7 @@ class LoaderConfig:
     cache: Mapping[str, Any] | None = None
     num_workers: int = 2
     prefetch_batches: int = 3
+    max_bytes: int | str | None = None
     switch_interval: float | Literal["auto"] | None = None
     num_epochs: int | None = None
     stall_seconds: float | None = 300

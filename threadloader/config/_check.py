@@ -180,6 +180,8 @@ def _wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mism
             yield Mismatch(("sampler",), expected, " and ".join(given) or "none of them")
     if right("cache"):
         yield from _wrong_cache(options["cache"], lambda key: right("cache", key))
+    if options.get("max_bytes") is not None and ("max_bytes",) not in wrong:
+        yield from _wrong_bytes(options["max_bytes"], ("max_bytes",))
     if right("shard", "index", "count"):
         index, count = (options["shard"].get(key, n) for n, key in enumerate(("index", "count")))
         if index >= count:
@@ -202,11 +204,15 @@ def _wrong_cache(cache: dict[str, Any], right: Callable[[str], bool]) -> Iterato
         expected = "null or nothing beside a folder, which max_bytes bounds"
         yield Mismatch(("cache", "max_samples"), expected, show(cache["max_samples"]))
     if "max_bytes" in given and right("max_bytes"):
-        try:
-            bytes_of(cache["max_bytes"])
-        except ValueError as error:
-            expected = str(error).removeprefix("expected ").partition(", got")[0]
-            yield Mismatch(("cache", "max_bytes"), expected, show(cache["max_bytes"]))
+        yield from _wrong_bytes(cache["max_bytes"], ("cache", "max_bytes"))
+
+
+def _wrong_bytes(value: int | str, place: Place) -> Iterator[Mismatch]:
+    try:
+        bytes_of(value)
+    except ValueError as error:
+        expected = str(error).removeprefix("expected ").partition(", got")[0]
+        yield Mismatch(place, expected, show(value))
 
 
 def problems(

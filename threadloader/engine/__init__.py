@@ -27,10 +27,12 @@ G8. An interrupt anywhere in the consumer loses no result and leaves all of it c
 G9. No lock is held while a job's code runs.
 G10. An idle thread keeps nothing of a job alive, and no result is left in a cycle.
 G11. When nothing moves while the consumer waits, it is told within a limit who is at what.
+G12. With `max_bytes`, a job is begun only if its result is the next one, or fits by estimate:
+    what is ready at once exceeds the bound by one result a worker at most.
 
 `_slots` is a job's place in the line and how workers share it, `_stream` the consumer's end,
-`_threads` the feeder and the workers, `_watch` who tells of a stall, `_engine` start and stop,
-`_inline` the same face without threads.
+`_threads` the feeder and the workers, `_bound` what may be begun in bytes, `_watch` who tells
+of a stall, `_engine` start and stop, `_inline` the same face without threads.
 """
 
 from ._engine import Engine

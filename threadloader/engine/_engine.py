@@ -31,6 +31,7 @@ class Engine:
         close_timeout: bound of `stop`, in seconds.
         runtime: where threads, queues, locks and clock come from.
         stall_seconds: how long nothing may move while the consumer waits; None for ever.
+        max_bytes: bound of the results that wait for the consumer; None for none.
         stall_raises: whether the consumer gets a `StalledError` then, and not only a log.
     """
 
@@ -42,9 +43,10 @@ class Engine:
         *,
         stall_seconds: float | None = None,
         stall_raises: bool = False,
+        max_bytes: int | None = None,
     ) -> None:
         self._runtime = runtime
-        self._shared = Shared(runtime, num_workers, close_timeout)
+        self._shared = Shared(runtime, num_workers, close_timeout, max_bytes)
         self._feeder: Thread | None = None
         self._stall = stall_seconds, stall_raises
         self._watch: Watch | None = None
@@ -96,6 +98,11 @@ class Engine:
     def gil_delay(self) -> float:
         """Seconds that a worker waits for the GIL, as measured now and then; 0 at first."""
         return self._shared.gil_delay
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes of results that were ready at once; 0 where they are not bounded."""
+        return self._shared.peak_bytes
 
     @property
     def gil_held(self) -> bool:

@@ -25,6 +25,7 @@ class Inline:
 
     Attributes:
         usable: False once stopped.
+        peak_bytes: 0: nothing is ready before it is asked for.
         gil_delay: 0: no thread of ours waits for the GIL.
         gil_held: False, likewise.
         context: the context in which jobs are run; None: that of the caller.
@@ -34,6 +35,7 @@ class Inline:
     def __init__(self, *, apart: bool = False) -> None:
         self.usable = True
         self.context = contextvars.Context() if apart else None
+        self.peak_bytes = 0
         self.gil_delay = 0.0
         self.gil_held = False
         self.running = False

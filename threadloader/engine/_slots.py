@@ -15,9 +15,11 @@ class Job(Protocol):
 
     Attributes:
         parts: how many parts there are, at least 1.
+        size: bytes of the result, once it is made; read where they are bounded.
     """
 
     parts: int
+    size: int
 
     def run(self, parts: Iterator[int]) -> None:
         """Do the parts that `parts` gives, one after the other; several workers at once."""
@@ -41,10 +43,11 @@ class Outcome:
         error: what was raised instead, or None.
         part: the part that raised; None: the finish, or the iterator of jobs.
         seconds: time that workers spent on the job's parts, all together.
+        size: bytes of the value, where they are bounded.
         cost: seconds a part; None where there is no job, or it failed.
     """
 
-    __slots__ = ("cost", "error", "job", "part", "seconds", "value")
+    __slots__ = ("cost", "error", "job", "part", "seconds", "size", "value")
 
     def __init__(
         self,
@@ -53,12 +56,14 @@ class Outcome:
         error: BaseException | None = None,
         part: int | None = None,
         seconds: float = 0.0,
+        size: int = 0,
     ) -> None:
         self.job = job
         self.value = value
         self.error = error
         self.part = part
         self.seconds = seconds
+        self.size = size
         self.cost = None if job is None or error is not None else seconds / job.parts
 
 

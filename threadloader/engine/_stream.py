@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from ._slots import ENDED, Job, Outcome, Slot
-from ._threads import Shared
+from ._threads import LOOK, Shared
 from ._watch import Watch
 
 __all__ = ["Stream"]
@@ -15,13 +15,14 @@ __all__ = ["Stream"]
 class _Supply:
     """Where the slots of one stream get their jobs.
 
-    `jobs` and `dealt`, how many jobs were drawn, are the feeder's. `cancelled` is the
-    consumer's and goes to True, once; the threads read it.
+    `jobs` and `dealt`, how many jobs were drawn, are the feeder's. `cancelled`, which goes to
+    True, once, and `taken`, how many results were, are the consumer's; the threads read them.
     """
 
     def __init__(self, jobs: Iterator[Job]) -> None:
         self.jobs = jobs
         self.dealt = 0
+        self.taken = 0
         self.cancelled = False
 
 
@@ -95,6 +96,9 @@ class Stream:
         if self._shared.stopping:
             return ENDED
         outcome = line[0].wait() if self._watch is None else self._watch.wait(line[0])
+        if self._shared.max_bytes is not None:
+            self._supply.taken = number + 1
+            self._shared.inbox.put(LOOK)
         self.prefetch(number + 1)
         return outcome or ENDED
 

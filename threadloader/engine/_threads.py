@@ -10,9 +10,10 @@ from collections import deque
 from typing import Any
 
 from .._runtime import Runtime, Thread
+from ._bound import Bound
 from ._slots import ENDED, Outcome, Slot, Worker, caught
 
-__all__ = ["HELD_SECONDS", "STOP", "Shared", "abandon", "feed", "inside", "launch"]
+__all__ = ["HELD_SECONDS", "LOOK", "STOP", "Shared", "abandon", "feed", "inside", "launch"]
 
 log = logging.getLogger("threadloader")
 
@@ -30,6 +31,9 @@ switch interval, 5 ms by default, and one that releases it some microseconds."""
 IDLE_SECONDS = 0.1
 """How long an idle worker may take to leave."""
 
+LOOK: Any = object()
+"""Put on the inbox when a result was made or taken, where the bytes of results are bounded."""
+
 STOP: Any = object()
 """Put on the inbox to end the feeder, and on the queue, once for each, to end the workers."""
 
@@ -40,15 +44,26 @@ class Shared:
     They hold this and never the `Engine`: so an engine that is dropped can be collected,
     and its finalizer ends them.
 
+    `max_bytes` bounds the results that wait, None does not. `peak_bytes`, the most of them at
+    once, is the feeder's.
+
     `stopping` and `abandoned` go from False to True, once, by whoever stops. `gil_delay`,
     seconds that a thread waits for the GIL, is written by the first worker alone. `crew`, the
     workers' facts and threads, is the feeder's; it is replaced whole, and empty in the end,
     since a worker's facts lead back here.
     """
 
-    def __init__(self, runtime: Runtime, num_workers: int, close_timeout: float) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        num_workers: int,
+        close_timeout: float,
+        max_bytes: int | None = None,
+    ) -> None:
         self.runtime = runtime
         self.num_workers = num_workers
+        self.max_bytes = max_bytes
+        self.peak_bytes = 0
         self.close_timeout = close_timeout
         self.inbox = runtime.simple_queue()
         self.tickets = runtime.queue()
@@ -82,15 +97,17 @@ def feed(shared: Shared) -> None:
     _here.shared = shared
     workers: list[tuple[Worker, Thread]] = []
     dealt: deque[Slot] = deque()
+    bound = Bound(shared.max_bytes, shared.num_workers)
     _, error = caught(_start_workers, shared, workers)
     shared.crew = tuple(workers)
     shared.started.fill(Outcome(error=error))
     word = ENDED
     if error is None:
-        _, error = caught(_deal, shared, dealt)
+        _, error = caught(_deal, shared, dealt, bound)
         # Nothing that is expected: out of memory, say. Whoever waits is told.
         word = ENDED if error is None else Outcome(error=error)
     del error
+    dealt += bound.waiting
     _end(shared, workers, dealt, word)
 
 
@@ -127,13 +144,18 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
                     if complete:
                         value, error = caught(job.finish)
                     outcome = slot.conclude(job, complete, value, error)
+                    if shared.max_bytes is not None and outcome.value is not None:
+                        outcome.size = job.size
                     # What is filled in is the consumer's alone: an error that is held here as
                     # well keeps the consumer's frames alive, and the iterator in them.
                     value = error = None
                     slot.fill(outcome)
+                    if shared.max_bytes is not None:
+                        shared.inbox.put(LOOK)
         except BaseException as broken:  # noqa: BLE001 (a thread that dies lets others wait)
             # In the lines above, none of which is the user's: out of memory, say.
             slot.fill(Outcome(worker.job, error=broken))
+            shared.inbox.put(LOOK)
         worker.job = worker.part = None
         slot = job = claims = outcome = error = value = None
         if (now := shared.runtime.monotonic()) - probed > PROBE_SECONDS:
@@ -142,12 +164,13 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
             probed = now
 
 
-def _deal(shared: Shared, dealt: deque[Slot]) -> None:
+def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
     """Give each slot that the consumer sends its job, and hand it to the workers.
 
     Args:
         shared: what the threads share.
         dealt: filled with the slots that are in the workers' hands, oldest first.
+        bound: holds slots back where the bytes of results are bounded.
     """
     cost = float("inf")  # seconds a part; unknown as yet, and one part is never too large
     while (slot := shared.inbox.get()) is not STOP:
@@ -156,7 +179,11 @@ def _deal(shared: Shared, dealt: deque[Slot]) -> None:
                 cost = done.cost
             dealt.popleft()
             del done
-        _deal_one(shared, slot, dealt, cost)
+        if slot is not LOOK:
+            bound.waiting.append(slot)
+        while (slot := bound.admitted()) is not None:
+            _deal_one(shared, slot, dealt, cost)
+        shared.peak_bytes = bound.peak
         del slot  # likewise (G10)
 
 
@@ -196,7 +223,7 @@ def _end(
             slot = shared.inbox.get_nowait()
         except queue.Empty:
             break
-        if slot is not STOP:
+        if slot is not STOP and slot is not LOOK:
             dealt.append(slot)
     for slot in dealt:
         slot.fill(word)

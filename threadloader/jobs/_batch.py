@@ -34,6 +34,7 @@ class BatchJob:
     Attributes:
         span: where it lies.
         digests: the fingerprint of the batch's content, once it is made, if that is wanted.
+        size: bytes of the batch, once it is made, if they count.
         failures: the samples that were left out, once the batch is made, lowest row first.
     """
 
@@ -54,6 +55,7 @@ class BatchJob:
         "digests",
         "failures",
         "parts",
+        "size",
         "span",
     )
 
@@ -70,6 +72,7 @@ class BatchJob:
         self.span = span
         # Written by the worker that finishes, before the fill.
         self.digests: list[bytes] = []
+        self.size = 0
         self.failures: tuple[Failure, ...] = ()
         self._kept: NDArray[np.int64] | None = None  # the rows that are left, where some are not
         self._recipe = recipe
@@ -241,6 +244,8 @@ class BatchJob:
             batch = self._recipe.collate(batch)
         batch, digest = self._recipe.finished(batch)
         self.digests = [digest]
+        if self._recipe.measure is not None:
+            self.size = self._recipe.measure(batch)
         return [batch]
 
     def describe(self, part: int | None) -> str:

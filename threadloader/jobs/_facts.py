@@ -55,6 +55,7 @@ class Recipe:
         rows: count of rows -> what samples are written into as they come, or None; as
             `collate.RowsMaker.rows`. Only where collate stacks, and no sample is left out.
         free: lets go of memory that waits to be used again.
+        measure: batch -> its bytes, or None where they do not count.
         policy: what is done about samples that fail; None raises what they raise.
         threads_only: whether the consumer's thread must not prepare batches where there are
             workers.
@@ -69,6 +70,7 @@ class Recipe:
     digest: Callable[[Any], bytes] | None = None
     group: int = 1
     rows: Callable[[int], Any] | None = None
+    measure: Callable[[Any], int] | None = None
     policy: Policy | None = None
     threads_only: bool = False
     free: Callable[[], None] = lambda: None

@@ -18,6 +18,7 @@ class NoBatch:
     """Takes the place of the batches of an epoch in which this shard has no step."""
 
     parts = 1
+    size = 0
     failures: tuple[Failure, ...] = ()
     retried = 0
 
@@ -66,6 +67,7 @@ class GroupJob:
     Attributes:
         span: where they lie.
         digests: the fingerprints of the batches' content, once they are made, if wanted.
+        size: bytes of all of them, likewise.
     """
 
     parts = 1
@@ -73,7 +75,7 @@ class GroupJob:
     failures: tuple[Failure, ...] = ()
     retried = 0
 
-    __slots__ = ("_indices", "_made", "_recipe", "_valid", "digests", "span")
+    __slots__ = ("_indices", "_made", "_recipe", "_valid", "digests", "size", "span")
 
     def __init__(
         self, recipe: Recipe, span: Span, indices: NDArray[np.int64], valid: NDArray[np.bool_]
@@ -84,6 +86,7 @@ class GroupJob:
         self._indices = indices
         self._valid = valid
         self._made: Any = None
+        self.size = 0
 
     def info(self, number: int) -> BatchInfo:
         """Say what one of the batches is."""
@@ -103,6 +106,8 @@ class GroupJob:
     def finish(self) -> list[Any]:
         """Cut what was gathered into batches."""
         made, self._made = self._made, None
+        if self._recipe.measure is not None:
+            self.size = self._recipe.measure(made)
         batches = _cut(made, *self._indices.shape)
         if self._recipe.digest is None and self._recipe.pin is None:
             return batches

@@ -165,6 +165,7 @@ class Batches:
         return place.tally.stats(
             now,
             prefetch_batches=self._supply.ahead,
+            peak_bytes=self._supply.engine.peak_bytes,
             gil_delay_seconds=self._supply.engine.gil_delay,
             switch_interval_shortened=self._supply.shortened,
             not_pinned=self._not_pinned,

@@ -8,8 +8,9 @@ from typing import Any
 
 from .. import buffers, sources
 from ..collate import RowsMaker, make_collate
-from ..config import LoaderConfig
+from ..config import LoaderConfig, bytes_of
 from ..jobs import Policy, Recipe
+from ..sizes import nbytes
 from ._supply import GROUPS_AHEAD
 
 __all__ = ["make_recipe"]
@@ -51,7 +52,9 @@ def make_recipe(
     collate = make_collate(config.collate) if collate is None else collate
     # Where workers hand memory to and fro, smaller pieces than by one thread gain from it.
     least = buffers.LEAST_BYTES if config.num_workers == 0 else LEAST_WITH_WORKERS
-    pool = buffers.Pool(MOST_KEPT, least)
+    most = None if config.max_bytes is None else bytes_of(config.max_bytes)
+    kept = MOST_KEPT if most is None else min(MOST_KEPT, most)
+    pool = buffers.Pool(kept, least)
     take = _taking(source, pool.empty) if whole == "take" else None
     digest: Callable[[Any], bytes] | None = None
     if config.fingerprint:
@@ -61,7 +64,9 @@ def make_recipe(
     group = 1
     if whole == "take":
         sample_bytes = getattr(source, "sample_bytes", None) or GROUP_BYTES
-        group = max(1, min(GROUP_MOST, GROUP_BYTES // (sample_bytes * config.batch_size)))
+        # Bounded: those prepared ahead, and the one that the consumer is at.
+        bytes_ = GROUP_BYTES if most is None else min(GROUP_BYTES, most // (GROUPS_AHEAD + 1))
+        group = max(1, min(GROUP_MOST, bytes_ // (sample_bytes * config.batch_size)))
     in_place = plain and not whole and not (policy is not None and policy.skip)
     rows = RowsMaker(pool.empty).rows if in_place else None
     # Pinning has its own costs, and what is made for each thread is made for the workers.
@@ -77,6 +82,7 @@ def make_recipe(
         digest=digest,
         group=group,
         rows=rows,
+        measure=None if most is None else nbytes,
         policy=policy,
         threads_only=threads_only,
         free=pool.close,

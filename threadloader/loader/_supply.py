@@ -6,7 +6,7 @@ import weakref
 from typing import Any, cast
 
 from .._runtime import Runtime
-from ..config import LoaderConfig
+from ..config import LoaderConfig, bytes_of
 from ..engine import Engine, Inline, InlineStream, Outcome, Stream
 from ..jobs import Recipe
 from ..order import Deal
@@ -55,6 +55,7 @@ class Supply:
                 runtime,
                 stall_seconds=config.stall_seconds,
                 stall_raises=config.stall_action == "raise",
+                max_bytes=None if config.max_bytes is None else bytes_of(config.max_bytes),
             )
             if config.num_workers
             else Inline()

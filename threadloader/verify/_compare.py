@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..fingerprint import digest, place
 
-__all__ = ["Field", "differing", "nbytes"]
+__all__ = ["Field", "differing"]
 
 Path = tuple[Any, ...]
 
@@ -27,17 +27,6 @@ class Field(NamedTuple):
     name: str
     what: str
     rows: tuple[int, ...] = ()
-
-
-def nbytes(batch: Any) -> int:
-    """Give the bytes of the arrays, texts and bytes of a batch, about."""
-    if isinstance(batch, dict):
-        return sum(map(nbytes, batch.values()))
-    if isinstance(batch, (list, tuple)):
-        return sum(map(nbytes, batch))
-    if isinstance(batch, (str, bytes)):
-        return len(batch)
-    return int(getattr(batch, "nbytes", 8))
 
 
 def differing(there: Any, here: Any, rows: int) -> list[Field]:

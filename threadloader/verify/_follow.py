@@ -14,8 +14,8 @@ from ..errors import LoaderError
 from ..fingerprint import chained, digest
 from ..jobs import BatchInfo
 from ..loader import Batches
+from ..sizes import nbytes
 from ._case import Case
-from ._compare import nbytes
 from ._plan import Leg, Plan, Run, first_run
 
 __all__ = ["Item", "Mark", "Tape", "VerifyError", "follow", "made", "record", "told"]

@@ -1,0 +1,183 @@
+"""`max_bytes`: what is ready ahead of the loop is bounded in bytes, whatever its sizes (G12)."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from threadloader import ConfigError, Loader
+from threadloader.engine import ENDED, Engine
+
+WAIT = 30.0
+"""Seconds after which a test gives up."""
+
+
+class Sized:
+    """A job whose result has a size, or that fails; it knows the engine's ready bytes."""
+
+    parts = 1
+
+    def __init__(self, ledger, number, size, fails=False):
+        self._ledger, self._number, self._fails = ledger, number, fails
+        self.size = size
+
+    def run(self, parts):
+        for _ in parts:
+            if self._fails:
+                raise ValueError(self._number)
+
+    def finish(self):
+        self._ledger.made(self.size)
+        return self._number
+
+    def describe(self, part):
+        return f"job {self._number}"
+
+
+class Ledger:
+    """Counts the bytes that were made and not yet taken, as no part of the engine does it."""
+
+    def __init__(self):
+        self._guard = threading.Lock()
+        self.ready = self.peak = 0
+
+    def made(self, size):
+        with self._guard:
+            self.ready += size
+            self.peak = max(self.peak, self.ready)
+
+    def taken(self, size):
+        with self._guard:
+            self.ready -= size
+
+
+SIZES = st.lists(st.integers(0, 1000) | st.sampled_from([1, 100_000]), max_size=40)
+
+
+@settings(max_examples=300)
+@given(
+    sizes=SIZES,
+    most=st.integers(1, 5000),
+    workers=st.integers(1, 4),
+    depth=st.integers(1, 50),
+    data=st.data(),
+)
+def test_ready_bytes_exceed_the_bound_by_one_result_a_worker_at_most(
+    sizes, most, workers, depth, data
+):
+    """G12, G1: for any sizes, and with results that fail among them; and all of them come."""
+    failing = data.draw(st.sets(st.integers(0, max(len(sizes) - 1, 0))))
+    ledger = Ledger()
+    engine = Engine(workers, 5.0, max_bytes=most)
+    engine.start()
+    try:
+        jobs = [Sized(ledger, n, size, n in failing) for n, size in enumerate(sizes)]
+        stream = engine.stream(iter(jobs), depth)
+        for number, size in enumerate(sizes):
+            outcome = stream.result(number)
+            if number in failing:
+                assert (number,) == outcome.error.args
+                outcome.error = None
+            else:
+                assert number == outcome.value
+                ledger.taken(size)
+        assert ENDED is stream.result(len(sizes))
+    finally:
+        engine.stop()
+    largest = max(sizes, default=0)
+    assert ledger.peak <= most + workers * largest
+    assert engine.peak_bytes <= most + workers * largest
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_batches_larger_than_the_bound_come_one_at_a_time(workers):
+    """The one that is waited for is always prepared: no bound is too small."""
+    config = {"batch_size": 2, "shuffle": False, "num_workers": workers, "max_bytes": 1}
+    config |= {"prefetch_batches": 8, "num_epochs": 1}
+    source = [np.full(1000, number) for number in range(9)]
+    with Loader(config, source=source) as batches:
+        assert [0, 2, 4, 6, 8] == [int(batch[0, 0]) for batch in batches]
+        assert batches.stats().peak_bytes <= 16_000
+
+
+class Counting:
+    """Samples of a kilobyte, of which it counts those that were read."""
+
+    def __init__(self, n):
+        self.n = n
+        self.guard = threading.Condition()
+        self.read = 0
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        with self.guard:
+            self.read += 1
+            self.guard.notify_all()
+        return np.zeros(1000, np.uint8)
+
+
+def test_as_many_are_prepared_as_fit():
+    """Four batches of 1,000 bytes wait when the bound is 4,000, and the depth would allow 64."""
+    config = {"batch_size": 1, "num_workers": 2, "prefetch_batches": 64, "max_bytes": "4kB"}
+    source = Counting(64)
+    with Loader(config, source=source) as batches:
+        epoch = iter(batches)
+        for taken in range(1, 10):
+            next(epoch)
+            with source.guard:
+                assert source.guard.wait_for(lambda n=taken: source.read >= n + 4, WAIT)
+                assert source.read <= taken + 5
+        assert 4000 <= batches.stats().peak_bytes <= 5000
+
+
+def test_the_batches_are_the_same_with_any_bound():
+    rng = np.random.default_rng(3)
+    source = [np.full(rng.integers(1, 500), number) for number in range(50)]
+
+    def batches_with(most, workers):
+        config = {"batch_size": 4, "num_workers": workers, "max_bytes": most}
+        config |= {"collate": {"type": "pad"}, "prefetch_batches": 16}
+        with Loader(config, source=source) as batches:
+            return [
+                [batch["data"].tobytes() if isinstance(batch, dict) else str(batch)]
+                for epoch in batches.epochs(2)
+                for batch in epoch
+            ]
+
+    expected = batches_with(None, 0)
+    assert all(
+        expected == batches_with(most, workers)
+        for most in (1, 5000, "1MiB")
+        for workers in (0, 1, 4)
+    )
+
+
+def test_small_batches_of_arrays_are_grouped_within_the_bound():
+    config = {"batch_size": 10, "num_workers": 2, "max_bytes": 30_000, "num_epochs": 3}
+    source = np.zeros((4000, 25), np.float32)  # 1,000 bytes a batch
+    with Loader({**config, "switch_interval": None}, source=source) as batches:
+        for epoch in batches.epochs():
+            assert len(list(epoch)) == 400
+        assert batches.stats().peak_bytes <= 50_000
+
+
+def test_a_stream_that_was_left_does_not_count():
+    """Leaving an epoch throws away what was ready; the next has the whole bound to itself."""
+    config = {"batch_size": 1, "num_workers": 2, "prefetch_batches": 8, "max_bytes": 3000}
+    with Loader(config, source=Counting(40)) as batches:
+        for _ in range(30):
+            for batch in batches:
+                assert len(batch) == 1
+                break
+        assert len(list(batches)) == 40
+        assert batches.stats().peak_bytes <= 5000
+
+
+@pytest.mark.parametrize("text", ["4 parsecs", "0B", "GiB", ""])
+def test_a_size_that_is_none_is_refused_with_its_place(text):
+    with pytest.raises(ConfigError, match="/max_bytes: expected"):
+        Loader({"max_bytes": text}, source=range(4))

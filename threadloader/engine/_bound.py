@@ -1,0 +1,83 @@
+"""The bound of what waits for the consumer, in bytes: which slot may get its job yet."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ._slots import Slot
+
+__all__ = ["Bound"]
+
+
+class Bound:
+    """Holds slots back while what is ready, and what is in work, fills the bound. The feeder's.
+
+    A slot is admitted when the results that are ready, and those in work by a running
+    estimate of their size, leave room for one more of that size. No more of them are in work
+    than there are workers: so what is ready never exceeds the bound by more than one result
+    a worker, whatever the estimate was worth. The one that the consumer waits for is always
+    admitted.
+
+    Args:
+        most: bytes; None for no bound.
+        num_workers: how many workers there are.
+
+    Attributes:
+        waiting: slots that were sent and not admitted yet, in order.
+        peak: the most bytes that were ready at once.
+    """
+
+    def __init__(self, most: int | None, num_workers: int) -> None:
+        self._most = most
+        self._num_workers = num_workers
+        self.waiting: deque[Slot] = deque()
+        self.peak = 0
+        self._estimate: float | None = None
+        self._begin(None)
+
+    def _begin(self, supply: object) -> None:
+        self._supply = supply
+        self._open: deque[Slot] = deque()  # admitted and not taken
+        self._in_work: list[Slot] = []  # those of them that are not filled
+        self._ready = 0  # bytes of the others
+
+    def admitted(self) -> Slot | None:
+        """Take out the slot that may have its job now; None when there is none."""
+        if not self.waiting or (self._most is not None and not self._fits(self._most)):
+            return None
+        slot = self.waiting.popleft()
+        if self._most is not None:
+            self._open.append(slot)
+            self._in_work.append(slot)
+        return slot
+
+    def look(self) -> None:
+        """Count what was filled and what was taken since the last time."""
+        in_work = []
+        for slot in self._in_work:
+            outcome = slot.outcome
+            if outcome is None:
+                in_work.append(slot)
+                continue
+            self._ready += outcome.size
+            if outcome.cost is not None:  # there was a job, and it went well
+                before = outcome.size if self._estimate is None else self._estimate
+                self._estimate = before + (outcome.size - before) / 4
+        self._in_work = in_work
+        # What was taken meanwhile is counted with it: rather too much than too little.
+        self.peak = max(self.peak, self._ready)
+        while self._open and self._open[0].number < self._open[0].supply.taken:
+            outcome = self._open.popleft().outcome
+            self._ready -= outcome.size if outcome is not None else 0
+
+    def _fits(self, most: int) -> bool:
+        supply = self.waiting[0].supply
+        if supply is not self._supply:
+            # Another stream. What was ready in the one before has been thrown away.
+            self._begin(supply)
+        self.look()
+        if supply.cancelled or not self._open:
+            return True
+        if len(self._in_work) >= self._num_workers or self._estimate is None:
+            return False
+        return self._ready + self._estimate * (len(self._in_work) + 1) <= most
