@@ -1,6 +1,7 @@
 """A transform's generator depends on the key and the position, and on nothing else."""
 
 import random
+import signal
 import threading
 from functools import partial
 
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from threadloader import CollateError, Loader
+from threadloader.order import key
 from threadloader.transforms import bind
 
 keys = st.integers(0, 2**128 - 1)
@@ -119,3 +122,196 @@ def test_an_rng_by_position_only_is_refused():
 
     with pytest.raises(TypeError, match="make it a keyword"):
         bind(transform)
+
+
+# Several at once
+
+
+class Counting:
+    """Adds to each sample its position and the key; knows how many it was given at once."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def __call__(self, sample):
+        raise AssertionError("many is called instead")
+
+    def many(self, samples, key, positions):
+        self.sizes.append(len(samples))
+        assert np.dtype(np.int64) == positions.dtype
+        adding = (key % 1000 + at for at in positions.tolist())
+        return [sample + more for sample, more in zip(samples, adding, strict=True)]
+
+
+class AtOnce(list):
+    """Samples that are read at once."""
+
+    def __getitems__(self, indices):
+        return [self[index] for index in indices]
+
+
+class Two(Counting):
+    """Cannot make anything of a sample 2 or 3."""
+
+    def many(self, samples, key, positions):
+        if 2 in samples or 3 in samples:
+            raise ValueError(f"{len(samples)} samples, the first is {samples[0]}")
+        return super().many(samples, key, positions)
+
+
+def test_a_bound_many_is_given_one_sample_at_a_time():
+    assert 5 + 100 + 7 == bind(Counting())(5, 100, 7)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_all_samples_of_a_batch_are_given_to_many(workers):
+    transform = Counting()
+    config = {"batch_size": 4, "shuffle": False, "seed": 9, "num_epochs": 1}
+    with Loader({**config, "num_workers": workers}, range(10), transform=transform) as batches:
+        got = [batch.tolist() for batch in batches]
+    first = key("transform", 9, 0) % 1000
+    expected = [2 * at + first for at in range(10)]
+    assert expected == [value for batch in got for value in batch]
+    assert [2, 4, 4] == sorted(transform.sizes)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("source", [range(4), AtOnce(range(4))])
+def test_an_error_of_many_is_that_of_the_lowest_row(source, workers):
+    with Loader({"num_workers": workers, "shuffle": False}, source, transform=Two()) as batches:
+        with pytest.raises(ValueError, match="1 samples, the first is 2") as caught:
+            next(iter(batches))
+    assert "sample 2 (row 2 of step 0, epoch 0)" in "".join(caught.value.__notes__)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_for_which_no_sample_is_to_blame_is_raised_for_the_batch(workers):
+    class Together(Counting):
+        def many(self, samples, key, positions):
+            if len(samples) > 1:
+                raise OSError("too many")
+            return samples
+
+    with Loader({"num_workers": workers}, range(3), transform=Together()) as batches:
+        with pytest.raises(OSError, match="too many") as caught:
+            next(iter(batches))
+    assert "raised for the batch of step 0, epoch 0" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_collate_behind_many_is_called_once(workers):
+    """Also where it raises: what is asked again is the transform alone."""
+    calls = []
+
+    def collate(samples):
+        calls.append(len(samples))
+        raise KeyError("no")
+
+    config = {"num_workers": workers, "num_epochs": 1}
+    with Loader(config, range(3), transform=Counting(), collate=collate) as batches:
+        with pytest.raises(KeyError, match="no") as caught:
+            next(iter(batches))
+    assert [3] == calls
+    assert "raised for the batch of step 0, epoch 0" in "".join(caught.value.__notes__)
+
+
+def test_a_many_that_loses_samples_is_refused():
+    class Losing(Counting):
+        def many(self, samples, key, positions):
+            return samples[:2]
+
+    with Loader({"num_workers": 0}, range(5), transform=Losing()) as batches:
+        with pytest.raises(CollateError, match="many: expected 5 samples, got 2"):
+            next(iter(batches))
+
+
+def test_a_subclass_with_a_call_of_its_own_offers_no_many():
+    class Own(Counting):
+        def __call__(self, sample):
+            return -sample
+
+    assert -5 == bind(Own())(5, 1, 2)
+    assert [1, 2] == bind(list)((1, 2), 1, 2)
+
+
+def test_what_many_makes_is_never_kept():
+    """It may depend on the position, as what is made by `rng`."""
+    config = {"batch_size": 4, "cache": {"max_samples": 100}, "num_workers": 0, "shuffle": False}
+    with Loader(config, range(4), transform=Counting()) as batches:
+        epochs = [next(iter(epoch)).tolist() for epoch in batches.epochs(2)]
+    assert epochs[0] != epochs[1]
+
+
+def test_what_a_signal_handler_raises_in_many_passes_and_consumes_no_batch():
+    """Without workers it runs in the main thread. No sample is to blame for it."""
+
+    class Rung(Counting):
+        def many(self, samples, key, positions):
+            if not self.sizes:
+                self.sizes.append(0)
+                signal.raise_signal(signal.SIGINT)
+            return samples
+
+    def ring(number, frame):
+        raise TimeoutError("rung")
+
+    before = signal.signal(signal.SIGINT, ring)
+    try:
+        with Loader({"num_workers": 0, "shuffle": False}, range(3), transform=Rung()) as batches:
+            epoch = iter(batches)
+            with pytest.raises(TimeoutError, match="rung") as caught:
+                next(epoch)
+            assert not hasattr(caught.value, "__notes__")
+            assert [0, 1, 2] == next(epoch).tolist()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_row_at_which_a_signal_came_is_not_blamed_for_what_fails_later():
+    """The batch is asked for again, and now its samples cannot be read."""
+
+    class Fails(AtOnce):
+        reads = 0
+
+        def __getitems__(self, indices):
+            self.reads += 1
+            if self.reads == 2:
+                raise OSError("gone")
+            return super().__getitems__(indices)
+
+    class Rung(Counting):
+        def many(self, samples, key, positions):
+            if len(samples) > 1:
+                raise ValueError("one by one")
+            if samples == [1]:
+                signal.raise_signal(signal.SIGINT)
+            return samples
+
+    def ring(number, frame):
+        raise TimeoutError("rung")
+
+    before = signal.signal(signal.SIGINT, ring)
+    config = {"num_workers": 0, "shuffle": False}
+    try:
+        with Loader(config, Fails(range(3)), transform=Rung()) as batches:
+            epoch = iter(batches)
+            with pytest.raises(TimeoutError, match="rung"):
+                next(epoch)
+            with pytest.raises(OSError, match="gone") as caught:
+                next(epoch)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "raised for the batch of step 0, epoch 0" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("source", [range(5), AtOnce(range(5))])
+def test_a_sample_that_many_refuses_is_left_out_where_that_is_asked_for(source, workers):
+    """The others are what they are without the budget."""
+    config = {"num_workers": workers, "shuffle": False, "seed": 9, "on_error": {"skip": 2}}
+    with Loader(config, source, transform=Two()) as batches:
+        got = next(iter(batches)).tolist()
+        assert (2, 3) == batches.info.skipped
+    first = key("transform", 9, 0) % 1000
+    assert [first, 2 + first, 8 + first] == got

@@ -4,28 +4,38 @@ A transform is any callable of a sample. One that has a parameter named ``rng`` 
 given a numpy `Generator` by that keyword, whose stream depends on a key (made of
 seed and epoch) and the sample's position in the global order: the same on any
 thread, at any number of workers, before and after a resume.
+
+A transform may also offer ``many(samples, key, positions)``, which gives a list of what it
+makes of several samples, for where one large operation is faster than many small ones. Key
+and position stand for the generator: what is made of a sample may depend on them, and must
+not depend on the other samples. The samples stay as they are. If it raises, each sample is
+given to it alone, so that the error is that of the lowest row.
 """
 
 from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Transform", "bind", "takes_rng"]
+from .errors import CollateError
+
+__all__ = ["Several", "Transform", "bind", "takes_rng"]
 
 Transform = Callable[[Any, int, int], Any]
 """A bound transform: (sample, key of the epoch, position) -> sample."""
 
 
 def bind(transform: Callable[..., Any] | None) -> Transform | None:
-    """Give a transform the form in which the loader calls it.
+    """Give a transform the form in which the loader calls it, sample by sample.
 
     Args:
-        transform: callable of one sample, with or without a parameter ``rng``.
+        transform: callable of one sample, with or without a parameter ``rng``; if it offers
+            ``many``, that is called, with one sample at a time.
 
     Returns:
         A callable of (sample, key, position), or None for None.
@@ -43,6 +53,8 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         raise TypeError(
             f"transform: expected a callable of one sample, got {type(transform).__name__}"
         )
+    if _offers_many(type(transform)):
+        return Several(transform)
     if not takes_rng(transform):
         return lambda sample, key, position: transform(sample)
     generators = _Generators()
@@ -67,6 +79,51 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
             "as in def transform(sample, *, rng)"
         )
     return True
+
+
+def _offers_many(kind: type) -> bool:
+    for base in kind.__mro__:
+        if "many" in vars(base):
+            return True
+        if "__call__" in vars(base):  # a subclass that overrides only this one means this one
+            return False
+    return False
+
+
+class Several:
+    """A bound transform that offers ``many``.
+
+    Args:
+        given: the transform.
+
+    Attributes:
+        given: likewise.
+    """
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def __call__(self, sample: Any, key: int, position: int) -> Any:
+        """Transform one sample."""
+        return self.many([sample], key, np.array([position]))[0]
+
+    def many(self, samples: Sequence[Any], key: int, positions: NDArray[np.int64]) -> list[Any]:
+        """Transform several samples.
+
+        Args:
+            samples: the samples, which stay as they are.
+            key: 128 bits, of the epoch.
+            positions: int64, shape (samples,), their places in the global order.
+
+        Raises:
+            CollateError: it gives more or fewer.
+        """
+        made = list(self.given.many(samples, key, positions))
+        if len(made) != len(samples):
+            raise CollateError(
+                f"the transform's many: expected {len(samples)} samples, got {len(made)}"
+            )
+        return made
 
 
 class _Generators(threading.local):

@@ -44,6 +44,7 @@ class BatchJob:
         "_into",
         "_kept",
         "_key",
+        "_places",
         "_positions",
         "_real",
         "_recipe",
@@ -81,10 +82,11 @@ class BatchJob:
         self._real = real
         # Python integers: a source need not know numpy's. Made here, in the feeder.
         self._rows: list[int] = [] if recipe.whole == "take" else indices.tolist()
-        self._positions: list[int] = [] if recipe.transform is None else positions.tolist()
+        self._places = positions
+        self._positions: list[int] = [] if recipe.each is None else positions.tolist()
         self._key = key
         self.parts = 1 if recipe.whole else len(indices)
-        # Where a batch that is read as a whole has got to with its transforms.
+        # Where whoever transforms all of the batch's samples has got to.
         self._row: int | None = None
         # Each row is written by the one worker that claimed it and read after all are done.
         self._samples: Any = [None] * len(indices)
@@ -116,8 +118,8 @@ class BatchJob:
         return sum(self._tries)
 
     def run(self, parts: Iterator[int]) -> None:
-        """Read and transform the samples of some rows."""
-        source, transform = self._recipe.source, self._recipe.transform
+        """Read the samples of some rows, and transform them unless that is done together."""
+        source, transform = self._recipe.source, self._recipe.each
         if self._samples is None:  # without workers, a Ctrl-C behind the finish runs it again
             self._samples = [None] * len(self._indices)
         policy = self._recipe.policy
@@ -206,7 +208,8 @@ class BatchJob:
         return self._recipe.transform(sample, self._key, self._positions[row])
 
     def _read_whole(self) -> Any:
-        source, transform = self._recipe.source, self._recipe.transform
+        source, transform = self._recipe.source, self._recipe.each
+        self._row = None  # it may have got somewhere before a Ctrl-C
         if self._recipe.whole == "take":
             return self._recipe.take(self._indices)  # type: ignore[misc]  # there with "take"
         samples = list(source.__getitems__(self._rows))
@@ -216,10 +219,17 @@ class BatchJob:
             )
         if transform is None:
             return samples
-        for row, position in enumerate(self._positions):
+        return self._one_by_one(samples)
+
+    def _one_by_one(self, samples: list[Any]) -> list[Any]:
+        """Give the transformed samples of all rows."""
+        transform: Any = self._recipe.transform
+        made = []
+        for row, position in enumerate(self._places.tolist()):
             self._row = row
-            samples[row] = transform(samples[row], self._key, position)
-        return samples
+            made.append(transform(samples[row], self._key, position))
+        self._row = None
+        return made
 
     def finish(self) -> list[Any]:
         """Collate the samples into the batch, and pin it where that is asked for.
@@ -241,17 +251,34 @@ class BatchJob:
         if self._into is not None:
             batch = self._into.stack(batch)
         elif self._recipe.whole != "take":
-            batch = self._recipe.collate(batch)
+            batch = self._collated(batch)
         batch, digest = self._recipe.finished(batch)
         self.digests = [digest]
         if self._recipe.measure is not None:
             self.size = self._recipe.measure(batch)
         return [batch]
 
+    def _collated(self, samples: list[Any]) -> Any:
+        """Give the batch of the samples that were read."""
+        recipe = self._recipe
+        self._row = None  # likewise
+        if recipe.together is None:
+            return recipe.collate(samples)
+        failure = None
+        try:
+            try:
+                return recipe.together(samples, self._key, self._places)
+            except Exception as error:  # noqa: BLE001 (raised below)
+                failure = error
+            self._one_by_one(samples)  # if one is to blame, this raises what the lowest row does
+            raise failure
+        finally:
+            del failure  # its traceback leads to this frame
+
     def describe(self, part: int | None) -> str:
-        """Say which sample a part is; None: the whole batch."""
+        """Say which sample a part is; None: the whole batch, or the row that it is at."""
         where = f"step {self.span.step}, epoch {self.span.epoch}"
-        if self._recipe.whole and part is not None:
+        if self._recipe.whole or part is None:
             part = self._row
         if part is None:
             named = ", ".join(map(str, self._indices[:8]))

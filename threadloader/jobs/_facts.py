@@ -54,6 +54,9 @@ class Recipe:
         group: how many batches a job makes at most; more than 1 only with "take".
         rows: count of rows -> what samples are written into as they come, or None; as
             `collate.RowsMaker.rows`. Only where collate stacks, and no sample is left out.
+        together: what makes a batch at once of the samples that were read, in the place of
+            `transform` and `collate`: (samples, key of the epoch, positions) -> batch; or None.
+            The samples stay as they are. Only without `policy`.
         free: lets go of memory that waits to be used again.
         measure: batch -> its bytes, or None where they do not count.
         policy: what is done about samples that fail; None raises what they raise.
@@ -71,9 +74,15 @@ class Recipe:
     group: int = 1
     rows: Callable[[int], Any] | None = None
     measure: Callable[[Any], int] | None = None
+    together: Callable[[list[Any], int, NDArray[np.int64]], Any] | None = None
     policy: Policy | None = None
     threads_only: bool = False
     free: Callable[[], None] = lambda: None
+
+    @property
+    def each(self) -> Callable[[Any, int, int], Any] | None:
+        """What is done to each sample as it is read; None where that is nothing."""
+        return self.transform if self.together is None else None
 
     def strict(self) -> Recipe:
         """Give the same recipe, but that a sample which fails is raised and not left out."""

@@ -11,6 +11,7 @@ from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig, bytes_of
 from ..jobs import Policy, Recipe
 from ..sizes import nbytes
+from ..transforms import Several
 from ._supply import GROUPS_AHEAD
 
 __all__ = ["make_recipe"]
@@ -67,7 +68,10 @@ def make_recipe(
         # Bounded: those prepared ahead, and the one that the consumer is at.
         bytes_ = GROUP_BYTES if most is None else min(GROUP_BYTES, most // (GROUPS_AHEAD + 1))
         group = max(1, min(GROUP_MOST, bytes_ // (sample_bytes * config.batch_size)))
-    in_place = plain and not whole and not (policy is not None and policy.skip)
+    # What fails is tried again, or left out, sample by sample.
+    together = _together(transform, collate) if policy is None else None
+    in_place = plain and not whole and together is None
+    in_place = in_place and not (policy is not None and policy.skip)
     rows = RowsMaker(pool.empty).rows if in_place else None
     # Pinning has its own costs, and what is made for each thread is made for the workers.
     read_from = getattr(source, "source", source)  # behind a cache, say
@@ -83,10 +87,26 @@ def make_recipe(
         group=group,
         rows=rows,
         measure=None if most is None else nbytes,
+        together=together,
         policy=policy,
         threads_only=threads_only,
         free=pool.close,
     ), not_pinned
+
+
+def _together(
+    transform: Callable[..., Any] | None, collate: Callable[[Any], Any]
+) -> Callable[..., Any] | None:
+    """Give what makes a batch at once of its samples as they were read, if the transform can.
+
+    Args:
+        transform: what is done to samples.
+        collate: makes the batch.
+    """
+    if not isinstance(transform, Several):
+        return None
+    many = transform.many
+    return lambda samples, key, positions: collate(many(samples, key, positions))
 
 
 def _taking(source: Any, empty: Callable[..., Any]) -> Callable[[Any], Any]:

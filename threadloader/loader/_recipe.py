@@ -142,8 +142,9 @@ class Loader:
         try:
             self._transform = transforms.bind(transform)
             # What always makes the same of a sample, and can be done before it is kept.
-            steady = transform is not None and not transforms.takes_rng(transform)
-            self._steady = transform if steady else None
+            several = isinstance(self._transform, transforms.Several)
+            drawing = transform is None or several or transforms.takes_rng(transform)
+            self._steady = None if drawing else transform
         except TypeError as error:
             raise wrong(
                 "transform", "a callable of one sample, or of a sample and rng", transform
