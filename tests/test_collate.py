@@ -332,6 +332,24 @@ def test_padding_arrays_of_one_length_is_stacking(arrays):
         assert mask.all()
 
 
+@pytest.mark.parametrize("longest", [0, 1, 255, 256, 65535, 65536])
+def test_a_mask_is_right_where_numbers_of_fewer_bits_end(longest):
+    """It compares the narrowest ones that hold the length."""
+    arrays = [np.zeros(size, np.uint8) for size in (longest, 0, longest // 2)]
+    for length, times in ((None, 1), (longest or 1, 1), (None, 256)):
+        _, mask = Pad(length=length, multiple_of=times)(arrays)
+        assert [len(array) for array in arrays] == mask.sum(axis=1).tolist()
+        assert all(row[: len(array)].all() for array, row in zip(arrays, mask, strict=True))
+    cut = Pad(length=200, truncate=True)(arrays)[1]
+    assert [min(len(array), 200) for array in arrays] == cut.sum(axis=1).tolist()
+
+
+def test_fields_of_equal_lengths_have_masks_of_their_own():
+    batch = Pad()([{"x": np.ones(2), "y": np.ones(2)}, {"x": np.ones(1), "y": np.ones(1)}])
+    batch["x_mask"][:] = False
+    assert [[True, True], [True, False]] == batch["y_mask"].tolist()
+
+
 def test_a_dict_has_its_masks_after_all_fields():
     samples = [{"x": np.arange(n), "name": "n", "y": np.ones((2, n)), "n": n} for n in (2, 2)]
     batch = Pad()(samples)

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from masks import KEPT, MASK, SPECIAL, VOCABULARY, replaced
 
 from threadloader import CollateError, ConfigError, Loader, SourceError
-from threadloader.collate import Pad
+from threadloader.collate import Pad, stack
 from threadloader.masking import IGNORED, MaskTokens, mlm
-
-VOCABULARY = 60
-MASK = 3
-SPECIAL = (0, 1, 2)
-KEPT = (*SPECIAL, MASK)
+from threadloader.order import key
 
 
 def generator(key=0):
@@ -90,14 +87,17 @@ def test_with_probability_0_nothing_is_chosen_and_with_1_all():
 GOLDEN_TOKENS = np.arange(4, 44)
 # What stands in the chosen places, by the key 7: made once, never to change.
 GOLDEN = {
-    0.15: {4: 3, 8: 3, 16: 3, 23: 3, 29: 3, 34: 3, 37: 3},
+    0.15: {4: 3, 8: 42, 16: 3, 23: 3, 29: 3, 34: 37, 37: 11},
     0.7: {
-        **dict.fromkeys([*range(1, 9), 11, 12, 16, 18, 19, 20, *range(22, 27)], 3),
-        **dict.fromkeys([28, 30, 31, 33, 34, 36, 37, 38], 3),
-        14: 18,
-        17: 21,  # kept: the original
-        21: 9,
-        29: 40,  # random
+        **dict.fromkeys([1, 2, 3, 5, 6, 7, 11, 12, 14, *range(17, 23), 24, 25, 26], 3),
+        **dict.fromkeys([28, 30, 31, 33, 36, 38], 3),
+        4: 8,
+        23: 27,
+        34: 37,  # kept: the originals
+        8: 42,
+        16: 12,
+        29: 34,
+        37: 11,  # random
     },
 }
 
@@ -111,80 +111,14 @@ def test_the_same_bits_hide_the_same_tokens_for_ever(chance):
 
 
 def test_the_choice_is_the_arithmetic_that_is_documented():
-    """A word for each token, then one for each chosen one, in Python's own integers."""
-    tokens = np.array([5, 0, 9, 59, 3, 17] * 20)
+    """A raw word for each token, in Python's own integers."""
+    tokens = [5, 0, 9, 59, 3, 17] * 20
     bits = generator(11).bit_generator
-    words = [bits.random_raw() for _ in tokens]
-    limit = round(0.4 * 2**53)
-    chosen = [at for at, word in enumerate(words) if word >> 11 < limit and tokens[at] not in KEPT]
-    ordinary = [token for token in range(VOCABULARY) if token not in KEPT]
-    expected = tokens.tolist()
-    for at in chosen:
-        draw = bits.random_raw() % (10 * len(ordinary))
-        if draw < len(ordinary):
-            expected[at] = ordinary[draw]
-        elif draw < 9 * len(ordinary):
-            expected[at] = MASK
+    numbers = [bits.random_raw() >> 1 for _ in tokens]
     _, masked, labels = hide(tokens, key=11, probability=0.4)
-    assert expected == masked.tolist()
-    assert chosen == np.flatnonzero(labels != IGNORED).tolist()
-    assert len(set(expected) - set(tokens.tolist()))
-
-
-# Statistics, with fixed seeds: what is asked for is what comes
-
-
-def chi_square(counts, expected):
-    """The statistic of K. Pearson (1900), with as many degrees of freedom as counts less one."""
-    counts, expected = np.asarray(counts, float), np.asarray(expected, float)
-    return float(((counts - expected) ** 2 / expected).sum())
-
-
-N = 400_000
-
-
-@pytest.fixture(scope="module")
-def many():
-    """Ordinary tokens, each as often as the others, hidden in samples of 500."""
-    transform = mlm(VOCABULARY, MASK, special=SPECIAL)
-    tokens = np.resize(np.arange(4, VOCABULARY), N).reshape(-1, 500)
-    samples = [transform(row, rng=generator(key)) for key, row in enumerate(tokens)]
-    return tokens, *(np.stack([s[name] for s in samples]) for name in ("tokens", "labels"))
-
-
-def test_15_of_100_tokens_are_chosen_wherever_they_stand(many):
-    """Of all tokens, and in each of the 500 places: below the 0.999 quantiles of chi-square."""
-    chosen = many[2] != IGNORED
-    total = int(chosen.sum())
-    assert chi_square([total, N - total], [0.15 * N, 0.85 * N]) < 10.8
-    assert chi_square(chosen.sum(axis=0), np.full(500, total / 500)) < 602.3
-
-
-def test_every_token_is_chosen_alike(many):
-    """55 degrees of freedom."""
-    tokens, _, labels = many
-    counts = np.bincount(labels[labels != IGNORED], minlength=VOCABULARY)[4:]
-    shares = np.bincount(tokens.reshape(-1), minlength=VOCABULARY)[4:] / N
-    assert chi_square(counts, shares * counts.sum()) < 93.2
-
-
-def test_of_the_chosen_80_are_hidden_10_random_and_10_kept(many):
-    """A random token is the original once in as many times as there are ordinary ones."""
-    tokens, masked, labels = many
-    chosen = labels != IGNORED
-    hidden = int((masked[chosen] == MASK).sum())
-    same = int((masked[chosen] == tokens[chosen]).sum())
-    total, ordinary = int(chosen.sum()), VOCABULARY - len(KEPT)
-    expected = np.array([0.8, 0.1 + 0.1 / ordinary, 0.1 - 0.1 / ordinary]) * total
-    assert chi_square([hidden, same, total - hidden - same], expected) < 13.8
-
-
-def test_random_tokens_are_drawn_alike(many):
-    """Each ordinary token takes the place of others as often as any: 55 degrees of freedom."""
-    tokens, masked, _ = many
-    counts = np.bincount(masked[(masked != tokens) & (masked != MASK)], minlength=VOCABULARY)
-    assert [0, 0, 0, 0] == counts[:4].tolist()
-    assert chi_square(counts[4:], np.full(56, counts.sum() / 56)) < 93.2
+    expected = [replaced(token, number, 0.4) for token, number in zip(tokens, numbers, strict=True)]
+    assert expected == list(zip(masked.tolist(), labels.tolist(), strict=True))
+    assert len(set(masked.tolist()) - set(tokens))
 
 
 # Through the loader
@@ -254,6 +188,54 @@ def test_a_mask_token_outside_of_the_vocabulary_is_a_problem_of_the_config():
     with pytest.raises(ConfigError, match="/transform/mask_token: expected a token, 0 to 9"):
         with Loader(config, Sentences()):
             pass
+
+
+class AtOnce(Sentences):
+    """The same, read at once."""
+
+    def __getitems__(self, indices):
+        return [self[index] for index in indices]
+
+
+def in_rows(samples):
+    """Pads by hand: a collate of a user's own."""
+    assert isinstance(samples, list)
+    return PAD([{**sample, "ids": sample["ids"].copy()} for sample in samples])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("source", "collate"), [(Sentences(), in_rows), (AtOnce(), PAD)])
+def test_the_same_tokens_are_hidden_whatever_reads_and_collates(source, collate, workers, expected):
+    config = {**CONFIG, "num_workers": workers}
+    with Loader(config, source, transform=HIDE, collate=collate) as batches:
+        assert expected == content(batches)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_samples_of_one_length_are_stacked(workers):
+    """Each as `many` gives it by itself."""
+    tokens = np.random.default_rng(0).integers(4, VOCABULARY, (20, 17), np.uint16)
+    hide = mlm(VOCABULARY, MASK, special=SPECIAL)
+    config = {"num_workers": workers, "batch_size": 8, "seed": 3}
+    with Loader(config, tokens, transform=hide) as batches:
+        position = 0
+        for batch in batches:
+            for row, index in enumerate(batches.info.indices.tolist()):
+                one = hide.many([tokens[index]], key("transform", 3, 0), np.array([position]))[0]
+                assert one["tokens"].tolist() == batch["tokens"][row].tolist()
+                assert one["labels"].tolist() == batch["labels"][row].tolist()
+                position += 1
+    assert 20 == position
+
+
+def test_a_subclass_that_calls_in_its_own_way_is_called():
+    class Louder(MaskTokens):
+        def __call__(self, sample, *, rng):
+            return {"ids": sample["ids"] + 1}
+
+    loud = Louder(VOCABULARY, MASK, field="ids")
+    with Loader({"batch_size": 1, "shuffle": False}, Sentences(), transform=loud) as batches:
+        assert [[5]] == next(iter(batches))["ids"].tolist()
 
 
 def test_other_tokens_are_hidden_in_each_epoch_and_with_each_seed(expected):
@@ -377,14 +359,49 @@ def test_a_sample_that_cannot_be_masked_is_refused(options, sample, said):
     assert "\n" not in str(caught.value)
 
 
+WRONG = [np.array(tokens) for tokens in ([5, 6], [7, 60], [8], [9, 61, 9])]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_wrong_token_names_its_sample_through_the_loader(workers):
-    config = {"num_workers": workers, "shuffle": False}
-    source = np.array([[5, 6], [7, 60]])
-    with Loader(config, source, transform=mlm(VOCABULARY, MASK)) as batches:
-        with pytest.raises(SourceError, match="got 60") as caught:
+@pytest.mark.parametrize("collate", [Pad(), Pad(length=1, truncate=True), stack, in_rows])
+def test_a_wrong_token_names_its_sample_through_the_loader(collate, workers):
+    """The one of the lowest row, whatever else is wrong with the batch; the loop goes on."""
+    config = {"num_workers": workers, "shuffle": False, "batch_size": 4}
+    with Loader(config, [*WRONG, *WRONG[:1]], transform=mlm(VOCABULARY, MASK), collate=collate) as (
+        batches
+    ):
+        epoch = iter(batches)
+        with pytest.raises(SourceError, match=r"position 1: mlm: .* got 60") as caught:
+            next(epoch)
+        assert caught.value.__context__ is None
+        note = "".join(caught.value.__notes__)
+        assert "raised for sample 1 (row 1 of step 0, epoch 0)" in note
+        if collate is not in_rows:
+            assert 1 == len(next(epoch)["tokens"])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("collate", "rows"), [(Pad(length=2), (3,)), (stack, (0, 1))])
+def test_what_cannot_be_collated_is_the_collates_error(collate, rows, workers):
+    """The masked samples are well; one is too long, or of another length than row 0."""
+    source = [np.arange(5, 5 + size) for size in ((2, 1, 2, 3) if len(rows) == 1 else (2, 3))]
+    config = {"num_workers": workers, "shuffle": False, "batch_size": 4}
+    with Loader(config, source, transform=mlm(VOCABULARY, MASK), collate=collate) as batches:
+        with pytest.raises(CollateError) as caught:
             next(iter(batches))
-    assert "sample 1 (row 1 of step 0, epoch 0)" in "".join(caught.value.__notes__)
+    assert rows == caught.value.rows == caught.value.samples
+    assert "raised for the batch of step 0" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_samples_of_differing_fields_are_the_collates_error(workers):
+    source = [{"ids": np.arange(5, 8), "a": 1}, {"ids": np.arange(5, 8)}]
+    hide = mlm(VOCABULARY, MASK, field="ids")
+    config = {"num_workers": workers, "shuffle": False, "collate": {"type": "pad"}}
+    with Loader(config, source, transform=hide) as batches:
+        with pytest.raises(CollateError, match="row 1 has a dict of 'ids'") as caught:
+            next(iter(batches))
+    assert (0, 1) == caught.value.rows
 
 
 # Options

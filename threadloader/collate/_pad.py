@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem
 
+from ._masks import mask_of, masks_of
 from ._stack import (
     Faults,
     Path,
@@ -121,7 +122,8 @@ class Pad:
         Args:
             samples: the samples of one batch, at least one: arrays, or dicts, tuples
                 or lists with array fields. The arrays of a padded field have the same
-                dtype, and the same shape after the first axis.
+                dtype, and the same shape after the first axis. Or samples as columns, with
+                fields that pad themselves, as `masking.Columns`.
 
         Returns:
             The batch as `stack` makes it, but padded fields have the shape ``(batch,
@@ -133,23 +135,32 @@ class Pad:
                 It names the field and the rows.
             ValueError: there is no sample.
         """
-        first = at_least_one(samples)[0]
-        family = family_of(first)
+        columns: Mapping[Any, Any] = getattr(samples, "columns", {})
+        first = cast("Any", samples).first if columns else at_least_one(samples)[0]
+        family = "dict" if columns else family_of(first)
         faults = Faults()
         batch: Any
         if isinstance(first, np.ndarray) and self.fields is None:
             self._know_names((), first)
-            batch = self._pad(samples, (), faults)
+            values, lengths = self._pad(samples, (), faults)
+            batch = values, mask_of(lengths, values.shape[1])
         elif family in ("dict", "tuple", "list"):
-            fields: dict[Any, Any] = dict(columns_of(samples, (), faults))
+            rows = cast("Any", samples).plain if columns else samples
+            fields: dict[Any, Any] = dict(columns_of(rows, (), faults) if len(rows) else ())
+            fields.update(columns)
             chosen = self._chosen(first, fields)
             self._know_names(chosen, first)
-            masks = {}
+            sizes = {}
             for name, column in fields.items():
-                if name in chosen:
-                    fields[name], masks[name] = self._pad(column, (name,), faults)
+                if name in columns:
+                    sizes[name] = column.sizes
+                    width = self._width(column.sizes, (name,), faults)
+                    fields[name] = column.padded(width, self._fill(column.dtype, (name,)))
+                elif name in chosen:
+                    fields[name], sizes[name] = self._pad(column, (name,), faults)
                 else:
                     fields[name] = stack_field(column, (name,), faults)
+            masks = masks_of(fields, sizes)
             if family == "dict":
                 batch = _with_masks(fields, masks)
             else:
@@ -163,6 +174,10 @@ class Pad:
             raise fault((), message + "return a dict from the transform", 0)
         faults.raise_lowest()
         return batch
+
+    def pads(self, names: Collection[Any]) -> bool:
+        """Tell whether these fields are among the padded ones, if they are arrays."""
+        return self.fields is None or set(names) <= set(self.fields)
 
     def _chosen(self, first: Any, names: Collection[Any]) -> Collection[Any]:
         """Give the fields to pad, from the structure of row 0: never from lengths."""
@@ -189,7 +204,8 @@ class Pad:
 
     def _pad(
         self, rows: Sequence[Any], path: Path, faults: Faults
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    ) -> tuple[npt.NDArray[Any], list[int]]:
+        """Give the padded rows of a field, and how long each is."""
         first = rows[0]
         if not isinstance(first, np.ndarray) or kind_of(first) is None or not first.ndim:
             message = f"row 0 has {say(first)}, which is no array of one dimension or more to pad; "
@@ -204,16 +220,22 @@ class Pad:
 
             rows = up_to_fault(rows, path, faults, fits)
         sizes = list(map(len, rows))
-        width = max(sizes) if self.length is None else self.length
-        width += -width % self.multiple_of
-        if max(sizes) > width and not self.truncate:
-            row = next(row for row, size in enumerate(sizes) if size > width)
-            message = f"row {row} has the length {sizes[row]}, but all are padded to {width}; "
-            faults.add(path, message + 'give a larger "length", or "truncate": true', row)
+        width = self._width(sizes, path, faults)
         values = np.full((len(rows), width, *shape), self._fill(dtype, path), dtype)
         for row, size in enumerate(sizes):
             values[row, :size] = rows[row] if size <= width else rows[row][:width]
-        return values, np.arange(width) < np.array(sizes)[:, np.newaxis]
+        return values, sizes
+
+    def _width(self, sizes: list[int], path: Path, faults: Faults) -> int:
+        """Give the padded length of rows of some lengths."""
+        longest = max(sizes)
+        width = longest if self.length is None else self.length
+        width += -width % self.multiple_of
+        if longest > width and not self.truncate:
+            row = next(row for row, size in enumerate(sizes) if size > width)
+            message = f"row {row} has the length {sizes[row]}, but all are padded to {width}; "
+            faults.add(path, message + 'give a larger "length", or "truncate": true', row)
+        return width
 
     def _fill(self, dtype: np.dtype[Any], path: Path) -> Any:
         """Give the pad value in a dtype that holds it."""

@@ -4,32 +4,31 @@ The recipe of J. Devlin, M.-W. Chang, K. Lee, K. Toutanova, *BERT: Pre-training 
 Bidirectional Transformers*, 2018: each token is chosen with probability 0.15; of the
 chosen, 80% become the mask token, 10% a random token, and 10% stay as they are.
 
-Every choice is integer arithmetic on the raw bits of the sample's generator, which numpy
-guarantees from one version to the next (its distributions it does not): so the same
-seed hides the same tokens for ever.
+Every choice is integer arithmetic of our own, or in a call on raw bits, which numpy
+guarantees from one version to the next (its distributions it does not): so the same seed
+hides the same tokens for ever. `_hiding` has the arithmetic, `_columns` is how it is done
+where the samples are padded.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem, SourceError
 
-__all__ = ["IGNORED", "MaskTokens", "mlm"]
+from ._columns import IGNORED, Columns
+from ._hiding import Bits, Hiding, seeds_of
 
-IGNORED = -100
-"""The label where no token was chosen: what the losses of PyTorch and others pass over."""
+__all__ = ["IGNORED", "MaskTokens", "mlm"]
 
 _LARGEST = 1 << 24
 """Tokens in a vocabulary, at most. Chosen: far above any in use, and its tables take 80 MiB."""
-
-_BITS = 53
-"""Bits of a draw that are compared to the probability: as many as a float64 holds exactly."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +54,12 @@ class MaskTokens:
     Raises:
         ConfigError: an option is out of bounds; it holds every problem.
 
-    >>> bits = np.random.Generator(np.random.Philox(key=0))
+    >>> bits = np.random.Generator(np.random.Philox(key=6))
     >>> sample = MaskTokens(vocabulary=100, mask_token=99)(np.arange(10, 20), rng=bits)
     >>> sample["tokens"]
-    array([99, 11, 12, 13, 14, 15, 16, 17, 18, 19])
+    array([10, 11, 12, 13, 99,  6, 16, 99, 18, 19])
     >>> sample["labels"]
-    array([  10, -100,   12, -100, -100, -100, -100, -100, -100, -100])
+    array([-100, -100,   12, -100,   14,   15, -100,   17, -100, -100])
     """
 
     vocabulary: int
@@ -72,32 +71,27 @@ class MaskTokens:
     labels: str = "labels"
     # Made of the options above, and only read afterwards: threads share them.
     _name: str = dataclasses.field(init=False, repr=False, compare=False)
-    _threshold: np.uint64 = dataclasses.field(init=False, repr=False, compare=False)
-    _may_hide: npt.NDArray[np.bool_] = dataclasses.field(init=False, repr=False, compare=False)
-    _new: npt.NDArray[np.int32] = dataclasses.field(init=False, repr=False, compare=False)
-    _tenths: tuple[np.uint64, np.uint64] = dataclasses.field(init=False, repr=False, compare=False)
+    _taken: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    _hiding: Hiding = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
         if problems:
             raise ConfigError(problems)
-        may_hide = np.ones(self.vocabulary, np.bool_)
-        may_hide[[self.mask_token, *self.special]] = False
-        ordinary = np.flatnonzero(may_hide)
-        if not len(ordinary):
+        hiding = Hiding(self.vocabulary, self.mask_token, self.special, self.probability)
+        if not len(hiding.ordinary):
             raise ConfigError(
                 Problem("/transform/special", "a token of the vocabulary left to hide", "none")
             )
+        name = self.tokens or self.field or "tokens"
         made = {
             "special": tuple(self.special),
-            "_name": self.tokens or self.field or "tokens",
-            "_threshold": np.uint64(round(self.probability * 2**_BITS)),
-            "_may_hide": may_hide,
-            "_new": np.append(ordinary, self.mask_token).astype(np.int32),
-            "_tenths": (np.uint64(9 * len(ordinary)), np.uint64(10 * len(ordinary))),
+            "_name": name,
+            "_taken": tuple(n for n in (name, self.labels) if n != self.field),
+            "_hiding": hiding,
         }
-        for name, value in made.items():
-            object.__setattr__(self, name, value)
+        for option, value in made.items():
+            object.__setattr__(self, option, value)
 
     def _problems(self) -> Iterator[Problem]:
         at, size = "/transform", self.vocabulary
@@ -123,8 +117,17 @@ class MaskTokens:
         if self.labels == (self.tokens or self.field or "tokens"):
             yield Problem(f"{at}/labels", "another name than the tokens have", repr(self.labels))
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of the masked tokens and of the labels."""
+        return self._name, self.labels
+
     def __call__(self, sample: Any, *, rng: np.random.Generator) -> dict[Any, Any]:
-        """Hide tokens of one sample, which stays as it is.
+        """Hide tokens of one sample, which stays as it is, by a generator of any kind.
+
+        They are others than those that the loader's own numbers hide for the same seed; the
+        chances are the same, and so is the use: the highest 63 bits of a raw word are the
+        number of a token.
 
         Args:
             sample: an array of integers of any shape, or a dict that has one in ``field``.
@@ -138,59 +141,112 @@ class MaskTokens:
             SourceError: there is no array of integers, a token is none of the vocabulary,
                 or a name is taken.
         """
-        original, rest = self._original(sample)
+        (original,) = self._rows([sample])
         masked = np.array(original, np.int64, order="C")
-        flat = masked.reshape(-1)
-        # Seen as unsigned, a negative number is a very large one: one pass finds both.
-        if flat.size and int(flat.view(np.uint64).max()) >= self.vocabulary:
-            raise self._no_token(np.asarray(original).reshape(-1))
+        tokens = masked.reshape(-1)
+        if self._hiding.outside(tokens):
+            raise self._hiding.refusal([original])
+        words = rng.bit_generator.random_raw(tokens.size)
+        places, originals = self._hiding.hide_by(tokens, words)
+        labels = np.full(tokens.size, IGNORED, np.int64)
+        labels[places] = originals
+        return {**self._rest(sample), self._name: masked, self.labels: labels.reshape(masked.shape)}
 
-        random_raw = rng.bit_generator.random_raw
-        chosen = (random_raw(flat.size) >> np.uint64(64 - _BITS)) < self._threshold
-        places = np.flatnonzero(chosen & self._may_hide[flat])
-        hidden = flat[places]
-        labels = np.full(flat.size, IGNORED, np.int64)
-        labels[places] = hidden
+    def many(
+        self, samples: Sequence[Any], key: int, positions: npt.NDArray[np.int64]
+    ) -> list[dict[Any, Any]]:
+        """Hide tokens of several samples, as the loader does, each as if it were alone.
 
-        # Of ten equal parts of the numbers the first means a random token and the last none;
-        # the other eight lie behind the end of the table, whose last entry is the mask token.
-        draws = random_raw(places.size) % self._tenths[1]
-        new = self._new.take(draws.view(np.int64), mode="clip")
-        flat[places] = np.where(draws < self._tenths[0], new, hidden)
-        return {**rest, self._name: masked, self.labels: labels.reshape(masked.shape)}
+        Args:
+            samples: at least one, each as of a call.
+            key: 128 bits, of the epoch.
+            positions: int64, shape (samples,), their places in the global order.
 
-    def _original(self, sample: Any) -> tuple[npt.NDArray[Any], Mapping[Any, Any]]:
-        """Give the tokens of a sample, and the fields that the masked ones are put into."""
+        Returns:
+            For each what a call gives. The arrays of all are views of the same memory.
+
+        Raises:
+            SourceError: as of a call, for one of them.
+        """
+        return self._many(samples, self._rows(samples), seeds_of(key, positions))
+
+    def columns(
+        self, samples: Sequence[Any], key: int, positions: npt.NDArray[np.int64]
+    ) -> Columns | list[dict[Any, Any]]:
+        """Give what `many` gives in the form that `collate.Pad` makes a batch of soonest."""
+        rows, seeds = self._rows(samples), seeds_of(key, positions)
+        if set(map(attrgetter("ndim"), rows)) != {1}:
+            return self._many(samples, rows, seeds)
+        plain: Sequence[Mapping[Any, Any]] = ()
+        if self.field is not None:
+            as_they_are = self._name == self.field and set(map(type, samples)) == {dict}
+            plain = samples if as_they_are else [dict(self._rest(sample)) for sample in samples]
+        return Columns(self._hiding, rows, seeds, plain, *self.names)
+
+    def _many(
+        self, samples: Sequence[Any], rows: Sequence[npt.NDArray[Any]], seeds: Bits
+    ) -> list[dict[Any, Any]]:
+        sizes = np.array([row.size for row in rows], np.int64)
+        ends = sizes.cumsum()
+        flat = [row.reshape(-1) for row in rows]
+        tokens = np.concatenate(flat, dtype=np.int64, casting="same_kind")
+        if self._hiding.outside(tokens):
+            raise self._hiding.refusal(flat)
+        places, originals = self._hiding.hide(tokens, ends - sizes, sizes, seeds)
+        labels = np.full(len(tokens), IGNORED, np.int64)
+        labels[places] = originals
+        made, start = [], 0
+        for sample, row, end in zip(samples, rows, ends.tolist(), strict=True):
+            one = dict(self._rest(sample))
+            one[self._name] = tokens[start:end].reshape(row.shape)
+            one[self.labels] = labels[start:end].reshape(row.shape)
+            made.append(one)
+            start = end
+        return made
+
+    def _rest(self, sample: Any) -> Mapping[Any, Any]:
+        """Give the fields that the masked tokens are put into."""
         if self.field is None:
-            return self._integers(sample, "the sample", 'name the "field" of a dict'), {}
+            return {}
+        if self._name == self.field:
+            return cast("Mapping[Any, Any]", sample)
+        return {name: value for name, value in sample.items() if name != self.field}
+
+    def _rows(self, samples: Sequence[Any]) -> list[npt.NDArray[Any]]:
+        """Give the tokens of each sample."""
+        # The usual samples are seen to be that by loops in C; others are looked at in turn.
+        rows, usual = list(samples), True
+        if self.field is not None and (usual := set(map(type, rows)) == {dict}):
+            usual = not any(True in [name in sample for sample in rows] for name in self._taken)
+            rows = [sample.get(self.field) for sample in rows]
+        if usual and set(map(type, rows)) == {np.ndarray}:
+            dtype = rows[0].dtype
+            alike = list(map(attrgetter("dtype"), rows)).count(dtype) == len(rows)
+            if dtype.kind in "iu" and alike:
+                return rows
+        return list(map(self._tokens, samples))
+
+    def _tokens(self, sample: Any) -> npt.NDArray[Any]:
+        """Give the tokens of a sample, of whatever kind it is."""
+        if self.field is None:
+            return self._integers(sample, "the sample", 'name the "field" of a dict')
         if not isinstance(sample, Mapping) or self.field not in sample:
             got = _say(sample)
             raise SourceError(f"mlm: the sample: expected a dict with {self.field!r}, got {got}")
-        rest = dict(sample)
-        tokens = self._integers(rest[self.field], f"field {self.field!r}", "encode text before")
-        if self._name != self.field:
-            del rest[self.field]
-        for name in {self._name, self.labels} - {self.field}:
-            if name in rest:
+        tokens = self._integers(sample[self.field], f"field {self.field!r}", "encode text before")
+        for name in self._taken:
+            if name in sample:
                 raise SourceError(
                     f"mlm: the sample: expected no field {name!r} of its own, "
                     f"got {_say(sample)}; give another name"
                 )
-        return tokens, rest
+        return tokens
 
     def _integers(self, tokens: Any, where: str, hint: str) -> npt.NDArray[Any]:
         if isinstance(tokens, np.ndarray) and tokens.dtype.kind in "iu":
             return tokens
         raise SourceError(
             f"mlm: {where}: expected an array of integers, got {_say(tokens)}; {hint}"
-        )
-
-    def _no_token(self, flat: npt.NDArray[Any]) -> SourceError:
-        place = int(np.flatnonzero((flat < 0) | (flat >= self.vocabulary))[0])
-        return SourceError(
-            f"mlm: expected a token, 0 to {self.vocabulary - 1}, got {flat[place]}; "
-            'give the "vocabulary" that the tokens were made with',
-            place=f"position {place}",
         )
 
 

@@ -1,0 +1,125 @@
+"""The masked samples of a batch as columns, which are hidden where they are padded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._hiding import Bits, Hiding, Integers
+
+__all__ = ["IGNORED", "Columns"]
+
+IGNORED = -100
+"""The label where no token was chosen: what the losses of PyTorch and others pass over."""
+
+
+class Columns:
+    """The samples of a batch in the form that `collate.Pad` takes besides a list.
+
+    Padding copies every token into the batch's array. Hiding them there, and not before,
+    spares one copy of all tokens, two of the labels, and what is done sample by sample.
+
+    Args:
+        hiding: what is hidden.
+        rows: the tokens of each sample: arrays of one dimension, of any integer dtype.
+        seeds: uint64, shape (rows,).
+        plain: a dict of the other fields for each sample, or nothing at all. A field with the
+            name of the tokens is in the place that they will have, and not looked at.
+        tokens: the name of the masked tokens.
+        labels: the name of the labels.
+
+    Attributes:
+        plain: likewise.
+        first: row 0, not masked: it shows what the fields are.
+        columns: the fields that pad themselves, in this order. Each has ``sizes`` (how long
+            each row is), ``dtype``, and ``padded``.
+    """
+
+    def __init__(
+        self,
+        hiding: Hiding,
+        rows: Sequence[npt.NDArray[Any]],
+        seeds: Bits,
+        plain: Sequence[Mapping[Any, Any]],
+        tokens: str,
+        labels: str,
+    ) -> None:
+        self.plain = plain
+        self.first = {**(plain[0] if plain else {}), tokens: rows[0], labels: rows[0]}
+        hidden = _Tokens(hiding, rows, seeds)
+        self.columns = {tokens: hidden, labels: _Labels(hidden)}
+
+
+class _Tokens:
+    """The tokens of all samples. Once padded, it knows which of them were chosen.
+
+    Attributes:
+        sizes: tokens of each sample.
+        dtype: int64.
+        places: where in the padded array the chosen tokens are, counted through.
+        originals: what they were.
+    """
+
+    dtype = np.dtype(np.int64)
+
+    def __init__(self, hiding: Hiding, rows: Sequence[npt.NDArray[Any]], seeds: Bits) -> None:
+        self.sizes = list(map(len, rows))
+        self._hiding = hiding
+        self._rows = rows
+        self._seeds = seeds
+
+    def padded(self, width: int, fill: int) -> Integers:
+        """Give the masked tokens, each sample in a row; what does not fit is cut off.
+
+        Args:
+            width: the padded length.
+            fill: what is padded with; it need not be a token.
+
+        Returns:
+            int64, shape (rows, width).
+
+        Raises:
+            SourceError: a token is none of the vocabulary.
+        """
+        outside, sizes = self._hiding.outside, np.minimum(self.sizes, width)
+        array = np.full((len(sizes), width), fill, np.int64)
+        rests = []
+        for row, tokens in enumerate(self._rows):
+            size = self.sizes[row]
+            if size > width:
+                rests.append(tokens[width:].astype(np.int64))
+                tokens = tokens[:width]
+            array[row, :size] = tokens
+        # If the array has such a value, it may be the fill.
+        if (outside(array) and outside(array[_filled(sizes, width)])) or any(map(outside, rests)):
+            raise self._hiding.refusal(self._rows)
+        starts = np.arange(len(sizes), dtype=np.int64) * width
+        hidden = self._hiding.hide(array.reshape(-1), starts, sizes, self._seeds)
+        self.places, self.originals = hidden
+        return array
+
+
+class _Labels:
+    """The labels of all samples; attributes as of `_Tokens`, which are padded first."""
+
+    dtype = np.dtype(np.int64)
+
+    def __init__(self, tokens: _Tokens) -> None:
+        self.sizes = tokens.sizes
+        self._tokens = tokens
+
+    def padded(self, width: int, fill: int) -> Integers:
+        """Give the labels, each sample's in a row; arguments and shape as of `_Tokens`."""
+        array = np.full((len(self.sizes), width), fill, np.int64)
+        if fill != IGNORED:
+            array[_filled(np.array(self.sizes), width)] = IGNORED
+        array.reshape(-1)[self._tokens.places] = self._tokens.originals
+        return array
+
+
+def _filled(sizes: Integers, width: int) -> npt.NDArray[np.bool_]:
+    """Tell where rows of some sizes have data."""
+    return np.arange(width) < sizes[:, np.newaxis]
