@@ -42,6 +42,18 @@ def config_of(job: Job) -> tuple[dict[str, Any], str]:
     how = [f"{job.workers} threads, prefetch_batches {ahead}" if job.workers else "no worker"]
     if job.arrays is not None:
         how.append("arrays as the source")
+    elif job.mlm is not None:
+        config["transform"] = {
+            "type": "mlm",
+            "vocabulary": job.mlm.vocabulary,
+            "mask_token": job.mlm.mask,
+            "special": [job.mlm.padding],
+            "probability": job.mlm.probability,
+            "field": "tokens",
+        }
+        value = {"tokens": job.mlm.padding, "labels": job.mlm.ignored}
+        config["collate"] = {"type": "pad", "fields": list(value), "value": value}
+        how.append("its own mlm and pad")
     elif job.collate is not None:
         how.append("the given collate")
     return config, ", ".join(how)
