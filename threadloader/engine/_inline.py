@@ -9,6 +9,7 @@ import operator
 import signal
 import threading
 from collections.abc import Iterator
+from types import TracebackType
 from typing import Any
 
 from ._slots import ENDED, Job, Outcome, caught
@@ -163,12 +164,14 @@ def from_signal(error: BaseException) -> bool:
         return False
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {code for handler in handlers if (code := _code(handler)) is not None}
-    last = step = error.__traceback__
+    # Past a class that answers for its attributes itself, and may raise; isinstance asks it too.
+    step: TracebackType | None = object.__getattribute__(error, "__traceback__")
+    last = step
     while step is not None:
         if step.tb_frame.f_code in codes:
             return True
         last, step = step, step.tb_next
-    if last is None or not isinstance(error, KeyboardInterrupt):
+    if last is None or not issubclass(type(error), KeyboardInterrupt):
         return False
     if signal.default_int_handler not in handlers:
         return False
