@@ -89,7 +89,9 @@ def launch(feeder: Thread, shared: Shared) -> None:
     _, error = caught(feeder.start)
     if error is not None:
         shared.end.fill(ENDED)
-        shared.started.fill(Outcome(error=error))
+        outcome = Outcome(error=error)
+        del error  # its traceback leads to this frame (G10)
+        shared.started.fill(outcome)
 
 
 def feed(shared: Shared) -> None:
