@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
 
 from threadloader.errors import ClosedError, ConfigError, Problem
@@ -148,8 +147,15 @@ class PerThread:
 
 
 def _close(made: list[Any]) -> None:
-    with ExitStack() as stack:
-        for source in reversed(made):  # the stack runs backwards: the first made closes first
-            close = getattr(source, "close", None)
-            if callable(close):
-                stack.callback(close)
+    # By halves: so the interpreter itself chains what they raise, in a few frames that hold
+    # none of it. An ExitStack keeps the exception in its own frame, and all of this in a cycle.
+    if len(made) > 1:
+        middle = len(made) // 2
+        try:
+            _close(made[:middle])
+        finally:
+            _close(made[middle:])
+    elif made:
+        close = getattr(made[0], "close", None)
+        if callable(close):
+            close()
