@@ -6,7 +6,7 @@ from ..engine import Outcome, from_signal
 from ..errors import CollateError, WorkerError
 from ..jobs import BatchJob
 
-__all__ = ["explained", "noted"]
+__all__ = ["explained", "note_beside", "noted"]
 
 NOTE = "threadloader: "
 """How our notes begin."""
@@ -58,3 +58,18 @@ def noted(error: BaseException, text: str) -> bool:
         notes[:] = [old for old in notes if not (isinstance(old, str) and old.startswith(NOTE))]
     error.add_note(note)
     return note in error.__notes__
+
+
+def note_beside(error: BaseException, problem: BaseException) -> None:
+    """Note on the exception of a body that closing failed as well; nothing of it may hide that."""
+    try:
+        try:
+            told = repr(problem)
+        except BaseException as hostile:
+            if from_signal(hostile):
+                raise
+            told = type(problem).__name__
+        noted(error, f"and closing the source failed: {told}")
+    except BaseException as hostile:
+        if from_signal(hostile):
+            raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from ..order import VERSION
 from ._arguments import count_of, wrong
 from ._batches import Batches
 from ._caching import cached_source, stamp_of
-from ._failure import noted
+from ._failure import note_beside
 from ._making import make_recipe
 from ._sampling import Samplings, deal_of
 from ._skipping import Skipping, policy_of
@@ -244,8 +243,7 @@ class Loader:
             self._batches = self._entered = None
             if error is None or from_signal(problem):
                 raise
-            with contextlib.suppress(Exception):
-                noted(error, f"and closing the source failed: {problem!r}")
+            note_beside(error, problem)
         # Last: until here a repeated __exit__ finishes what an interrupt cut short.
         self._batches = self._entered = None
 
@@ -280,10 +278,11 @@ class Loader:
 
 def _both(first: Callable[[], None], then: Callable[[], None] | None) -> Callable[[], None]:
     def close() -> None:
-        with contextlib.ExitStack() as stack:
+        try:
+            first()
+        finally:
             if then is not None:
-                stack.callback(then)
-            stack.callback(first)
+                then()
 
     return close
 
