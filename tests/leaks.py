@@ -173,8 +173,6 @@ class Watch:
         assert self.before["threads"] == threads(), f"threads: {threads()}"
         wait_for_tasks(self.before["tasks"])
         now = self.facts()
-        for name, before in self.before.items():
-            assert before == now[name], f"{name}: were {before}, are {now[name]}"
         objects = kinds([thing for thing in gc.get_objects() if of_library(thing)])
         found = garbage()
         cycles = kinds(found)
@@ -183,3 +181,5 @@ class Watch:
         gc.collect()
         assert not cycles, f"garbage in cycles: {dict(cycles)}, of the library: {dict(mine)}"
         assert not objects, f"objects of the library: {dict(objects)}"
+        for name, before in self.before.items():
+            assert before == now[name], f"{name}: were {before}, are {now[name]}"

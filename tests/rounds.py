@@ -167,6 +167,11 @@ class Soak:
             raise
         self.count["rounds"] += 1
 
+    def rounds(self, how_many: int) -> None:
+        """Play some rounds."""
+        for _ in range(how_many):
+            self.round()
+
     def hold(self, batch: Any, came: list[int]) -> None:
         """Keep a batch, and look again at the one that was kept the longest."""
         self.held.append((batch, came))

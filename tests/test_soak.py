@@ -108,5 +108,4 @@ def test_a_round_sees_a_batch_that_is_lost(missing, tmp_path, monkeypatch):
     monkeypatch.setattr(rounds, "Chain", lambda *chain: Namespace(cuts=0))
     soak = Soak(3, Path(tmp_path))
     with pytest.raises(AssertionError):
-        for _ in range(20):  # an epoch that is left early does not show it
-            soak.round()
+        soak.rounds(20)  # an epoch that is left early does not show it
