@@ -9,6 +9,7 @@ import weakref
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leaks import Watch
 
 from threadloader._runtime import Runtime
 from threadloader.engine import ENDED, Engine, Inline, Outcome, _threads
@@ -496,6 +497,28 @@ def test_an_engine_whose_feeder_cannot_start_says_so():
         with pytest.raises(RuntimeError, match=text):
             engine.start()
         engine.stop()
+
+
+def test_a_feeder_that_cannot_start_leaves_no_garbage():
+    """G10: its error leads to nothing that leads back to it."""
+
+    class NoFeeder(Runtime):
+        def thread(self, target, args, name):
+            thread = super().thread(target, args, name)
+            thread.start = refused
+            return thread
+
+    def refused():
+        raise RuntimeError("no feeder")
+
+    with Watch() as watch:
+        engine = Engine(2, 5.0, NoFeeder())
+        try:
+            engine.start()
+        except RuntimeError:
+            engine.stop()
+        del engine
+        watch.look()
 
 
 def test_an_error_in_the_engine_itself_reaches_the_consumer(make_engine, monkeypatch):
