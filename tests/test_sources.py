@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leaks import Watch
 
 from threadloader.collate import stack
 from threadloader.errors import ClosedError, ConfigError
@@ -477,6 +478,31 @@ def test_every_object_is_closed_even_if_one_close_raises(made):
     with pytest.raises(OSError, match="disk gone"):
         source.close()
     assert 1 == made[2].closed
+
+
+def test_closes_that_raise_come_as_one_and_leave_no_garbage(made):
+    """The last is raised with the one before as its context, and in no cycle."""
+
+    class Stubborn(Handle):
+        def close(self):
+            raise OSError(made.index(self))
+
+    with Watch() as watch:
+        source = per_thread(Stubborn)
+        for _ in range(3):
+            run(lambda: source[0])
+        seen = []
+        try:
+            source.close()
+        except OSError as error:
+            step = error
+            while step is not None:
+                seen.append(step.args[0])
+                step = step.__context__
+        source = None
+        made.clear()
+        watch.look()
+    assert [2, 1, 0] == seen
 
 
 def test_an_object_made_while_closing_is_closed_at_once(made):

@@ -278,6 +278,7 @@ class Loader:
 
 def _both(first: Callable[[], None], then: Callable[[], None] | None) -> Callable[[], None]:
     def close() -> None:
+        # Not by an ExitStack, which leaves what a callback raises in a cycle with its own frame.
         try:
             first()
         finally:
