@@ -3,7 +3,9 @@
 A timer sends a real signal after a random time; its handler is Python's own for Ctrl-C.
 """
 
+import _thread
 import gc
+import queue
 import random
 import signal
 import threading
@@ -183,6 +185,33 @@ def test_ctrl_c_while_waiting_is_prompt():
         go_on.set()
         assert 2 == len(next(epoch))
         assert 0 == batches.info.step
+
+
+def test_an_interrupt_that_wakes_nobody_is_seen_while_waiting():
+    """As one is that a worker's thread takes, or that comes right before the wait begins."""
+    seen, asking, go_on = [], queue.SimpleQueue(), threading.Event()
+
+    class Pressing(Numbers):
+        def __getitem__(self, index):
+            if index == 0:
+                asking.get(timeout=30)
+                _thread.interrupt_main()
+                seen.append(go_on.wait(30))  # nothing comes until the interrupt was seen
+            return index
+
+    config = {"batch_size": 2, "num_workers": 1, "shuffle": False, "num_epochs": 1}
+    with Loader(config, Pressing(4)) as batches:
+        epoch = iter(batches)
+
+        def ask():
+            asking.put(None)
+            next(epoch)
+
+        with pytest.raises(KeyboardInterrupt):
+            ask()
+        go_on.set()
+        assert [0, 1] == next(epoch).tolist()
+    assert [True] == seen
 
 
 def test_two_interrupts_in_a_row_leave_nothing():

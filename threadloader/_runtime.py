@@ -18,8 +18,9 @@ from typing import Any, Protocol
 
 __all__ = ["RUNTIME", "Lock", "Runtime", "Thread"]
 
-WINDOWS_SECONDS = 0.1
-"""How long a Ctrl-C waits at most on Windows, where no wait can be interrupted."""
+SIGNAL_SECONDS = 0.1
+"""How often a wait looks for a signal that did not end it. Chosen: soon enough for whoever
+presses Ctrl-C, and ten times a second cost nothing that can be measured."""
 
 DEBUGGERS = {"bdb", "debugpy", "pdb", "pudb", "pydevd"}
 """Modules in whose functions a thread stands that somebody looks at in a debugger."""
@@ -103,21 +104,14 @@ class Runtime:
         Returns:
             Whether it came free in time.
         """
-        if sys.platform == "win32":
-            # No wait can be interrupted there: Ctrl-C comes in between short ones.
-            left = float("inf") if timeout is None else max(timeout, 0)
-            while not lock.acquire(timeout=min(left, WINDOWS_SECONDS)):
-                left -= WINDOWS_SECONDS
-                if left <= 0:
-                    return False
-            lock.release()
-        elif timeout is not None:
-            if not lock.acquire(timeout=max(timeout, 0)):
+        # Not one long wait: Windows lets no Ctrl-C into it, and elsewhere a signal that came since
+        # the interpreter has looked last, or in another thread, ends none.
+        left = float("inf") if timeout is None else max(timeout, 0)
+        while not lock.acquire(timeout=min(left, SIGNAL_SECONDS)):
+            left -= SIGNAL_SECONDS
+            if left <= 0:
                 return False
-            lock.release()
-        else:
-            with lock:
-                pass
+        lock.release()
         return True
 
     monotonic = staticmethod(time.perf_counter)

@@ -5,14 +5,14 @@ from collections import Counter
 from threadloader._runtime import Runtime
 
 from ._failures import Violated
-from ._primitives import SimLock, SimQueue, SimThread, SimTurn
+from ._primitives import FOREVER, SimLock, SimQueue, SimThread, SimTurn
 from ._scheduler import never
 
 
 class SimRuntime(Runtime):
     """The simulated runtime of one schedule, and what a test may ask of it.
 
-    `Runtime.wait` and `Runtime.stack` are the real ones, on simulated locks and real stacks.
+    `Runtime.stack` is the real one.
 
     Args:
         scheduler: the schedule's.
@@ -48,6 +48,13 @@ class SimRuntime(Runtime):
         self.scheduler.pause("launch")
         self.hit("start")
         return self.scheduler.spawn("launched", function, args).ident
+
+    def wait(self, lock, timeout=None):
+        # At once and not in pieces, or no wait without end would ever be a deadlock.
+        if not lock.acquire(timeout=FOREVER if timeout is None else timeout):
+            return False
+        lock.release()
+        return True
 
     def monotonic(self):
         self.scheduler.pause("read the clock")
