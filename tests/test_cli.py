@@ -376,3 +376,11 @@ def test_a_stdout_that_takes_nothing_is_said_on_stderr(check, capsys, monkeypatc
         monkeypatch.setattr(sys, "stdout", for_reading)
         assert 2 == cli.main(["check", write({"source": NPZ})])
     assert "threadloader: the output cannot be written\n" == capsys.readouterr().err
+
+
+def test_a_field_of_an_npy_source_that_is_missing_is_a_problem(check):
+    """Such a source has no path, or null for one."""
+    config = {"source": {"type": "npy", "fields": {"x": "nowhere.npy"}}}
+    code, out, err = check(write(config))
+    assert (1, 1, "") == (code, out.count("\n"), err)
+    assert "nowhere.npy" in out

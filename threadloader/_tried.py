@@ -141,7 +141,8 @@ def from_source(report: Report, error: Exception) -> list[Problem]:
     if error.option:
         named = []
     for number, path in enumerate(named if isinstance(named, list) else [named]):
-        if error.path in (path, str(report.base / path)):
+        # An npy source has fields instead, and then null for a path.
+        if isinstance(path, str) and error.path in (path, str(report.base / path)):
             pointer = "/source/path" if path is named else f"/source/path/{number}"
     # The sources say what they expected and what came; said once is enough.
     told = re.fullmatch("expected (.+?),? (?:got|found):? (.+)", error.message, re.DOTALL)
