@@ -40,12 +40,14 @@ class Part:
         distinct: 8 bytes for each that was none of the others.
         failures: a text for each that failed, with what replays it.
         sums: further numbers, by what they count.
+        most: the largest of further numbers, by what they measure.
     """
 
     cases: int = 0
     distinct: set[bytes] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
     sums: dict[str, int] = field(default_factory=dict)
+    most: dict[str, float] = field(default_factory=dict)
 
     def add(self, other: "Part") -> None:
         self.cases += other.cases
@@ -53,6 +55,8 @@ class Part:
         self.failures += other.failures
         for name, value in other.sums.items():
             self.sums[name] = self.sums.get(name, 0) + value
+        for name, value in other.most.items():
+            self.most[name] = max(self.most.get(name, value), value)
 
 
 def parser(name: str, about: str, count: int) -> argparse.ArgumentParser:
@@ -115,6 +119,7 @@ def run(name: str, work: Work, options: argparse.Namespace) -> int:
     else:
         where = f"{platform.python_implementation()} {platform.python_version()}"
         sums = "".join(f", {value:,} {what}" for what, value in total.sums.items())
+        sums += "".join(f", {what} {value:.3g}" for what, value in total.most.items())
         print(
             f"{_told(name, total)}{sums}; seed {options.seed}, {seconds:.0f} s,"
             f" processes: {options.processes}, {where}"
@@ -173,6 +178,7 @@ def _as_json(name: str, total: Part, options: argparse.Namespace, seconds: float
         "distinct": len(total.distinct),
         "failed": len(total.failures),
         **total.sums,
+        **total.most,
         "seed": options.seed,
         "seconds": round(seconds, 1),
         "processes": options.processes,
