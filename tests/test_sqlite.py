@@ -456,3 +456,21 @@ def test_a_damaged_schema_is_an_error_of_the_file(tmp_path):
     at = whole.index(b"TABLE")
     path.write_bytes(whole[: at + 4] + b"\xc5" + whole[at + 5 :])
     assert f"{path}: expected a database that can be read" in refused(tmp_path)
+
+
+def test_a_length_beyond_all_memory_is_an_error_of_the_file(tmp_path):
+    """SQLite has no memory for what damaged bytes announce: no MemoryError for the user."""
+    made(tmp_path, [(0, "zero", 1)], page_size=512)
+    whole = bytearray((tmp_path / "a.db").read_bytes())
+    # The cell of the table in the schema begins with its length.
+    cell = int.from_bytes(whole[108:110], "big")
+    whole[cell : cell + 8] = b"\xff" * 8
+    (tmp_path / "a.db").write_bytes(whole)
+    said = refused(tmp_path)
+    assert f"{tmp_path / 'a.db'}: expected a database that can be read, got: " in said
+
+
+def test_a_query_does_not_fill_the_memory_with_one_value(tmp_path):
+    made(tmp_path, [(0, "zero", 1)])
+    said = refused(tmp_path, query="SELECT length(zeroblob(900000000)) AS id FROM t")
+    assert "string or blob too big" in said

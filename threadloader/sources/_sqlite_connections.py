@@ -20,6 +20,10 @@ _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 
 _REFUSED_FUNCTIONS = frozenset({"load_extension", "random", "randomblob"})
 
+_LONGEST = 64 << 20
+"""Bytes that a value may have beside four times the file's: a query may make larger ones than
+are stored, as hex() does, but not fill the memory, as zeroblob() could. Chosen."""
+
 _PATIENCE_SECONDS = 5.0
 """How long closing waits for a thread that was told to end its statement. Chosen."""
 
@@ -82,11 +86,13 @@ class Connections:
         try:
             yield
         # UnicodeDecodeError: sqlite3 decodes what SQLite says, which may quote damaged bytes.
-        except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:
+        # MemoryError: damaged bytes may announce a value larger than any memory.
+        except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, MemoryError) as error:
             if self._closed:  # which ends what a thread is reading
                 raise self._closed_error() from error
+            got = error if str(error) else "a value larger than the memory"
             raise SourceError(
-                f"expected a database that can be read, got: {error}", self._path, place
+                f"expected a database that can be read, got: {got}", self._path, place
             ) from error
 
     def _connection(self, place: str) -> _Connection:
@@ -97,7 +103,8 @@ class Connections:
             raise self._closed_error()
         with ExitStack() as undo:
             with self._mistrust(place):
-                connection = _Connection(self._path, self._authorize)
+                longest = _LONGEST + 4 * self._bytes
+                connection = _Connection(self._path, self._authorize, longest)
             undo.callback(connection.sql.close)
             if self._look() != self._status:
                 raise self._changed()
@@ -187,7 +194,7 @@ class Connections:
 class _Connection:
     """One connection: read-only, with nothing allowed but reading."""
 
-    def __init__(self, path: Path, authorize: Callable[..., int]) -> None:
+    def __init__(self, path: Path, authorize: Callable[..., int], longest: int) -> None:
         # Held by the thread that reads, and by the one that closes.
         self.lock = threading.Lock()
         self.sql = sqlite3.connect(
@@ -200,6 +207,7 @@ class _Connection:
             for setting in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
                 self.sql.execute(f"PRAGMA {setting}").close()
             self.sql.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            self.sql.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(longest, 2**31 - 1))
             self.pages, self.page_size = self._number("page_count"), self._number("page_size")
             self.version = self.data_version()
             self.sql.set_authorizer(authorize)
