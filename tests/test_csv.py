@@ -616,3 +616,11 @@ def test_a_long_opening_tells_how_far_it_is(tmp_path, monkeypatch, caplog):
     with caplog.at_level(logging.INFO, "threadloader"):
         opened(path)
     assert [f"{path}: read rows in 0 of 0 MiB"] == caplog.messages
+
+
+def test_a_field_that_the_header_has_not_is_told_with_the_file(tmp_path):
+    """The config may be right and the header damaged."""
+    (tmp_path / "a.csv").write_bytes(b"x,y\x05\n1,2\n")
+    with pytest.raises(ConfigError) as caught:
+        opened(tmp_path / "a.csv", dtypes={"y": "int64"})
+    assert str(caught.value).endswith(f"did you mean 'y\\x05'?; see {tmp_path / 'a.csv'}")

@@ -98,16 +98,20 @@ class CsvOptions:
             raise ConfigError(Problem("/source/fields", "each field once", "one twice"))
         return chosen
 
-    def check_fields(self, fields: Iterable[str]) -> None:
+    def check_fields(self, fields: Iterable[str], file: object) -> None:
         """Refuse options that name a field which is not there.
+
+        Args:
+            fields: those that there are.
+            file: in which they stand.
 
         Raises:
             ConfigError: there is one.
         """
         there = [*fields, _OTHERS]
-        known_fields("dtypes", self.dtypes, there)
-        known_fields("categories", self.categories, there[:-1])
-        known_fields("missing", self.missing, there)
+        known_fields("dtypes", self.dtypes, there, file)
+        known_fields("categories", self.categories, there[:-1], file)
+        known_fields("missing", self.missing, there, file)
 
     def column(self, name: str) -> Column:
         """Make the column that takes the texts of a field.

@@ -45,22 +45,28 @@ def chosen_fields(
     return chosen
 
 
-def known_fields(option: str, named: Iterable[str], fields: Iterable[str]) -> None:
+def known_fields(
+    option: str, named: Iterable[str], fields: Iterable[str], file: object = ""
+) -> None:
     """Refuse an option that names a field which is not there.
 
     Args:
         option: the option's name.
         named: the fields that it names.
         fields: those that there are.
+        file: in which they stand, if a file says so: it may be the damaged one of the two.
 
     Raises:
         ConfigError: it names another one.
     """
     there = list(fields)
+    see = f"; see {file}" if file else ""
     for name in named:
         if name not in there:
             raise ConfigError(
-                Problem(f"/source/{option}", "the name of a field", f"{name!r}", near(name, there))
+                Problem(
+                    f"/source/{option}", "the name of a field", f"{name!r}", near(name, there) + see
+                )
             )
 
 

@@ -200,7 +200,7 @@ class _Columns:
             raise SourceError(
                 f"expected {expected}, {near(str(column), names)}", path, f"column {column!r}"
             ) from None
-        self._options.check_fields(self._chosen)
+        self._options.check_fields(self._chosen, path)
         self._columns = {field: self._options.column(field) for field in self._chosen}
         self._names = names
 
