@@ -62,7 +62,9 @@ def read(data, names):
         at = name
         if isinstance(value, list) and re.fullmatch("0|[1-9][0-9]{0,8}", name):
             at = int(name)
-        if at not in (value if isinstance(value, dict) else range(len(value or ()))):
+        if isinstance(value, list):
+            value = dict(enumerate(value))
+        if not isinstance(value, dict) or at not in value:
             raise Refused("no such section")
         value = value[at]
     return value
