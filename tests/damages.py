@@ -8,6 +8,7 @@ values, which are then those that everybody reads.
 """
 
 import contextlib
+import logging
 import shutil
 import time
 from collections.abc import Iterator
@@ -132,6 +133,17 @@ def bounded_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Log nothing: a damaged index or cache is told of, each time."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
 def cuts(home: Home, step: int = 1) -> Iterator[bytes]:
     """Give the file cut at each byte."""
     return (home.data[:at] for at in range(0, len(home.data), step))
@@ -148,4 +160,4 @@ def timed(home: Home, data: bytes) -> tuple[str, float]:
     return home.look(data), time.perf_counter() - began
 
 
-__all__ = ["KINDS", "Home", "at_random", "bounded_memory", "cuts", "damaged", "timed"]
+__all__ = ["KINDS", "Home", "at_random", "bounded_memory", "cuts", "damaged", "quiet", "timed"]

@@ -4,13 +4,12 @@ What is allowed, and what nobody can notice, stands in `damages`; `tools/campaig
 random damages by the million.
 """
 
-import logging
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from campaigns import files
-from damages import KINDS, Home, bounded_memory, cuts
+from damages import KINDS, Home, bounded_memory, cuts, quiet
 
 from threadloader.errors import SourceError
 from threadloader.sources import _files, jsonl, npy
@@ -19,11 +18,10 @@ NAMES = [kind.name for kind in KINDS]
 
 
 @pytest.fixture(autouse=True)
-def quiet():
-    """A damaged index or cache is told in the log, each time."""
-    logging.disable()
-    yield
-    logging.disable(logging.NOTSET)
+def silence():
+    """The log is no part of these tests."""
+    with quiet():
+        yield
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)

@@ -7,13 +7,12 @@ The formats come in turn (`damage_kinds`); what may come of a damage says `damag
 """
 
 import hashlib
-import logging
 import sys
 import tempfile
 import traceback
 from pathlib import Path
 
-from damages import KINDS, Home, at_random, bounded_memory, timed
+from damages import KINDS, Home, at_random, bounded_memory, quiet, timed
 
 from .cases import Part, parser, run
 
@@ -23,7 +22,7 @@ MEASURED = "slowest, in seconds:"
 def work(seed, numbers, kinds=KINDS):
     """Damage files, by numbers: number n is damage n // k of kind n % k, of k kinds."""
     part = Part(most={MEASURED: 0.0})
-    with tempfile.TemporaryDirectory() as folder, bounded_memory():
+    with tempfile.TemporaryDirectory() as folder, bounded_memory(), quiet():
         homes = {}
         for number in numbers:
             damage, at = divmod(number, len(kinds))
@@ -51,7 +50,6 @@ def work(seed, numbers, kinds=KINDS):
 
 def main(args):
     """Give the exit code."""
-    logging.disable()  # a damaged index or cache is told in the log, each time
     made = parser("files", "Small files of every format, damaged at random.", 1_000_000)
     made.add_argument("--replay", type=int, metavar="NUMBER", help="look at one damaged file")
     options = made.parse_args(args)
