@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -69,9 +70,12 @@ def test_it_is_put_back_when_the_body_raises():
 def test_it_is_put_back_when_the_loader_is_dropped():
     loader = load(0.002)
     loader.__enter__()
+    threads = [thread for thread in threading.enumerate() if "threadloader" in thread.name]
     del loader
     gc.collect()
     assert pytest.approx(BEFORE) == sys.getswitchinterval()
+    for thread in threads:
+        thread.join()
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.004])
