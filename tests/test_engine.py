@@ -181,6 +181,27 @@ def test_no_part_begins_after_a_stop(make_engine):
     assert [0, 1] == begun
 
 
+def test_no_part_begins_after_its_stream_was_cancelled(make_engine):
+    """With a cancel during part 1 of 8, parts 2 to 7 and the next job are not begun."""
+    begun, inside, go_on = [], threading.Event(), threading.Event()
+
+    def do(number, part):
+        begun.append((number, part))
+        if part == 1:
+            inside.set()
+            assert go_on.wait(WAIT)
+
+    engine = make_engine(1)
+    stream = engine.stream(iter([Job(n, parts=8, do=do) for n in range(2)]), depth=2)
+    stream.prefetch()
+    assert inside.wait(WAIT)
+    stream.cancel()
+    go_on.set()
+    # Behind both in the queue, so by then the worker is done with them.
+    assert (0, [0]) == engine.stream(iter([Job(0)]), depth=1).result(0).value
+    assert [(0, 0), (0, 1)] == begun
+
+
 def test_a_stop_wakes_a_consumer_that_waits_in_another_thread(make_engine):
     """G5: the waiting consumer is given ENDED though its job has not ended."""
     inside, go_on, got = threading.Event(), threading.Event(), []

@@ -69,14 +69,15 @@ def parser(name: str, about: str, count: int) -> argparse.ArgumentParser:
     """
     made = argparse.ArgumentParser(prog=f"tools/campaign {name}", description=about)
     processors = os.cpu_count() or 1
-    made.add_argument("--count", type=_some, default=count, help=f"cases to run ({count:,})")
+    made.add_argument("--count", type=some, default=count, help=f"cases to run ({count:,})")
     made.add_argument("--seed", type=int, default=0, help="another seed, other cases (0)")
-    made.add_argument("--processes", type=_some, default=processors, help=f"({processors})")
+    made.add_argument("--processes", type=some, default=processors, help=f"({processors})")
     made.add_argument("--json", action="store_true", help="print the last line as JSON")
     return made
 
 
-def _some(text: str) -> int:
+def some(text: str) -> int:
+    """Read a number of things from a command line."""
     if text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"expected an integer from 1, got {text}")

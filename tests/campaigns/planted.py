@@ -1,0 +1,216 @@
+"""The campaign `planted`: each bug of `bugs`, put into a copy of the repository, must be seen.
+
+    python3 tools/campaign planted
+    python3 tools/campaign planted --only 'sentinel'
+
+First the tests that are named there run on copies without a bug, and must pass. Then each bug
+is planted alone: the tests that it names run, and, if they pass, the whole suite. It counts as
+caught when a test fails, or when the tests do not end (which a lost wake-up may cause) within
+the limit. The last line says how many were caught; the exit code is 1 if one was not.
+"""
+
+import argparse
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
+from pathlib import Path
+
+from .bugs import BUGS, Bug
+from .cases import some
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+LEFT_OUT = (".git", ".venv", "__pycache__", ".hypothesis", ".*_cache", "*.egg-info", "build")
+
+MUST_RUN = "import threadloader.cli, threadloader.loader"
+"""What must work with a bug in place: where nothing can be imported, nothing is tested."""
+
+PYTEST = ("-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider")
+
+WHOLE = 8
+"""How many times as long as the tests that a bug names the whole suite may take. Chosen."""
+
+
+def planted(bug: Bug, root: Path) -> str:
+    """Give the text of a bug's file with the bug in it.
+
+    Raises:
+        ValueError: what it replaces does not stand there, or in several places.
+    """
+    text = (root / bug.file).read_text(encoding="utf-8")
+    if (places := text.count(bug.old)) != 1:
+        raise ValueError(
+            f"{bug.file}: expected {bug.old!r} in one place, got {places}; "
+            f"plant it anew: {bug.says}"
+        )
+    return text.replace(bug.old, bug.new)
+
+
+class Copy:
+    """A copy of the repository, in which one bug at a time is planted."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._process: subprocess.Popen[str] | None = None
+        shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
+
+    def tries(self, bug: Bug, limit: float, *, whole: bool) -> tuple[bool, str]:
+        """Plant a bug and look for it.
+
+        Args:
+            bug: the bug.
+            limit: seconds that the tests which it names may take.
+            whole: whether the whole suite runs when those see nothing.
+
+        Returns:
+            Whether it was caught, and what saw it, or why nothing did.
+        """
+        path = self.root / bug.file
+        before = path.read_bytes()
+        path.write_text(planted(bug, self.root), encoding="utf-8")
+        try:
+            if self._run(["-c", MUST_RUN], limit)[0] != 0:
+                return False, "it cannot even be imported: no bug, but a ruin"
+            runs = [(bug.tests, limit), ((), limit * WHOLE)] if whole else [(bug.tests, limit)]
+            for tests, seconds in runs:
+                if seen := self.failing(tests, seconds):
+                    return True, seen
+            return False, "no test fails"
+        finally:
+            path.write_bytes(before)
+
+    def failing(self, tests: tuple[str, ...], limit: float) -> str:
+        """Run tests, or all; give the first that fails, or "".
+
+        Raises:
+            RuntimeError: they could not be run.
+        """
+        # What an earlier bug has taught hypothesis is not to be known to the next.
+        shutil.rmtree(self.root / ".hypothesis", ignore_errors=True)
+        code, out = self._run([*PYTEST, *tests], limit)
+        if code is None:
+            return f"no end within {limit:g} s"
+        if code == 0:
+            return ""
+        failed = [line for line in out.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        if code == 1 and failed:
+            return failed[0].partition(" ")[2].partition(" - ")[0]
+        if code < 0 or "KeyboardInterrupt" in out:
+            return f"the tests were ended, by {'a signal' if code < 0 else 'KeyboardInterrupt'}"
+        raise RuntimeError(f"pytest ended with {code}:\n{out[-2000:]}")
+
+    def _run(self, args: list[str], limit: float) -> tuple[int | None, str]:
+        """Run Python in the copy; give its exit code, None when it did not end, and output."""
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(self.root), str(self.root / "tests")]),
+            # Bugs come and go within the second by which compiled files are told apart.
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        with subprocess.Popen(
+            [sys.executable, *args],
+            cwd=self.root,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # so that it can be ended with the children it has
+        ) as self._process:
+            try:
+                out, _ = self._process.communicate(timeout=limit)
+            except subprocess.TimeoutExpired:
+                self.end()
+                return None, self._process.communicate()[0]
+        return self._process.returncode, out
+
+    def end(self) -> None:
+        """End what runs, with its children."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+
+
+def run(bugs: list[Bug], processes: int, limit: float, *, whole: bool) -> int:
+    """Plant bugs; print what came of each; give the exit code."""
+    began, caught, good = time.monotonic(), 0, True
+    for bug in bugs:  # before anything is copied
+        planted(bug, ROOT)
+    free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+
+    def on_a_copy(work: Callable[[Copy], tuple[str, str]]) -> tuple[str, str]:
+        copy = free.get()
+        try:
+            return work(copy)
+        except RuntimeError as error:
+            return "BROKEN", str(error)
+        finally:
+            free.put(copy)
+
+    def clean(copy: Copy, file: str) -> tuple[str, str]:
+        failed = copy.failing((file,), limit)
+        return "BROKEN" if failed else "", f"without a bug, {failed} fails"
+
+    def dirty(copy: Copy, bug: Bug) -> tuple[str, str]:
+        found, what = copy.tries(bug, limit, whole=whole)
+        return "caught" if found else "MISSED", f"{bug.says} [{what}]"
+
+    files = sorted({test for bug in bugs for test in bug.tests})
+    works = [partial(clean, file=file) for file in files] + [partial(dirty, bug=b) for b in bugs]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(processes) as pool:
+        copies = [Copy(Path(folder, str(number))) for number in range(processes)]
+        for copy in copies:
+            free.put(copy)
+        try:
+            for done in as_completed([pool.submit(on_a_copy, work) for work in works]):
+                word, text = done.result()
+                caught += word == "caught"
+                good = good and word in ("caught", "")
+                if word:
+                    print(f"{word}: {text}", flush=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for copy in copies:
+                copy.end()
+            raise
+    seconds = time.monotonic() - began
+    print(f"planted: {caught} of {len(bugs)} caught, in {seconds:.0f} s")
+    return 0 if good else 1
+
+
+def main(args: list[str]) -> int:
+    """Give the exit code."""
+    parser = argparse.ArgumentParser("tools/campaign planted", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    processors = os.cpu_count() or 1
+    parser.add_argument("--only", default="", help="plant those whose sentence has this in it")
+    parser.add_argument("--named", action="store_true", help="leave it at the tests they name")
+    parser.add_argument("--processes", type=some, default=processors, help=f"({processors})")
+    parser.add_argument("--limit", type=some, default=300, help="seconds for named tests (300)")
+    options = parser.parse_args(args)
+    bugs = [bug for bug in BUGS if options.only in bug.says]
+    if not bugs:
+        parser.error(f"--only: expected a part of a bug's sentence, got {options.only!r}")
+    try:
+        return run(bugs, options.processes, options.limit, whole=not options.named)
+    except ValueError as error:
+        print(f"planted: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
