@@ -308,7 +308,7 @@ MEMORY = [
         "The memory of a batch is used again while somebody holds it.",
         "threadloader/buffers.py",
         "        self._memory = memory",
-        "        self._memory = None",
+        "        self._memory = memory[:]",
         "buffers.py",
     ),
     _bug(
