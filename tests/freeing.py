@@ -3,13 +3,16 @@
 import gc
 import sys
 
+AT_ONCE = getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Whether it is gone at once. Without the GIL, an object that one thread has made and another
+has dropped is freed when the first one runs again, and an idle worker does not; or by the
+garbage collector."""
+
 
 def free_at_once() -> None:
-    """Free what nobody refers to, where the interpreter has put that off.
+    """Free what nobody refers to, where the interpreter puts that off.
 
-    Without the GIL, an object that one thread has made and another has dropped is freed when
-    the first one runs again, and an idle worker does not; or by the garbage collector. With
-    the GIL it is gone already, and nothing is done, so that no cycle is overlooked.
+    Elsewhere nothing is done, so that no cycle is overlooked.
     """
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    if not AT_ONCE:
         gc.collect()

@@ -4,6 +4,7 @@ import gc
 import logging
 import queue
 import threading
+import time
 import weakref
 
 import pytest
@@ -267,6 +268,52 @@ def test_a_worker_that_never_returns_is_named_with_its_work_and_stack(caplog):
     assert "threadloader-worker-0" in text
     assert "job 7, part 0" in text
     assert "in stuck_in_here" in text
+
+
+def test_several_stuck_workers_share_the_bound_of_a_stop(caplog):
+    """G6: the second is waited for as long as the first has left; the clock is made up."""
+
+    class Waiting(Runtime):
+        now, waited = 0.0, ()
+
+        def monotonic(self):
+            return self.now
+
+        def thread(self, target, args, name):
+            def join(seconds):
+                self.now += seconds
+                self.waited += (seconds,)
+
+            thread = super().thread(target, args, name)
+            if "worker" in name:
+                workers.append(thread)
+                thread.join = join
+            return thread
+
+    def stuck(number, part):
+        inside.release()
+        assert go_on.wait(WAIT)
+
+    inside, go_on, workers = threading.Semaphore(0), threading.Event(), []
+    runtime = Waiting()
+    engine = Engine(2, 4.0, runtime)
+    engine.start()
+    engine.stream(iter([Job(n, do=stuck) for n in range(2)]), depth=2).prefetch()
+    assert inside.acquire(timeout=WAIT)
+    assert inside.acquire(timeout=WAIT)
+    engine.stop()
+    go_on.set()
+    for worker in workers:
+        threading.Thread.join(worker, WAIT)
+    assert (4.0, 0.0) == runtime.waited
+    assert 2 == len(caplog.records)
+
+
+def test_the_clock_never_goes_back():
+    """The system says so of its clocks; the one that tells the date may be set."""
+    clock = time.get_clock_info(Runtime.monotonic.__name__)
+    assert clock.monotonic
+    assert not clock.adjustable
 
 
 def test_stopping_twice_and_from_a_worker_is_harmless(make_engine):

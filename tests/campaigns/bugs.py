@@ -149,8 +149,7 @@ ENGINE = [
         "threadloader/_runtime.py",
         "staticmethod(time.perf_counter)",
         "staticmethod(time.time)",
-        "stats.py",
-        "imports.py",
+        "engine.py",
     ),
     _bug(
         "Without workers, a Ctrl-C and a KeyboardInterrupt of the source are mixed up.",

@@ -6,6 +6,8 @@ The numbers are those of the docstring of `threadloader.engine`.
 import weakref
 from typing import NamedTuple
 
+from freeing import AT_ONCE
+
 from threadloader.engine import ENDED
 
 FINISH = 9
@@ -177,7 +179,8 @@ class Watch:
             kept = weakref.ref(outcome.error or outcome.value)
             found = outcome.value = outcome.error = None
             # Its frames are the consumer's own: kept, an error keeps them and all that is there.
-            self.sim.check(kept() is None, f"G10: the outcome of job {number} is held elsewhere")
+            gone = kept() is None or not AT_ONCE
+            self.sim.check(gone, f"G10: the outcome of job {number} is held elsewhere")
             self.taken += 1
         if most is None:
             self._asked = end
