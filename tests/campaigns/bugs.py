@@ -362,7 +362,7 @@ INPUT = [
         "threadloader/sources/_files.py",
         "if size != self.size or len(data) != length:",
         "if len(data) != length:",
-        "files.py",
+        "text.py",
     ),
     _bug(
         "The second block of zeros at the end of an archive may be missing.",
