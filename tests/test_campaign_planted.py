@@ -48,22 +48,20 @@ def small(tmp_path, monkeypatch):
     return root
 
 
-def test_a_bug_that_is_seen_is_caught(small, capsys):
-    """By the test that is told; and the repository itself is left alone."""
+def test_it_tells_what_is_caught_and_what_nothing_sees(small, capsys):
+    """With the test that saw it, and after the whole suite; the repository is left alone."""
     before = (small / "threadloader/cli.py").read_text()
-    assert 0 == planted.main(["--only", "three times"])
+    assert 1 == planted.main([])
     out = capsys.readouterr().out
     assert "caught: It is three times. [tests/test_it.py::test_it]\n" in out
-    assert "planted: 1 of 1 caught" in out
+    assert "MISSED: It says otherwise. [no test fails]\n" in out
+    assert "planted: 1 of 2 caught" in out
     assert before == (small / "threadloader/cli.py").read_text()
 
 
-def test_a_bug_that_nothing_sees_is_told(small, capsys):
-    """After the whole suite has run as well."""
-    assert 1 == planted.main([])
-    out = capsys.readouterr().out
-    assert "MISSED: It says otherwise. [no test fails]\n" in out
-    assert "planted: 1 of 2 caught" in out
+def test_where_all_are_caught_it_ends_well(small, capsys):
+    assert 0 == planted.main(["--only", "three times", "--named"])
+    assert "planted: 1 of 1 caught" in capsys.readouterr().out
 
 
 def test_tests_that_fail_without_a_bug_catch_nothing(small, capsys):
