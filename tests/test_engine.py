@@ -15,6 +15,7 @@ from leaks import Watch
 
 from threadloader._runtime import Runtime
 from threadloader.engine import ENDED, Engine, Inline, Outcome, _threads
+from threadloader.engine._slots import Worker
 
 WAIT = 30.0
 """Seconds after which a gate that should have opened fails its test; never waited out."""
@@ -314,6 +315,27 @@ def test_the_clock_never_goes_back():
     clock = time.get_clock_info(Runtime.monotonic.__name__)
     assert clock.monotonic
     assert not clock.adjustable
+
+
+def test_a_worker_that_goes_on_while_it_is_told_of_is_told_of_as_it_is_then():
+    """Whoever asks has read the job, job 0, when the worker gets to part 7 of job 1."""
+
+    class GoesOn(Worker):
+        later = None
+
+        @property
+        def part(self):
+            if self.later is not None:
+                self.job, self.later = self.later, None
+            return self.job.parts - 1
+
+        @part.setter
+        def part(self, part):
+            pass
+
+    worker = GoesOn(lambda: False)
+    worker.job, worker.later = Job(0, parts=2), Job(1, parts=8)
+    assert "job 1, part 7" == str(worker)
 
 
 def test_stopping_twice_and_from_a_worker_is_harmless(make_engine):

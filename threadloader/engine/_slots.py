@@ -101,8 +101,10 @@ class Worker:
         self.claims = 0
 
     def __str__(self) -> str:
-        job, part = self.job, self.part
-        return "nothing" if job is None else str(job.describe(part))
+        while True:
+            job, part = self.job, self.part
+            if self.job is job:  # else it went on between the two, and the part is another job's
+                return "nothing" if job is None else str(job.describe(part))
 
 
 class Slot:
