@@ -1,7 +1,9 @@
 """Small files of every format that is read, and what other readers say is in them.
 
 A `Kind` makes its file, opens it as the library does, and reads it by other means (`csv`,
-`json`, `tarfile`, `sqlite3`, numpy), so that the rows of a damaged file can be compared. Longer than other files: it is a list.
+`json`, `tarfile`, `sqlite3`, numpy), so that the rows of a damaged file can be compared.
+
+Longer than other files: it is a list.
 """
 
 import csv
