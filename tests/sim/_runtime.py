@@ -51,7 +51,7 @@ class SimRuntime(Runtime):
 
     def wait(self, lock, timeout=None):
         # At once and not in pieces, or no wait without end would ever be a deadlock.
-        if not lock.acquire(timeout=FOREVER if timeout is None else timeout):
+        if not lock.acquire(timeout=FOREVER if timeout is None else max(timeout, 0)):
             return False
         lock.release()
         return True
