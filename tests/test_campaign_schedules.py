@@ -50,6 +50,14 @@ def test_the_last_line_may_be_json(options, capsys):
     assert (1000, 500, 0) == (told["run"], told["distinct"], told["failed"])
 
 
+def test_what_is_measured_is_told_by_its_largest_value(options, capsys):
+    def measured(seed, numbers):
+        return cases.Part(len(numbers), most={"seconds": 1.0 / (1 + numbers[0])})
+
+    assert 0 == cases.run("numbers", measured, options("--count=1200"))
+    assert "0 failed, seconds 1; seed 0" in capsys.readouterr().out
+
+
 def test_failures_are_told_and_end_the_campaign_at_the_tenth(options, capsys):
     """Each text is on stderr; three chunks of 500 have twelve."""
     assert 1 == cases.run("numbers", failing, options("--count=100000"))
