@@ -118,6 +118,8 @@ def is_good(config, *, source_in_code=False):
         given = sum(sampler.get(name) is not None for name in ("field", "labels"))
         if sampler["type"] == "balanced" and given != 1:
             return False
+    if not _good_bytes(config.get("max_bytes")):
+        return False
     if cache is not None and not _good_cache(cache):
         return False
     if "count" in shard and not shard["index"] < shard["count"]:
@@ -130,18 +132,21 @@ def is_good(config, *, source_in_code=False):
 
 def _good_cache(cache):
     given = {name for name, value in cache.items() if value is not None}
-    bound = cache.get("max_bytes")
-    if isinstance(bound, str):
-        match = _BYTES.fullmatch(bound)
-        powers = [unit.upper()[:1] for unit in ("B", "K", "M", "G", "T")]
-        if not match:
-            return False
-        base = 1024 if "I" in match[3].upper() else 1000
-        # As a whole number of 10**-15 bytes: floats would round.
-        tiny = int(match[1]) * 10**15 + int(((match[2] or ".")[1:]).ljust(15, "0"))
-        if not 1 <= tiny * base ** powers.index(match[3][0].upper()) // 10**15 < 2**53:
-            return False
-    return bool(given) and not given >= {"folder", "max_samples"}
+    both = given >= {"folder", "max_samples"}
+    return bool(given) and not both and _good_bytes(cache.get("max_bytes"))
+
+
+def _good_bytes(bound):
+    if not isinstance(bound, str):
+        return True
+    match = _BYTES.fullmatch(bound)
+    if not match:
+        return False
+    power = "BKMGT".index(match[3][0].upper())
+    base = 1024 if "I" in match[3].upper() else 1000
+    # As a whole number of 10**-15 bytes: floats would round.
+    tiny = int(match[1]) * 10**15 + int(((match[2] or ".")[1:]).ljust(15, "0"))
+    return 1 <= tiny * base**power // 10**15 < 2**53
 
 
 @dataclass
