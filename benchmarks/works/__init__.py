@@ -22,7 +22,7 @@ NAMES = (
 )
 """In the order of the table."""
 
-BESIDE = ("scale",)
+BESIDE = ("scale", "close")
 """Measured when asked for by name."""
 
 
