@@ -2,15 +2,19 @@
 
 import logging
 import random
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
 from leaks import Watch
 from ways import SOURCES, WAYS, Life
+
+from threadloader import Loader
 
 BLOCK = 25
 """Lives between two looks."""
@@ -42,6 +46,28 @@ def logged() -> Iterator[list[str]]:
         log.propagate = before
 
 
+@contextmanager
+def heard() -> Iterator[None]:
+    """Let Ctrl-C be heard, which what a shell runs in the background has ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@cache
+def warm_up() -> None:
+    """Once, have everything made and imported that is so when it is first needed."""
+    for source in SOURCES.values():
+        for workers in (0, 2):
+            config = {"num_workers": workers, "batch_size": 5}
+            with Loader(config, source) as batches:
+                list(batches)
+                batches.load_state_dict(batches.state_dict())
+                batches.stats()
+
+
 def block(name: str, seed: int, number: int, lives: int = BLOCK) -> set[bytes]:
     """Play some lives that are left in one way, and look at what is left.
 
@@ -59,11 +85,12 @@ def block(name: str, seed: int, number: int, lives: int = BLOCK) -> set[bytes]:
     """
     play, least = WAYS[name]
     distinct = set()
-    with tempfile.TemporaryDirectory() as folder, logged() as texts:
+    with tempfile.TemporaryDirectory() as folder, logged() as texts, heard():
         # Not of numpy's format, whose header Python's `ast` reads, which leaves garbage itself.
         path = Path(folder) / "x.txt"
         path.write_text("\n".join(map(str, range(24))), "ascii")
         # What is made once, when it is first needed, is no leak.
+        warm_up()
         play(Life(random.Random(f"{seed}, {name}"), least, texts, str(path)))
         with Watch(*SOURCES.values()) as watch:
             for life in range(lives):
