@@ -142,6 +142,7 @@ class Watch:
         gc.collect()
         gc.freeze()
         gc.disable()
+        self.tasks = tasks()  # perhaps with one that has ended and is not put away yet
         self.before = self.facts()
         return self
 
@@ -155,7 +156,6 @@ class Watch:
         """Give what must be the same in the end, by name."""
         return {
             "threads": threads(),
-            "tasks": tasks(),
             "files": files(),
             "finalizers": len(weakref.finalize._registry),
             "exit hooks": atexit._ncallbacks(),
@@ -171,7 +171,9 @@ class Watch:
         """
         # First those of Python: they must be gone by now, and not a little later.
         assert self.before["threads"] == threads(), f"threads: {threads()}"
-        wait_for_tasks(self.before["tasks"])
+        wait_for_tasks(self.tasks)
+        left = tasks() - self.tasks
+        assert not left, f"threads of the kernel's list: {left}"
         now = self.facts()
         objects = kinds([thing for thing in gc.get_objects() if of_library(thing)])
         found = garbage()
