@@ -644,6 +644,21 @@ class TestState:
             with pytest.raises(StateError, match="samples: the state has 10, this run 12"):
                 batches.load_state_dict(state)
 
+    def test_an_iterator_that_is_garbage_is_not_live(self):
+        """As one is that an exception leads to, which is part of a cycle."""
+        with load(Numbers(6), batch_size=2) as batches:
+            state = batches.state_dict()
+            cycle = [iter(batches)]
+            cycle.append(cycle)
+            gc.disable()
+            try:
+                next(cycle[0])
+                del cycle
+                batches.load_state_dict(state)
+            finally:
+                gc.enable()
+            assert [[0, 1], [2, 3], [4, 5]] == lists(batches)
+
     def test_loading_while_an_iterator_is_live_is_refused(self):
         with Loader({"batch_size": 2}, Numbers(6)) as batches:
             state, epoch = batches.state_dict(), iter(batches)

@@ -11,6 +11,7 @@ This file is longer than others, since it is one state machine: what `next`, `it
 
 from __future__ import annotations
 
+import gc
 import queue
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -221,6 +222,12 @@ class Batches:
         """
         if isinstance(state, (str, PathLike)):
             state = read(state)
+        live = self._place.live
+        if live is not None and live() is not None:
+            # It may be that nobody refers to it: garbage in a cycle, or, without the GIL, held by
+            # an exception that waits to be freed by the worker that raised it. Before the turn
+            # is taken, since finalizers run.
+            gc.collect()
         fresh = self._take_turn()
         try:
             self._inside = True
