@@ -8,6 +8,8 @@ import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
+from freeing import free_at_once
+
 from threadloader import BusyError, ClosedError
 
 from ._batches import Play, expected
@@ -237,6 +239,7 @@ def dropped(play):
         batches = play.loader().__enter__()
         play.consume(batches, play.at)
         del batches
+        free_at_once()  # an exception that it has raised may lead to it
         left = play.sim.drain()
         play.sim.check(not left, lambda: f"G6: {left} are left of a dropped loader")
     found = [each.category for each in caught]
