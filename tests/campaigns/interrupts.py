@@ -1,0 +1,76 @@
+"""The campaign `interrupts`: a Ctrl-C at every instruction that the consumer executes.
+
+    python3 tools/campaign interrupts
+    python3 tools/campaign interrupts --count 20000 --seed 3    as many of them, drawn at random
+
+Runs and what is looked at: `swept`; how an interrupt is placed: `sweep`. Each run has one
+interrupt more than there are numbers for it, since a run with threads is not of one length.
+"""
+
+import gc
+import random
+import sys
+import traceback
+
+import swept
+from conftest import our_threads
+from swept import KINDS
+
+from . import cases
+
+NAMES = ("closed", "going_on", "twice")
+
+
+def lengths():
+    """List (name, kind, instructions of a run in which nothing happens)."""
+    return [
+        (name, kind, getattr(swept, name)(kind, sys.maxsize, opcodes=True).passed)
+        for name in NAMES
+        for kind in KINDS
+    ]
+
+
+def placed(number, there):
+    """Give (name, kind, at) of a number; None behind the last one."""
+    for name, kind, length in there:
+        if number < length:
+            return name, kind, number + 1
+        number -= length
+    return None
+
+
+def work(seed, numbers):
+    """Interrupt at the instructions of some numbers; with a seed, at as many drawn at random."""
+    part, there = cases.Part(sums={"interrupted": 0}), lengths()
+    most = sum(length for *_, length in there)
+    gc.collect()
+    gc.freeze()
+    for number in numbers:
+        if seed:
+            number = random.Random(f"{seed}/{number}").randrange(most)
+        case = placed(number, there)
+        if case is None:
+            break
+        name, kind, at = case
+        try:
+            sweep = getattr(swept, name)(kind, at, opcodes=True)
+            assert set() == our_threads(), f"threads are left: {our_threads()}"
+            part.sums["interrupted"] += bool(sweep.where)
+        except Exception as error:
+            text = "".join(traceback.format_exception(error))
+            part.failures.append(f"{text}the case: swept.{name}({kind!r}, {at}, opcodes=True)")
+        part.cases += 1
+        part.distinct.add(f"{name}{kind}{at}".encode())
+    gc.unfreeze()
+    return part
+
+
+def main(args):
+    """Give the exit code."""
+    most = sum(length for *_, length in lengths())
+    made = cases.parser("interrupts", "A Ctrl-C at every instruction of the consumer.", most)
+    return cases.run("interrupts", work, made.parse_args(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+"""A Ctrl-C, or a garbage collection, at every line that the consumer executes (G8).
+
+In the library, and in the standard library's `queue` and `threading` below it; while entering,
+iterating, looking at the state and leaving. `sweep` says how, `swept` what is looked at; every
+run ends closed, and with nothing left. `python3 tools/campaign interrupts` does it at every
+instruction. test_interrupts.py sends real signals at random moments.
+"""
+
+import gc
+import itertools
+import threading
+import warnings
+
+import pytest
+import swept
+from campaigns import interrupts
+from conftest import our_threads
+from sweep import Interrupt, Sweep
+from swept import KINDS
+
+from threadloader.loader import _batches
+
+LEAST = {"closed": 1500, "going_on": 1200, "twice": 60, "collected": 1500, "dropped": 1500}
+"""How many lines there are, at least."""
+
+
+@pytest.fixture(autouse=True)
+def undisturbed():
+    """Collect no garbage of others, which runs Python code at moments of its own."""
+    callbacks, gc.callbacks[:] = gc.callbacks[:], []
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    gc.enable()
+    gc.callbacks[:] = callbacks
+
+
+def every_line(name, kind, step=1):
+    """Does it at one line after the other, until the run is over before; counts the lines."""
+    for at in itertools.count(1, step):
+        sweep = getattr(swept, name)(kind, at)
+        assert set() == our_threads(), sweep.where
+        if not sweep.where:
+            return at
+        if at % 100 == 0:
+            gc.collect()
+    return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["closed", "going_on", "twice"])
+def test_a_ctrl_c_at_any_line_loses_no_batch_and_leaves_nothing(name, kind):
+    """A run that is left is closed; one that goes on is exact; and so is one closed by another."""
+    assert every_line(name, kind) >= LEAST[name]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_closing_can_be_interrupted_again_and_again(kind):
+    """At any line of `__exit__`, and then at any line of the second one that finishes it."""
+    most = every_line("twice", kind)
+    pairs = 0
+    for first in range(1, most + 1):
+        for then in range(1 + first % 5, most + 1, 5):
+            swept.closing_again(kind, first, then)
+            assert set() == our_threads()
+            pairs += 1
+    assert pairs >= 1000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_garbage_that_closes_the_batches_may_be_collected_at_any_line(kind):
+    """It logs and allocates as well; the run ends there, or was over, and waits for nothing."""
+    assert every_line("collected", kind) >= LEAST["collected"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_loader_may_be_collected_at_any_line(kind):
+    """Its threads end; every third line, from another one on with each kind."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        assert every_line("dropped", kind, 3) >= LEAST["dropped"]
+
+
+class TestTheSweep:
+    def test_it_counts_lines_of_the_library_alone(self):
+        sweep = Sweep(10**9, None)
+        with sweep:
+            sorted(KINDS)
+            itertools.count()
+            threading.Lock()
+        assert 0 == sweep.passed
+        with sweep:
+            threading.Event()
+        assert sweep.passed > 3
+
+    def test_an_interrupt_lands_once_behind_its_line(self):
+        """At the first place behind it where the interpreter looks for signals."""
+        with Interrupt() as interrupt:
+            sweep = Sweep(1, interrupt)
+            with pytest.raises(KeyboardInterrupt), sweep:
+                threading.Event().set()
+        assert (1, 1) == (interrupt.heard, sweep.passed)
+        assert sweep.where.startswith("threading.py:")
+
+    def test_a_store_before_another_call_is_seen_to_be_needed(self, monkeypatch):
+        """A call between the store of a delivery and the return loses a batch."""
+        next_job = _batches.Batches._next_job
+
+        def careless(self, place, epoch):
+            batch = next_job(self, place, epoch)
+            self._runtime.lock()
+            return batch
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_batches.Batches, "_next_job", careless)
+            with pytest.raises(AssertionError):
+                every_line("going_on", "here")
+        assert set() == our_threads()
+
+    def test_a_close_that_forgets_the_threads_is_seen(self, monkeypatch):
+        """An interrupted `__exit__` that believes to be done leaves them."""
+        close, opened = _batches.Batches.close, []
+
+        def forgets(self):
+            if self not in opened:
+                opened.append(self)
+                close(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_batches.Batches, "close", forgets)
+            with pytest.raises(AssertionError):
+                every_line("twice", "two workers")
+        for batches in opened:
+            close(batches)
+
+
+def test_the_campaign_interrupts_at_instructions(capsys):
+    """Drawn from all runs; without a seed it does all of them, one after the other."""
+    assert 0 == interrupts.main(["--count", "30", "--seed", "1", "--processes", "1"])
+    assert capsys.readouterr().out.startswith("interrupts: 30 run, 30 distinct, 0 failed, 30 int")
+    first = [("closed", "here", 2), ("twice", "groups", 3)]
+    found = [interrupts.placed(number, first) for number in range(6)]
+    told = [("closed", "here", 1), ("closed", "here", 2)]
+    told += [("twice", "groups", at) for at in (1, 2, 3)]
+    assert [*told, None] == found
