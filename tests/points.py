@@ -79,6 +79,9 @@ POINTS = {
     "save-folder": Point("save", given="save", workers=(0, 2)),
 }
 
+if not hasattr(os, "O_DIRECTORY"):  # folders cannot be flushed here
+    del POINTS["save-folder"]
+
 
 def loader(name: str, plan: Plan, folder: Path, workers: int, ahead: int) -> Loader:
     """Give a loader that passes a point, to be entered inside `patched`.
