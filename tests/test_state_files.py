@@ -536,7 +536,10 @@ def test_a_file_of_version_1_is_read_for_ever():
     path = Path(__file__).parent / "goldens" / "state-1.state"
     config = {"batch_size": 3, "seed": 11, "num_workers": 0, "num_epochs": 3, "exclude": [2, 3]}
     with Loader(config, list(range(12)), resume=path) as batches:
-        assert read(path) == batches.state_dict()
+        now, then = batches.state_dict(), read(path)
+        then["shard"]["skipped"] = 0  # not written yet, and 0 by what it means
+        del now["checksum"], then["checksum"]
+        assert then == now
         got = [[batch.tolist() for batch in epoch] for epoch in batches.epochs()]
     rest = [[[7, 5, 10], [1]], [[11, 4, 6], [10, 1, 0], [7, 5, 9], [8]]]
     assert rest == got
