@@ -49,17 +49,19 @@ class Watch:
         Raises:
             StalledError: nothing moves; asked again, it is waited for anew.
         """
-        seen, ticks, told_at = self._moves(), 0, self._seconds
-        while (outcome := slot.wait(self._tick)) is None:
+        # Nothing is looked at where there is no need to wait: this is every `next`.
+        outcome, seen, ticks, told_at = slot.wait(self._tick), None, 0, self._seconds
+        while outcome is None:
             moves = self._moves()
             if moves != seen or self._in_debugger():
                 seen, ticks, told_at = moves, 0, self._seconds
-                continue
-            ticks += 1
-            # A tenth, ten times, need not be the whole to the last bit.
-            if round(ticks * self._tick, 9) >= round(told_at, 9):
-                self._tell(ticks * self._tick)
-                told_at *= 2
+            else:
+                ticks += 1
+                # A tenth, ten times, need not be the whole to the last bit.
+                if round(ticks * self._tick, 9) >= round(told_at, 9):
+                    self._tell(ticks * self._tick)
+                    told_at *= 2
+            outcome = slot.wait(self._tick)
         return outcome
 
     def _moves(self) -> list[tuple[int, int | None]]:
