@@ -13,7 +13,8 @@ has read.
 from ._base import based
 from ._batches import Batches
 from ._epochs import Epoch, Epochs
-from ._recipe import Loader, open_configured
+from ._opening import open_configured
+from ._recipe import Loader
 from ._sampling import Samplings, deal_of, without_source
 
 __all__ = [

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,42 +23,16 @@ from ._batches import Batches
 from ._caching import cached_source, stamp_of
 from ._failure import note_beside
 from ._making import make_recipe
+from ._opening import open_configured
 from ._sampling import Samplings, deal_of
 from ._skipping import Skipping, policy_of
 
 if TYPE_CHECKING:
     from ..cache import Cache
 
-__all__ = ["Loader", "open_configured"]
+__all__ = ["Loader"]
 
 _TRANSFORMS: dict[str, Callable[..., Callable[..., Any]]] = {"mlm": mlm}
-
-
-def open_configured(
-    spec: Mapping[str, Any], base: str | PathLike[str] = ".", root: str | None = None
-) -> sources.OpenSource:
-    """Open the source of a config, as entering a `Loader` does.
-
-    Args:
-        spec: the config's ``source``.
-        base: the folder to which relative paths in it are relative.
-        root: the config's ``root``.
-
-    Returns:
-        The open source; close it in the end.
-
-    Raises:
-        SourceError: what it names is missing or damaged.
-        ConfigError: its options contradict each other.
-    """
-    return sources.open_source(spec, Path(base), root, {"image": _image})
-
-
-def _image(**options: Any) -> Callable[[bytes], Any]:
-    """Give the decoder of images; it needs Pillow, so it is imported when it is asked for."""
-    from ..adapters.pillow import image_decoder
-
-    return image_decoder(**options)
 
 
 class Loader:
