@@ -1,8 +1,9 @@
 """The face: `Loader`, a recipe and a context manager, and `Batches`, the live thing.
 
 It alone knows all rooms and puts them together: config -> order -> source -> collate ->
-engine. `_recipe` reads the config and opens what it names, `_making` says how batches are
-made, `_caching` puts a cache before the source, `_sampling` and `_schedule` say which samples
+engine. `_recipe` reads the config and opens what it names (`_opening` its source), `_making`
+says how batches are made, `_caching` puts a cache before the source, `_skipping` says what
+is done about samples that fail, `_sampling` and `_schedule` which samples
 and jobs come in what order; `_batches` is the run and `_place` where it stands, `_supply` opens
 the streams of results, of threads or (`_choice`) without, under a shorter switch interval
 (`_switching`) if need be; `_epochs` has its iterators, `_failure` says how a failed batch is
