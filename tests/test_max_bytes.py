@@ -177,6 +177,13 @@ def test_a_stream_that_was_left_does_not_count():
         assert batches.stats().peak_bytes <= 5000
 
 
+def test_a_whole_number_may_be_written_as_a_float():
+    """As in JSON Schema, 4096.0 is the integer 4096, here and in the cache."""
+    config = {"max_bytes": 4096.0, "cache": {"max_bytes": 4096.0}}
+    with Loader(config, source=[1, 2]) as batches:
+        assert len(list(batches)) == 1
+
+
 @pytest.mark.parametrize("text", ["4 parsecs", "0B", "GiB", ""])
 def test_a_size_that_is_none_is_refused_with_its_place(text):
     with pytest.raises(ConfigError, match="/max_bytes: expected"):

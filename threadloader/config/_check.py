@@ -207,9 +207,9 @@ def _wrong_cache(cache: dict[str, Any], right: Callable[[str], bool]) -> Iterato
         yield from _wrong_bytes(cache["max_bytes"], ("cache", "max_bytes"))
 
 
-def _wrong_bytes(value: int | str, place: Place) -> Iterator[Mismatch]:
+def _wrong_bytes(value: float | str, place: Place) -> Iterator[Mismatch]:
     try:
-        bytes_of(value)
+        bytes_of(value if isinstance(value, str) else int(value))  # 4.0 is the integer 4
     except ValueError as error:
         expected = str(error).removeprefix("expected ").partition(", got")[0]
         yield Mismatch(place, expected, show(value))
