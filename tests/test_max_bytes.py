@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from threadloader import ConfigError, Loader
+from threadloader import ConfigError, Loader, per_thread
 from threadloader.engine import ENDED, Engine
 
 WAIT = 30.0
@@ -124,7 +124,8 @@ def test_as_many_are_prepared_as_fit():
     """Four batches of 1,000 bytes wait when the bound is 4,000, and the depth would allow 64."""
     config = {"batch_size": 1, "num_workers": 2, "prefetch_batches": 64, "max_bytes": "4kB"}
     source = Counting(64)
-    with Loader(config, source=source) as batches:
+    # A source for each thread: so the loop never comes to read in place of the workers.
+    with Loader(config, source=per_thread(lambda: source)) as batches:
         epoch = iter(batches)
         for taken in range(1, 10):
             next(epoch)
