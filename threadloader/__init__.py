@@ -10,7 +10,8 @@ The rooms: `config` reads what is to be loaded, `order` says which samples come 
 `samplers` does where that is not a plain shuffle, `sources` reads the samples, `transforms`
 changes them (`masking` is one that comes along), `collate` makes batches of them, `jobs`
 does all that for one batch, `engine` runs it in threads over the `_runtime`, `stats` counts,
-`state` lets a run go on, `loader` puts them together. `fingerprint` tells batches apart by
+`state` lets a run go on, `quarantine` lists what it left out, `loader` puts them together.
+`sizes` says how large a batch is, `fingerprint` tells batches apart by
 their content, `adapters` connects other programs, `cli`, `bench`, `lookup` and `verify` hold
 the commands (`_named` finds what a command line names, `_tried` tries a config out), `errors`
 everything that is raised.
