@@ -34,6 +34,7 @@ class EngineScenario(Program):
         ms: milliseconds that a part takes, on the simulated clock; below 0 it is not even a
             scheduling point.
         gil: milliseconds that a worker waits for the GIL.
+        most: bytes of results that may wait; a result has as many as its job parts; 0: any.
         at: when the end comes; what it counts is said there.
     """
 
@@ -45,6 +46,7 @@ class EngineScenario(Program):
     draw: int = -1
     ms: int = 0
     gil: int = 0
+    most: int = 0
     at: int = 0
 
     family: ClassVar[str] = "engine"
@@ -75,7 +77,9 @@ class Play:
         self.at = scenario.at
         self.depth = scenario.depth
         self.plan = scenario.plan()
-        self.engine = Engine(scenario.workers, CLOSE_SECONDS, sim)
+        most = scenario.most or None
+        self.engine = Engine(scenario.workers, CLOSE_SECONDS, sim, max_bytes=most)
+        self.bound = scenario.most + scenario.workers * max(self.plan.sizes, default=0)
         self.workers = scenario.workers
         self.stuck, self.broken = 0, False
         self._weak = weakref.ref(self.engine)
@@ -102,6 +106,8 @@ class Play:
         """Stop the engine: within its bound, and then none of its threads is left (G6)."""
         began = self.sim.now
         self.sim.check(self.engine.stop(), "G6: stop says that it was called in a worker")
+        peak = self.engine.peak_bytes
+        self.sim.check(peak <= self.bound, lambda: f"G12: {peak} bytes were ready")
         took = self.sim.now - began
         self.sim.check(took <= CLOSE_SECONDS + SLACK_SECONDS, lambda: f"G6: a stop took {took} s")
         left = [name for name in self.sim.alive() if name.startswith("threadloader")]
@@ -296,4 +302,5 @@ def drawn(rng, end):
         ms=rng.choice((0, 0, 1, 3000)),
         gil=rng.choice((0, 5)),
         at=at,
+        most=rng.choice((0, 0, 1, 3, 6)),
     )

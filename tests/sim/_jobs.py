@@ -199,7 +199,7 @@ class Job:
     """A job of the engine: its parts give their own numbers, in a list."""
 
     def __init__(self, watch, number, parts):
-        self.parts = parts
+        self.parts = self.size = parts
         self._watch = watch
         self._number = number
         self._results = [None] * parts

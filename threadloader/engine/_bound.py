@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
+from typing import Any
 
 from ._slots import Slot
 
@@ -33,32 +35,41 @@ class Bound:
         self.waiting: deque[Slot] = deque()
         self.peak = 0
         self._estimate: float | None = None
-        self._begin(None)
+        self._supply: weakref.ref[Any] | None = None
+        self._begin()
 
-    def _begin(self, supply: object) -> None:
-        self._supply = supply
-        self._open: deque[Slot] = deque()  # admitted and not taken
-        self._in_work: list[Slot] = []  # those of them that are not filled
-        self._ready = 0  # bytes of the others
+    def _begin(self) -> None:
+        # Only slots in work are held: a filled one leads to its outcome, and an error in that
+        # to the feeder's frames and back here (G10).
+        self._in_work: list[Slot] = []
+        self._open: deque[int] = deque()  # numbers that were admitted and not taken, in order
+        self._sizes: dict[int, int] = {}  # of those of them that are ready
+        self._ready = 0  # their sum
 
     def admitted(self) -> Slot | None:
         """Take out the slot that may have its job now; None when there is none."""
         if not self.waiting or (self._most is not None and not self._fits(self._most)):
             return None
-        slot = self.waiting.popleft()
+        return self.waiting.popleft()
+
+    def begun(self, slot: Slot) -> None:
+        """Note that a slot that was admitted has its job."""
         if self._most is not None:
-            self._open.append(slot)
+            self._open.append(slot.number)
             self._in_work.append(slot)
-        return slot
 
     def look(self) -> None:
         """Count what was filled and what was taken since the last time."""
+        supply = None if self._supply is None else self._supply()
+        # Read first: what is taken by now is filled by now, and counted below.
+        taken = 0 if supply is None else supply.taken
         in_work = []
         for slot in self._in_work:
             outcome = slot.outcome
             if outcome is None:
                 in_work.append(slot)
                 continue
+            self._sizes[slot.number] = outcome.size
             self._ready += outcome.size
             if outcome.cost is not None:  # there was a job, and it went well
                 before = outcome.size if self._estimate is None else self._estimate
@@ -66,16 +77,15 @@ class Bound:
         self._in_work = in_work
         # What was taken meanwhile is counted with it: rather too much than too little.
         self.peak = max(self.peak, self._ready)
-        while self._open and self._open[0].number < self._open[0].supply.taken:
-            outcome = self._open.popleft().outcome
-            self._ready -= outcome.size if outcome is not None else 0
+        while self._open and self._open[0] < taken:
+            self._ready -= self._sizes.pop(self._open.popleft(), 0)
 
     def _fits(self, most: int) -> bool:
         supply = self.waiting[0].supply
-        if supply is not self._supply:
+        if self._supply is None or supply is not self._supply():
             # Another stream. What was ready in the one before has been thrown away.
-            self._begin(supply)
-        self.look()
+            self._supply = weakref.ref(supply)
+            self._begin()
         if supply.cancelled or not self._open:
             return True
         if len(self._in_work) >= self._num_workers or self._estimate is None:

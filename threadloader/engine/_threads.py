@@ -183,16 +183,19 @@ def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
             del done
         if slot is not LOOK:
             bound.waiting.append(slot)
+        bound.look()
         while (slot := bound.admitted()) is not None:
-            _deal_one(shared, slot, dealt, cost)
+            if _deal_one(shared, slot, dealt, cost):
+                bound.begun(slot)
         shared.peak_bytes = bound.peak
         del slot  # likewise (G10)
 
 
-def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> None:
+def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bool:
+    """Give a slot its job; say whether there was one."""
     supply = slot.supply
     if supply.cancelled or slot.number != supply.dealt:  # unwanted; or sent twice (G8)
-        return
+        return False
     supply.dealt += 1
     job, error = caught(next, supply.jobs, None)
     if job is None:
@@ -200,7 +203,7 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> No
         del error  # as in _work
         slot.fill(outcome)
         del slot, outcome  # the error's traceback leads to this frame (G10)
-        return
+        return False
     dealt.append(slot)
     slot.job = job
     slot.claim = max(1, min(job.parts, int(CLAIM_SECONDS / max(cost, 1e-9))))
@@ -213,6 +216,7 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> No
     slot.hands = hands
     for _ in range(hands):
         shared.tickets.put(slot)
+    return True
 
 
 def _end(
