@@ -1,6 +1,9 @@
 """`on_error`: samples that fail are tried again, left out within a budget, listed and counted."""
 
+import io
 import json
+import os
+import signal
 import threading
 from itertools import islice
 
@@ -10,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader import BatchInfo, ConfigError, Loader, SourceError
+from threadloader.quarantine import Quarantine
 
 WORKERS = st.sampled_from([0, 1, 3])
 
@@ -320,6 +324,15 @@ def test_a_quarantine_that_cannot_be_written_loses_nothing(tmp_path):
     assert [1] == [line["index"] for line in lines(path)]
 
 
+def raising(kind):
+    """Gives a transform that raises that."""
+
+    def transform(sample):
+        raise kind
+
+    return transform
+
+
 @pytest.mark.parametrize("text", ["Bad(None)", "", "\ud800 half", "two\nlines"])
 def test_any_text_of_an_error_is_listed(tmp_path, text):
     def transform(sample):
@@ -347,6 +360,68 @@ def test_an_error_that_cannot_be_printed_is_listed_by_its_type(tmp_path):
     with Loader(config, source=range(1), transform=transform) as batches:
         assert [] == list(batches)
     assert "Odd" in lines(path)[0]["error"]
+
+
+def test_an_error_whose_class_answers_nothing_is_listed_by_its_type(tmp_path):
+    """Python itself fails when it is to print such an exception."""
+
+    class Mute(type):
+        def __getattribute__(cls, name):
+            if name in ("__module__", "__qualname__"):
+                raise RuntimeError(f"no {name}")
+            return super().__getattribute__(name)
+
+    class Odd(Exception, metaclass=Mute):
+        pass
+
+    path = tmp_path / "bad.jsonl"
+    config = {"batch_size": 1, "on_error": {"skip": 1, "quarantine": str(path)}}
+    with Loader(config, source=Failing(1), transform=raising(Odd)) as batches:
+        assert [] == list(batches)
+    assert "Odd (not printable: RuntimeError)" == lines(path)[0]["error"]
+
+
+def test_a_place_that_cannot_be_told_does_not_hide_the_failure(tmp_path):
+    class Lost(Failing):
+        def locate(self, index):
+            raise OSError("no place")
+
+    path = tmp_path / "bad.jsonl"
+    config = {"batch_size": 1, "on_error": {"skip": 1, "quarantine": str(path)}}
+    with Loader(config, source=Lost(1, {0})) as batches:
+        assert [] == list(batches)
+    (line,) = lines(path)
+    assert "(its place could not be told: OSError)" == line["path"]
+    assert "ValueError: sample 0 is bad" == line["error"]
+
+
+@pytest.mark.parametrize("kind", [Failing, AllAtOnce, Whole])
+def test_what_a_signal_handler_raises_is_neither_tried_again_nor_left_out(kind):
+    """Without workers it runs in the main thread. The same batch comes whole afterwards."""
+
+    class Rung(kind):
+        rings = 1
+
+        def __getitem__(self, index):
+            if self.rings:
+                self.rings -= 1
+                signal.raise_signal(signal.SIGINT)
+            return super().__getitem__(index)
+
+    def ring(number, frame):
+        raise TimeoutError("rung")
+
+    before = signal.signal(signal.SIGINT, ring)
+    config = {"num_workers": 0, "shuffle": False, "on_error": {"skip": 3, "retry": 2}}
+    try:
+        with Loader(config, source=Rung(3)) as batches:
+            epoch = iter(batches)
+            with pytest.raises(TimeoutError, match="rung"):
+                next(epoch)
+            assert [0, 1, 2] == next(epoch).tolist()
+            assert (0, 0) == (batches.stats().retried, batches.stats().skipped)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -414,6 +489,31 @@ def test_a_quarantine_in_no_folder_is_refused(tmp_path):
 def test_a_quarantine_that_is_a_folder_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="/on_error/quarantine: expected a file, got"):
         Loader({"on_error": {"skip": 1, "quarantine": str(tmp_path)}}, source=range(4)).__enter__()
+
+
+def test_a_quarantine_that_may_not_be_written_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "bad.jsonl"
+    # Whoever runs the tests as root may write everywhere.
+    monkeypatch.setattr(os, "access", lambda asked, mode: (asked, mode) != (tmp_path, os.W_OK))
+    with pytest.raises(ConfigError, match="expected a file that can be written"):
+        Quarantine(path)
+
+
+def test_a_line_that_was_written_in_part_is_an_error(tmp_path, monkeypatch):
+    """As on a full disk; the next line then begins where this one did."""
+    path = tmp_path / "bad.jsonl"
+    quarantine = Quarantine(path)
+
+    class Full(io.FileIO):
+        def write(self, data):
+            return super().write(data[:5])
+
+    with monkeypatch.context() as full:
+        full.setattr(type(path), "open", lambda path, mode, buffering: Full(path, "a+"))
+        with pytest.raises(OSError, match="a part of a line was written"):
+            quarantine.add([{"index": 1}])
+    quarantine.add([{"index": 2}])
+    assert [{"index": 2}] == lines(path)
 
 
 def test_a_quarantine_outside_of_root_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """A state says where a run stands, and is refused when it is damaged or another run's."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from threadloader.errors import StateError
 from threadloader.state import NOTHING, Cursor, Excluded, dump, load
+from threadloader.state._state import checksum
 
 RUN = {"source": "x", "seed": 2**64 - 1, "shuffle": True, "order": 1}
 WORLD = {"batch_size": 4, "shard_count": 2}
@@ -102,6 +104,29 @@ def test_any_missing_value_is_refused(path):
     del place[path[-1]]
     with pytest.raises(StateError):
         load(state, RUN, WORLD, 0)
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "told"),
+    [
+        ("world", [8], "world: expected an object, got"),
+        ("world", {**STATE["world"], "step": -1}, "world.step: expected an integer >= 0, got -1"),
+        ("world", {**STATE["world"], "skips": [[1, 2]]}, "world.skips: expected a list of"),
+        ("shard", {**STATE["shard"], "samples": True}, "shard.samples: expected an integer >= 0"),
+        ("run", [], "run: expected an object, got"),
+    ],
+)
+def test_values_of_another_kind_are_refused_under_a_fitting_checksum(section, value, told):
+    state = {**STATE, section: value}
+    state["checksum"] = checksum(state, Excluded.of(state["exclude"]))
+    with pytest.raises(StateError, match=re.escape(told)):
+        load(state, RUN, WORLD, 0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, b"x"])
+def test_what_json_does_not_write_is_refused_as_damaged(value):
+    with pytest.raises(StateError, match="checksum: expected plain JSON values"):
+        load({**STATE, "run": value}, RUN, WORLD, 0)
 
 
 @given(

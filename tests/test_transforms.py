@@ -235,6 +235,16 @@ def test_a_subclass_with_a_call_of_its_own_offers_no_many():
     assert [1, 2] == bind(list)((1, 2), 1, 2)
 
 
+def test_a_subclass_that_changes_neither_offers_the_many_of_its_base():
+    class Same(Counting):
+        pass
+
+    transform = Same()
+    with Loader({"num_workers": 0, "num_epochs": 1}, range(3), transform=transform) as batches:
+        assert 1 == len(list(batches))
+    assert [3] == transform.sizes
+
+
 def test_what_many_makes_is_never_kept():
     """It may depend on the position, as what is made by `rng`."""
     config = {"batch_size": 4, "cache": {"max_samples": 100}, "num_workers": 0, "shuffle": False}

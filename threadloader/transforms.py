@@ -82,12 +82,9 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
 
 
 def _offers_many(kind: type) -> bool:
-    for base in kind.__mro__:
-        if "many" in vars(base):
-            return True
-        if "__call__" in vars(base):  # a subclass that overrides only this one means this one
-            return False
-    return False
+    # The first of the two counts: a subclass that overrides only __call__ means that one.
+    defining = (base for base in kind.__mro__ if not {"many", "__call__"}.isdisjoint(vars(base)))
+    return "many" in vars(next(defining, kind))
 
 
 class Several:
