@@ -65,6 +65,17 @@ def test_importing_threadloader_imports_no_framework(run_child):
     assert ("[]", "") == (child.stdout.strip(), child.stderr)
 
 
+def test_importing_threadloader_leaves_out_what_few_need(run_child):
+    """Rooms that an option, a name or a command asks for come with that."""
+    rooms = ("bench", "cache", "cli", "fingerprint", "masking", "quarantine", "verify")
+    child = run_child(
+        "import sys, threadloader\n"
+        f"print([room for room in {rooms} if 'threadloader.' + room in sys.modules])\n"
+        "print(threadloader.MaskTokens.__name__)\n"
+    )
+    assert (["[]", "MaskTokens"], "") == (child.stdout.split("\n")[:2], child.stderr)
+
+
 def test_the_public_names_are_there_and_explained():
     """Everything exported exists and has a docstring of its own."""
     for name in threadloader.__all__:

@@ -17,6 +17,8 @@ the commands (`_named` finds what a command line names, `_tried` tries a config 
 everything that is raised.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .config import LoaderConfig
 from .errors import (
     BusyError,
@@ -32,9 +34,11 @@ from .errors import (
 )
 from .jobs import BatchInfo
 from .loader import Batches, Epoch, Epochs, Loader
-from .masking import MaskTokens
 from .sources import Source, per_thread
 from .stats import Stats
+
+if TYPE_CHECKING:
+    from .masking import MaskTokens
 
 __all__ = [
     "BatchInfo",
@@ -60,3 +64,12 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import what few need when it is asked for (PEP 562)."""
+    if name == "MaskTokens":
+        from .masking import MaskTokens
+
+        return MaskTokens
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

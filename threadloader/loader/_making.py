@@ -10,7 +10,6 @@ from .. import buffers, sources
 from ..collate import Pad, RowsMaker, make_collate
 from ..config import LoaderConfig, bytes_of
 from ..jobs import Policy, Recipe
-from ..masking import MaskTokens
 from ..sizes import nbytes
 from ..transforms import Several
 from ._supply import GROUPS_AHEAD
@@ -108,6 +107,8 @@ def _together(
     """
     if not isinstance(transform, Several):
         return None
+    from ..masking import MaskTokens  # imported when a transform may be one
+
     given, change = transform.given, cast("Callable[..., Any]", transform.many)
     if pad is not None and type(given) is MaskTokens and pad.pads(given.names):
         change = given.columns

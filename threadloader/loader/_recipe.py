@@ -16,7 +16,6 @@ from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, read_config
 from ..engine import from_signal
 from ..errors import BusyError, ClosedError, SourceError
-from ..masking import mlm
 from ..order import VERSION
 from ._arguments import count_of, wrong
 from ._batches import Batches
@@ -32,7 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Loader"]
 
-_TRANSFORMS: dict[str, Callable[..., Callable[..., Any]]] = {"mlm": mlm}
+
+def _configured(spec: Mapping[str, Any]) -> Callable[..., Any]:
+    """Give the transform that a config names; "mlm" is the one there is."""
+    from ..masking import mlm  # imported when it is asked for
+
+    return mlm(**{option: value for option, value in spec.items() if option != "type"})
 
 
 class Loader:
@@ -109,8 +113,7 @@ class Loader:
         self._resume = resume
         self._skip_steps = count_of("skip_steps", skip_steps)
         if transform is None and self._config.transform is not None:
-            options = dict(self._config.transform)
-            transform = _TRANSFORMS[options.pop("type")](**options)
+            transform = _configured(self._config.transform)
         try:
             self._transform = transforms.bind(transform)
             # What always makes the same of a sample, and can be done before it is kept.
