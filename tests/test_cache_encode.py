@@ -1,6 +1,7 @@
 """Samples become bytes and come back, and bytes that are no sample are refused."""
 
 import struct
+import time
 import tracemalloc
 
 import numpy as np
@@ -75,6 +76,12 @@ def test_the_byte_order_of_an_array_comes_back():
 def test_a_dtype_that_a_name_does_not_describe_is_refused(array):
     with pytest.raises(ForeignError, match="dtype"):
         written(array)
+
+
+def test_a_named_tuple_is_refused():
+    """Its class would be lost."""
+    with pytest.raises(ForeignError, match=r"a named tuple \(struct_time\)"):
+        encode(time.gmtime(0))
 
 
 @given(st.binary(max_size=60))

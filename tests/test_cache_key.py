@@ -26,6 +26,27 @@ class Chain(list):
         return self[0](sample)
 
 
+class Slots:
+    """Has an attribute, or not yet."""
+
+    __slots__ = ("n",)
+
+    def __init__(self, **given):
+        for name, value in given.items():
+            setattr(self, name, value)
+
+
+def unassigned(*given):
+    """Gives a function that closes over a variable, which has a value if one is given."""
+
+    def cut(sample):
+        return sample[:length]
+
+    if given:
+        (length,) = given
+    return cut
+
+
 def defined(text, **names):
     """Gives the function `f` of a program text, as a module of its own would have it."""
     module = types.ModuleType("written_here")
@@ -132,6 +153,10 @@ def test_what_a_function_closes_over_is_seen():
         (re.compile("a"), re.compile("a", re.IGNORECASE)),
         (Path("a"), Path("b")),
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (Chain([1]).append, Chain([2]).append),
+        (Chain([1]).__call__, Chain([2]).__call__),
+        (Slots(), Slots(n=1)),
+        (unassigned(), unassigned(1)),
         (Chain([1]), Chain([2])),
         (Chain([1]), [1]),
     ],

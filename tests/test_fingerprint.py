@@ -5,6 +5,7 @@ import collections
 import enum
 import fractions
 import hashlib
+import importlib
 import math
 import mmap
 import struct
@@ -371,6 +372,23 @@ def test_anything_else_is_refused_with_its_place_and_type(batch, place, kind):
         digest(batch)
     assert str(refused.value).startswith(f"{place}: expected arrays, numbers, ")
     assert f"{kind}; give what it holds as these, in the transform" in str(refused.value)
+
+
+def test_what_gives_no_array_is_refused_with_its_place_and_reason():
+    class Broken(Tensor):
+        def __array__(self, *args, **options):
+            raise OSError("the device is gone")
+
+    with pytest.raises(TypeError, match=r"batch\['x'\]: expected an array, .*the device is gone"):
+        digest({"x": Broken(np.arange(2))})
+
+
+def test_a_dtype_of_another_package_counts_by_its_bits():
+    package = "numpy._core" if hasattr(np, "_core") else "numpy.core"
+    rational = importlib.import_module(f"{package}._rational_tests").rational
+    half, third = np.array([rational(1, 2)]), np.array([rational(1, 3)])
+    assert digest(half) == digest(half.copy())
+    assert 3 == len({digest(half), digest(third), digest(half.view(np.int64))})
 
 
 def test_a_batch_that_holds_itself_is_refused():

@@ -19,6 +19,7 @@ from threadloader.errors import ClosedError, ConfigError
 from threadloader.sources import (
     as_source,
     fingerprint,
+    has_fingerprint,
     open_source,
     per_thread,
 )
@@ -600,3 +601,16 @@ def test_a_closed_memory_map_is_let_go(tmp_path):
     source.close()
     gc.collect()
     assert [None, None] == [ref() for ref in maps]
+
+
+class Known(list):
+    """Says what its data is."""
+
+    def fingerprint(self):
+        return "known"
+
+
+@pytest.mark.parametrize(("kind", "known"), [(Known, True), (list, False)])
+def test_one_for_each_thread_says_what_its_data_is_if_they_do(kind, known):
+    source = as_source(per_thread(lambda: kind([1, 2])))
+    assert known == has_fingerprint(source)

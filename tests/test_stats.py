@@ -125,6 +125,11 @@ def test_a_line_begins_with_the_data_wait():
     )
 
 
+def test_a_line_tells_what_was_not_pinned_and_the_fingerprint():
+    line = str(Stats(batches=1, not_pinned="torch is missing", fingerprint="f00d"))
+    assert line.endswith(" | not pinned: torch is missing | fingerprint f00d")
+
+
 def test_as_dict_is_json_and_holds_the_derived_numbers():
     numbers = json.loads(json.dumps(Stats(batches=1, elapsed_seconds=2.0).as_dict()))
     assert (0.5, "excellent") == (numbers["batches_per_second"], numbers["data_wait_band"])

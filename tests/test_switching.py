@@ -61,6 +61,30 @@ def test_a_later_choice_of_the_user_is_left_alone():
     sys.setswitchinterval(BEFORE)
 
 
+def test_taking_back_what_nobody_asked_for_changes_nothing():
+    sys.setswitchinterval(0.003)
+    _switching.restore(object())
+    assert pytest.approx(0.003) == sys.getswitchinterval()
+    sys.setswitchinterval(BEFORE)
+
+
+def test_a_loader_that_ends_while_another_one_begins_leaves_the_interval_of_that(monkeypatch):
+    """A finalizer may run anywhere, also between the choice of the shortest and its setting."""
+    one, other = object(), object()
+    setting = sys.setswitchinterval
+
+    def ending(seconds):
+        if one in _switching._wanted:
+            _switching.restore(one)
+        setting(seconds)
+
+    _switching.shorten(one, 0.001)
+    monkeypatch.setattr(sys, "setswitchinterval", ending)
+    _switching.shorten(other, 0.002)
+    assert pytest.approx(0.002) == sys.getswitchinterval()
+    _switching.restore(other)
+
+
 def test_it_is_put_back_when_the_body_raises():
     with pytest.raises(KeyError), load(0.002):
         raise KeyError
