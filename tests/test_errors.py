@@ -22,7 +22,7 @@ def collate_error():
         StateError("the state is of another run", ("seed", "source")),
         StalledError("nothing has moved", 300.5),
     ],
-    ids=lambda error: str(error),
+    ids=str,
 )
 def test_a_copy_has_the_message_and_the_facts(error):
     copy = pickle.loads(pickle.dumps(error))

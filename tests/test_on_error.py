@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader import BatchInfo, ConfigError, Loader, SourceError
+from threadloader.cli import main
 from threadloader.quarantine import Quarantine
 
 WORKERS = st.sampled_from([0, 1, 3])
@@ -331,6 +332,27 @@ def raising(kind):
         raise kind
 
     return transform
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("verify",),
+        ("check", "--batch"),
+        ("bench", "--workers", "0", "--batches", "2", "--repeat", "1"),
+    ],
+)
+def test_commands_write_nothing_into_a_quarantine_file(command, tmp_path, capsys):
+    """Their runs are not the user's."""
+    (tmp_path / "x.jsonl").write_text('{"x": 1}\n{"x": "two"}\n{"x": 3}\n', "utf-8")
+    config = {"source": {"type": "jsonl", "path": "x.jsonl", "dtypes": {"x": "int64"}}}
+    config |= {"batch_size": 1, "on_error": {"skip": 99, "quarantine": "bad.jsonl"}}
+    (tmp_path / "c.json").write_text(json.dumps(config), "utf-8")
+    with Loader(tmp_path / "c.json") as batches:
+        assert len(list(batches)) == 2
+    before = (tmp_path / "bad.jsonl").read_bytes()
+    assert main([*command, str(tmp_path / "c.json")]) < 2
+    assert before == (tmp_path / "bad.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("text", ["Bad(None)", "", "\ud800 half", "two\nlines"])

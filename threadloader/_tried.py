@@ -13,7 +13,7 @@ import numpy as np
 
 from .config import LoaderConfig, Report, examine
 from .errors import CollateError, ConfigError, Problem, SourceError
-from .loader import Loader, based, without_source
+from .loader import Loader, based, unlisted, without_source
 from .loader import open_configured as open_source
 
 __all__ = [
@@ -104,7 +104,7 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
 
 
 def _first_batch(config: LoaderConfig, base: Path, source: Any) -> Iterator[str]:
-    loader = Loader(dataclasses.replace(config, num_workers=0), source=source)
+    loader = Loader(dataclasses.replace(unlisted(config), num_workers=0), source=source)
     with based(loader, base) as batches:
         for batch in batches:
             yield from _shapes(batch, "")

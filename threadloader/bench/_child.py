@@ -21,7 +21,7 @@ from .._named import UsageError, given_by, named
 from ..adapters import launcher, torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig
-from ..loader import Loader, based, open_configured
+from ..loader import Loader, based, open_configured, unlisted
 from ..sources import PerThread, as_source
 from ._measure import Memory, Timing, storage_bytes, take_time
 from ._steps import make_step
@@ -93,7 +93,7 @@ def _ours(
     memory, stored = Memory(), storage_bytes()
     source = None if given is None else given_by(given)
     try:
-        loader = Loader(config, source=source, transform=transform)
+        loader = Loader(unlisted(config), source=source, transform=transform)
         with based(loader, Path(spec["base"])) as batches:
             marks: list[Any] = []
             timing = take_time(

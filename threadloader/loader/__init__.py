@@ -17,6 +17,7 @@ from ._epochs import Epoch, Epochs
 from ._opening import open_configured
 from ._recipe import Loader
 from ._sampling import Samplings, deal_of, without_source
+from ._skipping import unlisted
 
 __all__ = [
     "Batches",
@@ -27,5 +28,6 @@ __all__ = [
     "based",
     "deal_of",
     "open_configured",
+    "unlisted",
     "without_source",
 ]

@@ -16,7 +16,7 @@ from ..jobs import Failure, Pause, Policy
 if TYPE_CHECKING:
     from ..quarantine import Quarantine
 
-__all__ = ["Skipping", "policy_of"]
+__all__ = ["Skipping", "policy_of", "unlisted"]
 
 
 def policy_of(config: LoaderConfig, runtime: Runtime) -> Policy | None:
@@ -27,6 +27,13 @@ def policy_of(config: LoaderConfig, runtime: Runtime) -> Policy | None:
     pause = Pause(runtime.lock(), runtime.wait)
     skip = options["skip"] is not None
     return Policy(options["retry"], options["backoff"], skip, pause, from_signal)
+
+
+def unlisted(config: LoaderConfig) -> LoaderConfig:
+    """Give a config without its quarantine file: for commands, whose runs are not the user's."""
+    if not isinstance(config.on_error, Mapping):
+        return config
+    return dataclasses.replace(config, on_error={**config.on_error, "quarantine": None})
 
 
 class Skipping:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._named import given_by
 from ..config import LoaderConfig
-from ..loader import Batches, Loader, based, open_configured
+from ..loader import Batches, Loader, based, open_configured, unlisted
 from ..sources import as_source, fingerprint
 from ..transforms import Transform, bind
 from ._plan import Leg
@@ -110,7 +110,10 @@ class Case:
             guarded: names of `PARTS` that have one lock around them, all the same.
         """
         config = dataclasses.replace(
-            self.config, num_workers=leg.workers, prefetch_batches=leg.depth, num_epochs=None
+            unlisted(self.config),
+            num_workers=leg.workers,
+            prefetch_batches=leg.depth,
+            num_epochs=None,
         )
         lock = threading.Lock()
         transform, collate = self.transform, self.collate
