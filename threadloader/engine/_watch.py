@@ -24,9 +24,9 @@ class Watch:
     """Waits for slots, and tells what everybody is at when nothing moves meanwhile.
 
     A look counts as much time as was waited for, and not what a clock says: a process that
-    was stopped and goes on, or a machine that slept, has lost a look and no more. Nor does
-    time count in which somebody sits in a debugger. What moves is a worker that takes a
-    part, and goes on to the next. Belongs to the consumer.
+    was stopped and goes on, or a machine that slept, has lost a look and no more. Nor is it
+    told while somebody sits in a debugger. What moves is a worker that takes a part, and goes
+    on to the next. Belongs to the consumer.
 
     Args:
         shared: what the threads share.
@@ -52,15 +52,14 @@ class Watch:
         # Nothing is looked at where there is no need to wait: this is every `next`.
         outcome, seen, ticks, told_at = slot.wait(self._tick), None, 0, self._seconds
         while outcome is None:
-            moves = self._moves()
-            if moves != seen or self._in_debugger():
+            moves, ticks = self._moves(), ticks + 1
+            # A tenth, ten times, need not be the whole to the last bit.
+            late = round(ticks * self._tick, 9) >= round(told_at, 9)
+            if moves != seen or (late and self._in_debugger()):
                 seen, ticks, told_at = moves, 0, self._seconds
-            else:
-                ticks += 1
-                # A tenth, ten times, need not be the whole to the last bit.
-                if round(ticks * self._tick, 9) >= round(told_at, 9):
-                    self._tell(ticks * self._tick)
-                    told_at *= 2
+            elif late:
+                self._tell(ticks * self._tick)
+                told_at *= 2
             outcome = slot.wait(self._tick)
         return outcome
 
