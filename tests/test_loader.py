@@ -3,10 +3,11 @@
 import gc
 import json
 import os
+import signal
 import threading
 import time
 import weakref
-from collections import deque
+from collections import deque, namedtuple
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from oracle import expected_epoch, expected_len
 from strategies import deals
 
 from threadloader import (
+    Batches,
     BusyError,
     ClosedError,
     CollateError,
@@ -28,7 +30,10 @@ from threadloader import (
     per_thread,
 )
 from threadloader._runtime import Runtime
+from threadloader.jobs import GroupJob, NoBatch, Span
 from threadloader.order import Order
+
+Pair = namedtuple("Pair", "x rows")
 
 WAIT = 30.0
 WORKERS = [0, 1, 3]
@@ -1323,6 +1328,24 @@ class TestGroups:
                 got += [batch["x"].tolist() for epoch in batches.epochs(2) for batch in epoch]
             assert expected == got
 
+    @pytest.mark.parametrize("kind", [lambda *fields: fields, Pair])
+    def test_a_tuple_is_cut_field_by_field_and_keeps_its_class(self, kind):
+        class Pairs(Taken):
+            def take(self, indices):
+                return kind(super().take(indices)["x"], indices.tolist())
+
+        config = {"batch_size": 4, "num_workers": 0, "shuffle": False}
+        with Loader(config, source=Pairs(64)) as batches:
+            got = list(batches)
+        assert {type(kind(0, 0))} == set(map(type, got))
+        assert [list(range(i, i + 4)) for i in range(0, 64, 4)] == [x.tolist() for x, _ in got]
+        assert [list(range(i, i + 4)) for i in range(0, 64, 4)] == [rows for _, rows in got]
+
+    def test_it_says_which_batches_it_makes(self):
+        indices = np.arange(6).reshape(3, 2)
+        job = GroupJob(None, Span(4, 7, 3, 14, 2, 40, False, False), indices, np.ones(2, bool))
+        assert "the batches of steps 7 to 9, epoch 4" == job.describe(None)
+
     def test_batches_of_a_group_share_no_row(self):
         with Loader({"batch_size": 4, "num_workers": 0}, source=np.zeros((64, 3))) as batches:
             kept = list(batches)
@@ -1362,3 +1385,40 @@ class TestGroups:
             assert 100_000 == batches.stats().batches
         # The memory was used again, many times: else the test would say nothing.
         assert len(addresses) < 300
+
+
+def test_what_takes_the_place_of_no_batch_says_so():
+    job = NoBatch(Span(2, 0, 0, 0, 4, 3, True, True))
+    assert "epoch 2, which has no step" == job.describe(None)
+    assert 0 == job.samples(0)
+    with pytest.raises(IndexError, match="expected no question for a batch of epoch 2"):
+        job.info(0)
+
+
+def test_leaving_what_was_never_entered_does_nothing():
+    loader = Loader({}, range(3))
+    loader.__exit__(None, None, None)
+    with loader as batches:
+        assert 1 == len(list(batches))
+
+
+@pytest.mark.parametrize("body", [None, KeyError("the body's")])
+def test_a_ctrl_c_at_the_door_leaves_no_thread(monkeypatch, body):
+    """It comes before the threads were told to end. They are told all the same."""
+    close, came = Batches.close, []
+
+    def interrupted(batches):
+        if not came:
+            came.append(True)
+            signal.raise_signal(signal.SIGINT)
+        close(batches)
+
+    monkeypatch.setattr(Batches, "close", interrupted)
+    loader = Loader({}, range(9))
+    batches = loader.__enter__()
+    epoch = iter(batches)
+    next(epoch)
+    with pytest.raises(KeyboardInterrupt):
+        loader.__exit__(type(body), body, None)
+    with pytest.raises(ClosedError):
+        next(epoch)

@@ -1,0 +1,70 @@
+"""What is told of a failure: nothing that happens while it is told may hide it."""
+
+import signal
+
+import pytest
+
+from threadloader import Loader
+from threadloader.loader._failure import note_beside
+
+
+class Unprintable(Exception):
+    def __repr__(self):
+        raise self
+
+
+class NotesRefused(Exception):
+    def add_note(self, note):
+        raise RuntimeError("no notes")
+
+
+@pytest.fixture
+def rung():
+    """A signal's handler that raises, as that of a timer does."""
+
+    def ring(number, frame):
+        raise TimeoutError("rung")
+
+    before = signal.signal(signal.SIGINT, ring)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_close_that_failed_is_told_beside_the_exception_of_the_body():
+    error = KeyError("the body's")
+    note_beside(error, OSError("disk gone"))
+    assert error.__notes__[0].endswith("and closing the source failed: OSError('disk gone')")
+
+
+def test_a_close_that_failed_with_what_cannot_be_printed_is_told_by_its_type():
+    error = KeyError("the body's")
+    note_beside(error, Unprintable())
+    assert error.__notes__[0].endswith("and closing the source failed: Unprintable")
+
+
+def test_an_exception_of_the_body_that_takes_no_note_passes():
+    note_beside(NotesRefused(), OSError("disk gone"))
+
+
+def test_a_signal_passes_while_a_failed_close_is_told(rung):
+    class Ringing(Exception):
+        def __repr__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(TimeoutError, match="rung"):
+        note_beside(KeyError("the body's"), Ringing())
+
+
+def test_a_ctrl_c_passes_while_a_sample_is_described():
+    """Without workers it comes in the main thread. The batch is asked for again."""
+
+    class Failing(list):
+        def __getitem__(self, index):
+            raise OSError("no such sample")
+
+        def locate(self, index):
+            signal.raise_signal(signal.SIGINT)
+
+    with Loader({"num_workers": 0}, Failing(range(3))) as batches:
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(batches))
