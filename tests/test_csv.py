@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from threadloader.errors import ConfigError, SourceError
 from threadloader.sources import _line_scan, fingerprint
+from threadloader.sources._csv_columns import filler
 from threadloader.sources._csv_options import CsvOptions
 from threadloader.sources.csv_file import CsvSource, open_csv
 
@@ -624,3 +625,8 @@ def test_a_field_that_the_header_has_not_is_told_with_the_file(tmp_path):
     with pytest.raises(ConfigError) as caught:
         opened(tmp_path / "a.csv", dtypes={"y": "int64"})
     assert str(caught.value).endswith(f"did you mean 'y\\x05'?; see {tmp_path / 'a.csv'}")
+
+
+def test_a_whole_number_written_as_a_float_fills_integers():
+    filled = filler(2.0**53, np.dtype(np.int64))
+    assert (2**53, np.int64) == (filled, type(filled))

@@ -638,3 +638,22 @@ def test_formats_that_run_programs_are_refused(pillow):
     postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n"
     with pytest.raises(SourceError, match="cannot identify image file"):
         decoders["image"]()(postscript)
+
+
+def test_a_file_that_cannot_be_read_names_the_path_and_the_reason(tmp_path, monkeypatch):
+    class Torn(io.FileIO):
+        def read(self, size=-1):
+            raise OSError(5, "Input/output error")
+
+    with closing(opened(write(tmp_path, {"a.txt": "one"}))) as source:
+        monkeypatch.setattr(files, "open_regular", Torn)
+        with pytest.raises(SourceError, match=r"a\.txt: expected 3 bytes, got: Input/output error"):
+            source[0]
+
+
+def test_a_file_that_has_become_a_folder_is_an_error(tmp_path):
+    with closing(opened(write(tmp_path, {"a.txt": "one"}))) as source:
+        (tmp_path / "data" / "a.txt").unlink()
+        (tmp_path / "data" / "a.txt").mkdir()
+        with pytest.raises(SourceError, match=r"a\.txt: expected a regular file"):
+            source[0]

@@ -474,3 +474,18 @@ def test_a_query_does_not_fill_the_memory_with_one_value(tmp_path):
     made(tmp_path, [(0, "zero", 1)])
     said = refused(tmp_path, query="SELECT length(zeroblob(900000000)) AS id FROM t")
     assert "string or blob too big" in said
+
+
+def test_a_thread_that_comes_after_the_close_opens_nothing(tmp_path):
+    source = opened(made(tmp_path))
+    source.close()
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(ClosedError):
+            pool.submit(source.__getitem__, 0).result()
+
+
+def test_a_query_that_gives_other_rows_each_time_is_an_error(tmp_path):
+    with closing(opened(made(tmp_path))) as source:
+        source._keys = np.array([99, 2, 5])  # as if the first time it had given this key
+        with pytest.raises(SourceError, match="expected one row, got none; let the query give"):
+            source[0]

@@ -500,3 +500,20 @@ def test_the_index_reads_headers_alone(tmp_path, monkeypatch):
     )
     opened(tmp_path).close()
     assert read["bytes"] < 5 * _tar_headers._WINDOW
+
+
+def test_a_pax_record_for_all_members_that_names_none_of_them_is_passed_over(tmp_path):
+    said = {"comment": "x"}
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, pax_headers=said) as archive:
+        archive.addfile(tarfile.TarInfo("1.txt"))
+    with closing(opened(tmp_path)) as source:
+        assert 1 == len(source)
+
+
+def test_an_archive_that_grows_before_it_is_let_go_is_an_error(tmp_path):
+    with closing(opened(write(tmp_path, {"1.txt": "one"}))) as source:
+        with (tmp_path / "a.tar").open("ab") as file:
+            file.write(bytes(512))
+        with pytest.raises(SourceError, match="expected a file at rest"):
+            source._archives[0].let_go()

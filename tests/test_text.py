@@ -368,3 +368,22 @@ def test_a_reader_gives_bytes_of_any_range(tmp_path, both_ways):
     with pytest.raises(SourceError, match="expected the 100 bytes"):
         reader.read(99, 2)
     reader.close()
+
+
+def test_no_file_at_all_is_refused():
+    with pytest.raises(ConfigError, match="/source/path: expected at least one file"):
+        LineFiles([], skip_blank=False)
+
+
+def test_other_line_ends_under_the_old_size_and_time_are_an_error(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a\nb\nc\n")
+    status = path.stat()
+    source = open_source({"type": "text", "path": "a.txt"}, tmp_path)
+    try:
+        path.write_bytes(b"abcde\n")
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        with pytest.raises(SourceError, match=r"other line ends.*; open the source again when"):
+            source[1]
+    finally:
+        source.close()

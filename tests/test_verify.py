@@ -24,15 +24,27 @@ from frameworks import framework
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadloader import ConfigError, Loader, cli, per_thread, verify
+from threadloader import ConfigError, Loader, WorkerError, cli, per_thread, verify
 from threadloader.fingerprint import chained, digest
 from threadloader.sizes import nbytes
-from threadloader.verify import Plan, VerifyError, _causes, _follow, _progress, _run, _stress
+from threadloader.verify import (
+    Plan,
+    VerifyError,
+    _causes,
+    _follow,
+    _probe,
+    _progress,
+    _report,
+    _run,
+    _stress,
+)
 from threadloader.verify._compare import differing
+from threadloader.verify._follow import told
 from threadloader.verify._held import changed, held
 from threadloader.verify._plan import runs
-from threadloader.verify._probe import repeated
+from threadloader.verify._probe import overwritten, repeated, result
 from threadloader.verify._progress import Progress
+from threadloader.verify._stress import stressed
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "verify.md").read_text(encoding="utf-8")
 CONFIG = {"batch_size": 4, "seed": 5}
@@ -648,6 +660,100 @@ def test_what_a_call_has_changed_is_named():
         before = held(function)
         function(1)
         assert expected == changed(before, held(function))
+
+
+def test_a_legacy_generator_is_seen_and_what_cannot_be_compared_is_passed_over():
+    legacy, strange = np.random.RandomState(3), np.array([object()])
+
+    def function(sample):
+        strange[0] = object()
+        return legacy.random_sample()
+
+    before = held(function)
+    function(1)
+    assert ["legacy"] == changed(before, held(function))
+
+
+def test_a_function_that_is_not_written_in_python_keeps_nothing_that_can_be_seen():
+    assert [] == changed(held(len), held(len))
+
+
+# What is not to be had.
+
+
+def test_a_long_list_of_failures_is_cut():
+    def bad(sample):
+        raise ValueError("no")
+
+    text = str(report_of(transform=bad))
+    assert f"  ... and {12 - _report.SHOWN} more" in text
+
+
+def test_what_only_wraps_an_exception_is_told_with_its_cause():
+    error = WorkerError("StopIteration was raised")
+    error.__cause__ = StopIteration(3)
+    assert "WorkerError: StopIteration was raised; its cause: StopIteration(3)" == told(error)
+
+
+def test_experiments_that_fail_hide_no_difference(monkeypatch):
+    monkeypatch.setattr(_causes, "_alone", failing)
+    report = report_of(transform=lambda sample: sample + random.random())
+    assert ("differs", [("", "unknown")]) == (report.result, found(report))
+    assert "the experiments themselves failed: OSError: no memory" in report.causes[0].evidence[0]
+
+
+def test_experiments_that_fail_make_no_fault_of_what_is_the_same(monkeypatch):
+    monkeypatch.setattr(_causes, "_alone", failing)
+    report = report_of()
+    assert ("same", (), ()) == (report.result, report.causes, report.dangers)
+
+
+def failing(*arguments):
+    raise OSError("no memory")
+
+
+def test_what_cannot_be_copied_is_asked_for_anew():
+    assert threading.Lock is _causes._copies(threading.Lock)
+
+
+def test_a_ctrl_c_in_an_experiment_is_no_result():
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        result(interrupted)
+
+
+def test_a_slow_call_is_repeated_no_longer_than_there_is_time(monkeypatch):
+    monkeypatch.setattr(_probe, "SECONDS", -1)
+    assert 1 == repeated(lambda: 0, None).calls
+
+
+def test_what_fails_is_not_said_to_be_overwritten():
+    assert not overwritten(failing, lambda: 0)
+
+
+def test_threads_stop_as_soon_as_enough_is_wrong():
+    """Long before the time is over."""
+    found = stressed([itertools.count().__next__], seconds=3600)
+    assert found.wrong >= _stress.ENOUGH
+
+
+def test_a_thread_that_cannot_start_leaves_none_that_waits_for_it(monkeypatch):
+    start, begun = threading.Thread.start, []
+
+    def starting(thread):
+        if len(begun) == 3:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starting)
+    with pytest.raises(RuntimeError, match="can't start"):
+        stressed([int], seconds=3600)
+    for thread in begun:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in begun)
 
 
 # Progress.

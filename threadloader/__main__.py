@@ -4,5 +4,5 @@ import sys
 
 from threadloader.cli import main
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # pragma: no branch - it is run, not imported
     sys.exit(main())

@@ -261,7 +261,7 @@ class _Shelf:
         for _ in range(self.fewest):
             try:
                 self._watched.pop(id(self.ended.popleft()), None)
-            except IndexError:
+            except IndexError:  # pragma: no cover - a race of two threads
                 break  # another thread took it a moment ago
         self.asked = False
         self.fewest = len(self.ended)

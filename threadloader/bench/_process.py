@@ -93,7 +93,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
         try:
             if os.name == "nt":
-                child.kill()
+                child.kill()  # pragma: no cover - Windows
             else:
                 os.killpg(child.pid, number)
         except (ProcessLookupError, PermissionError):  # macOS: nothing but ended ones in it

@@ -182,7 +182,7 @@ def system(torch: str | None) -> dict[str, Any]:
     gil = getattr(sys, "_is_gil_enabled", lambda: True)()
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
-    else:
+    else:  # pragma: no cover - Windows and macOS do not say it
         cores = os.cpu_count() or 1
     return {
         "python": f"{platform.python_implementation()} {platform.python_version()}",

@@ -169,5 +169,5 @@ def _stop_all() -> None:
         engine.stop()
 
 
-if hasattr(os, "register_at_fork"):
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
     os.register_at_fork(after_in_child=_running.clear)  # there is none of their threads

@@ -107,9 +107,7 @@ class BatchJob:
         return BatchInfo(self.span.epoch, self.span.step, indices, valid, skipped)
 
     def samples(self, count: int) -> int:
-        """Count the rows of the first `count` batches that are not padding, or left out."""
-        if not count:
-            return 0
+        """Count the rows that are not padding, or left out; `count` is 1, as there is one batch."""
         return self._real if self._kept is None else int(np.count_nonzero(self.info().valid))
 
     @property

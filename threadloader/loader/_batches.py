@@ -133,7 +133,7 @@ class Batches:
         """
         epoch = self._begin(self._config.num_epochs)
         if epoch is None:  # only with `stop`
-            raise StopIteration
+            raise StopIteration  # pragma: no cover - never without `stop`
         return epoch
 
     def epochs(self, n: int | None = None) -> Epochs:
@@ -274,7 +274,7 @@ class Batches:
         if not self._supply.stop():
             return
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
-        if self._turn.acquire(blocking=False):
+        if self._turn.acquire(blocking=False):  # pragma: no branch - else as the comment says
             stream = self._place.stream
             if stream is not None and not self._inside:
                 stream.cancel()
@@ -543,7 +543,7 @@ class Batches:
         stream = self._supply.open(place.plan, place.cursor, place.end, singly)
         place = self._place = place._replace(stream=stream, taken=0)
         outcome = stream.result(0)
-        if outcome is ENDED:
+        if outcome is ENDED:  # pragma: no cover - closed meanwhile; the simulation comes by
             self._check_open()
             raise RuntimeError("the order ended before its epoch did")
         return place, 0, outcome
@@ -559,12 +559,12 @@ class Batches:
         if place.cursor.skipped + len(failures) <= self._skipping.budget:
             self._skipping.note(failures)
             return place, outcome
-        if place.stream is not None:
+        if place.stream is not None:  # pragma: no branch - `_outcome` has set it
             place.stream.cancel()
         stream = self._supply.open(place.plan, place.cursor, place.end, 1, strict=True)
         place = self._place = place._replace(stream=stream, taken=0)
         outcome = stream.result(0)
-        if outcome is ENDED:
+        if outcome is ENDED:  # pragma: no cover - closed meanwhile; the simulation comes by
             self._check_open()
             raise RuntimeError("the order ended before its epoch did")
         return place, outcome

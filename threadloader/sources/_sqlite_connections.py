@@ -117,7 +117,7 @@ class Connections:
                 )
             with self._lock:
                 if self._closed:
-                    raise self._closed_error()
+                    raise self._closed_error()  # pragma: no cover - a race with close
                 self._made.append(connection)
                 self.size = self.size or connection.pages * connection.page_size
             undo.pop_all()

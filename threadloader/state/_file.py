@@ -40,7 +40,7 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
     text = _text(state)
     if tidy:
         _tidy(place.parent, prefix)
-    for again in reversed(range(_ATTEMPTS)):
+    for again in reversed(range(_ATTEMPTS)):  # pragma: no branch - the last attempt raises
         # A name of its own: two runs, or two threads, that save at once do not mix.
         temporary = place.with_name(f"{prefix}{os.getpid()}-{os.urandom(4).hex()}.tmp")
         try:
@@ -102,7 +102,7 @@ def _tidy(folder: Path, prefix: str) -> None:
 def _flush(folder: Path) -> None:
     """Flush a folder: the new name is on the disk, too."""
     if not hasattr(os, "O_DIRECTORY"):  # a folder cannot be opened there, or need not be
-        return
+        return  # pragma: no cover - Windows
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(number)
