@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from threadloader.cache import key_of
+from threadloader.cache._samples import DEEPEST
 from threadloader.errors import ConfigError
 
 
@@ -280,3 +281,12 @@ print(key_of(f, G(), G().__call__, {"type": "text", "path": ["a", "b"]}))
         for seed in "123"
     }
     assert 1 == len(found)
+
+
+def test_what_lies_too_deep_counts_by_its_class_alone():
+    def nested(innermost):
+        for _ in range(DEEPEST):
+            innermost = [innermost]
+        return innermost
+
+    assert key_of(nested([1])) == key_of(nested([2])) != key_of(nested(OrderedDict()))

@@ -15,7 +15,7 @@ from leaks import Watch
 
 from threadloader._runtime import Runtime
 from threadloader.engine import ENDED, Engine, Inline, Outcome, _threads
-from threadloader.engine._slots import Worker
+from threadloader.engine._slots import Slot, Worker
 
 WAIT = 30.0
 """Seconds after which a gate that should have opened fails its test; never waited out."""
@@ -615,8 +615,6 @@ def test_a_feeder_that_cannot_start_leaves_no_garbage():
 
 def test_an_error_in_the_engine_itself_reaches_the_consumer(make_engine, monkeypatch):
     """G7: out of memory in a worker's own lines, say: nobody waits for ever, and it goes on."""
-    from threadloader.engine._slots import Slot
-
     conclude, failures = Slot.conclude, [MemoryError("no memory")]
 
     def failing(self, *args):
@@ -898,3 +896,15 @@ def test_a_stream_that_winds_down_gives_what_is_begun_and_begins_no_more(make_en
         given.append(outcome.value[0])
         number += 1
     assert [1, 2, 3] == given == drawn[1:]
+
+
+def test_a_feeder_that_does_not_end_is_logged_with_its_stack(make_engine, monkeypatch, caplog):
+    """G6: as if the bound had passed; whoever stops is told where it hangs."""
+    engine = make_engine(1)
+    stream = engine.stream(iter([Job(0)]), depth=1)
+    stream.result(0)
+    end = engine._shared.end.wait
+    with monkeypatch.context() as late:
+        late.setattr(Slot, "wait", lambda slot, seconds=None: end() and None)
+        assert engine.stop()
+    assert "the feeder has not ended within" in caplog.text

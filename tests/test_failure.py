@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from threadloader import Loader
+from threadloader import Loader, WorkerError
 from threadloader.loader._failure import note_beside
 
 
@@ -68,3 +68,20 @@ def test_a_ctrl_c_passes_while_a_sample_is_described():
     with Loader({"num_workers": 0}, Failing(range(3))) as batches:
         with pytest.raises(KeyboardInterrupt):
             next(iter(batches))
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda number, frame: None])
+def test_a_keyboard_interrupt_that_no_handler_raises_is_the_source_s_own(handler):
+    """Raised by code written in C, it has no raise of Python's behind it."""
+
+    class Own(list):
+        def __getitem__(self, index):
+            (_ for _ in ()).throw(KeyboardInterrupt)
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with Loader({"num_workers": 0}, Own(range(3))) as batches:
+            with pytest.raises(WorkerError, match="KeyboardInterrupt was raised for sample"):
+                next(iter(batches))
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -14,6 +14,7 @@ from frameworks import framework
 from hypothesis import given
 from hypothesis import strategies as st
 
+from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import _decode, files
 from threadloader.sources.files import open_files
@@ -657,3 +658,16 @@ def test_a_file_that_has_become_a_folder_is_an_error(tmp_path):
         (tmp_path / "data" / "a.txt").mkdir()
         with pytest.raises(SourceError, match=r"a\.txt: expected a regular file"):
             source[0]
+
+
+def test_a_config_alone_decodes_images(tmp_path):
+    framework("PIL")
+    from PIL import Image
+
+    pixels = np.arange(27, dtype=np.uint8).reshape(3, 3, 3)
+    (tmp_path / "data").mkdir()
+    Image.fromarray(pixels).save(tmp_path / "data" / "a.png")
+    folder = str(tmp_path / "data")
+    with Loader({"source": {"type": "files", "folder": folder, "decode": "image"}}) as batches:
+        batch = next(iter(batches))
+    assert np.array_equal(pixels[np.newaxis], batch["data"])

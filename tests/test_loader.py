@@ -32,6 +32,7 @@ from threadloader import (
 from threadloader._runtime import Runtime
 from threadloader.jobs import GroupJob, NoBatch, Span
 from threadloader.order import Order
+from threadloader.order._deal import BLOCK
 
 Pair = namedtuple("Pair", "x rows")
 
@@ -1422,3 +1423,22 @@ def test_a_ctrl_c_at_the_door_leaves_no_thread(monkeypatch, body):
         loader.__exit__(type(body), body, None)
     with pytest.raises(ClosedError):
         next(epoch)
+
+
+def test_an_epoch_of_more_than_one_block_is_every_sample_once():
+    n = 2 * BLOCK + 5
+    with Loader({"batch_size": BLOCK // 4, "num_workers": 0, "num_epochs": 1}, np.arange(n)) as it:
+        rows = np.concatenate(list(it))
+    assert np.array_equal(np.arange(n), np.sort(rows))
+
+
+def test_large_rows_of_other_shapes_are_an_error_that_names_both():
+    class Ragged(Numbers):
+        def __getitem__(self, index):
+            return np.zeros(100_000 + index)
+
+    config = {"batch_size": 2, "num_workers": 0, "shuffle": False}
+    with Loader(config, Ragged(2)) as batches:
+        with pytest.raises(CollateError) as caught:
+            next(iter(batches))
+    assert (0, 1) == caught.value.samples

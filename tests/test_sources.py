@@ -614,3 +614,11 @@ class Known(list):
 def test_one_for_each_thread_says_what_its_data_is_if_they_do(kind, known):
     source = as_source(per_thread(lambda: kind([1, 2])))
     assert known == has_fingerprint(source)
+
+
+def test_a_take_that_takes_a_number_does_not_hide_what_the_data_is():
+    class Indexer(Known):
+        def take(self, n):
+            return self[:n]
+
+    assert has_fingerprint(as_source(Indexer([1, 2])))

@@ -125,9 +125,19 @@ def test_a_line_begins_with_the_data_wait():
     )
 
 
-def test_a_line_tells_what_was_not_pinned_and_the_fingerprint():
-    line = str(Stats(batches=1, not_pinned="torch is missing", fingerprint="f00d"))
-    assert line.endswith(" | not pinned: torch is missing | fingerprint f00d")
+def test_a_line_tells_of_cache_pinning_and_fingerprint():
+    line = str(
+        Stats(
+            batches=1,
+            cache_hits=3,
+            cache_misses=1,
+            not_pinned="torch is missing",
+            fingerprint="f00d",
+        )
+    )
+    assert line.endswith(
+        " | 75.0% from the cache | not pinned: torch is missing | fingerprint f00d"
+    )
 
 
 def test_as_dict_is_json_and_holds_the_derived_numbers():

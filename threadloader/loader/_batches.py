@@ -543,7 +543,7 @@ class Batches:
         stream = self._supply.open(place.plan, place.cursor, place.end, singly)
         place = self._place = place._replace(stream=stream, taken=0)
         outcome = stream.result(0)
-        if outcome is ENDED:  # pragma: no cover - closed meanwhile; the simulation comes by
+        if outcome is ENDED:  # pragma: no cover - another thread closes meanwhile
             self._check_open()
             raise RuntimeError("the order ended before its epoch did")
         return place, 0, outcome
@@ -564,7 +564,7 @@ class Batches:
         stream = self._supply.open(place.plan, place.cursor, place.end, 1, strict=True)
         place = self._place = place._replace(stream=stream, taken=0)
         outcome = stream.result(0)
-        if outcome is ENDED:  # pragma: no cover - closed meanwhile; the simulation comes by
+        if outcome is ENDED:  # pragma: no cover - another thread closes meanwhile
             self._check_open()
             raise RuntimeError("the order ended before its epoch did")
         return place, outcome
