@@ -15,6 +15,7 @@ import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from hypothesis import strategies as st
 
 from threadloader import ConfigError, LoaderConfig, bench, cli
 from threadloader.adapters import torch_loader
-from threadloader.bench import BenchError, Plan, Report, Row, _child, picture, run
+from threadloader.bench import BenchError, Plan, Report, Row, _child, _measure, picture, run
 from threadloader.bench._choice import choose, compared, findings
 from threadloader.bench._measure import take_time
 from threadloader.bench._process import in_process
@@ -1126,3 +1127,58 @@ def test_a_run_finds_the_lists_of_a_sampler_in_the_folder_of_the_config(folder, 
         },
     }
     assert 3 == _child.run(spec)["steps_of_epoch"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "rates", "says", "not_says"),
+    [
+        (
+            1.2,
+            {1: 100, 2: 150},
+            " busy then: the rest of the time threads wait",
+            "limit of this machine",
+        ),
+        (None, {1: 100, 2: 150}, "The rate is still rising at 2", "busy"),
+        (1.2, {1: 100, 2: 150, 4: 150}, " busy then: the rest", "still rising"),
+    ],
+)
+def test_a_gain_is_told_with_what_is_known_of_the_processor(cpu, rates, says, not_says):
+    """A system that does not tell the time of processors is not said to wait."""
+    told = said(rows(rates, cpu_cores=dict.fromkeys(rates, cpu)))
+    assert says in told
+    assert not_says not in told
+
+
+def test_a_system_that_tells_no_memory_is_said_to():
+    def silent(spec):
+        return numbers(peak_bytes=None)
+
+    report = run({}, Plan(), source="mine:Numbers", runner=silent)
+    assert "This system does not tell the peak memory of a process" in " ".join(report.findings)
+
+
+def test_what_the_system_does_not_tell_is_none(monkeypatch):
+    def refused(path, *args, **options):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    assert (None, None) == (_measure.storage_bytes(), _measure.Memory().bytes_above_start())
+
+
+def test_a_child_that_has_just_ended_has_no_memory_to_count(monkeypatch):
+    def gone(process):
+        raise FileNotFoundError(process)
+
+    monkeypatch.setattr(_measure, "_private", gone)
+    monkeypatch.setattr(_measure.Memory, "bytes_above_start", lambda memory: 5)
+    ended = SimpleNamespace(pid=1)
+    monkeypatch.setattr(_measure.multiprocessing, "active_children", lambda: [ended])
+    assert _measure.Memory().with_children() is None
+
+
+def test_torch_put_in_its_place_by_a_program_is_found(monkeypatch):
+    """Such a module has no spec."""
+    stand_in = ModuleType("torch")
+    stand_in.__spec__ = None
+    monkeypatch.setitem(sys.modules, "torch", stand_in)
+    assert torch_loader.found()

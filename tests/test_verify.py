@@ -678,6 +678,16 @@ def test_a_function_that_is_not_written_in_python_keeps_nothing_that_can_be_seen
     assert [] == changed(held(len), held(len))
 
 
+def test_a_variable_that_is_not_yet_there_is_passed_over():
+    def function(sample):
+        return later
+
+    before = held(function)
+    later = 1
+    assert [] == changed({}, before)
+    assert {} != held(function)
+
+
 # What is not to be had.
 
 

@@ -236,7 +236,7 @@ def _values(update: Update, values: npt.NDArray[Any], path: Path) -> None:
     if dtype.isbuiltin == 2 and dtype.itemsize in (1, 2, 4, 8):
         values = values.view(f"u{dtype.itemsize}")
         dtype = values.dtype
-    elif dtype.kind not in "biufcmMSUV" or dtype.isbuiltin == 2:
+    elif dtype.kind not in "biufcmMSUV" or dtype.isbuiltin == 2:  # pragma: no cover - none known
         raise TypeError(
             f"{place(path)}: expected an array of a dtype of numpy, got {dtype}; "
             "convert it with astype, in the transform or in collate"

@@ -139,7 +139,7 @@ def _peak() -> int | None:
             for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
                 if line.startswith("VmHWM:"):
                     return int(line.split()[1]) * 1024
-    elif sys.platform == "darwin":
+    elif sys.platform == "darwin":  # pragma: no cover - another system
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

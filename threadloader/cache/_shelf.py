@@ -127,7 +127,7 @@ class Shelf:
             OSError: the folder cannot be listed.
         """
         if not self._looking.acquire(blocking=False):
-            return
+            return  # pragma: no cover - another thread looks
         try:
             for name in names_in(self._folder):
                 self._look_at(name)
