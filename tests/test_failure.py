@@ -85,3 +85,27 @@ def test_a_keyboard_interrupt_that_no_handler_raises_is_the_source_s_own(handler
                 next(iter(batches))
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_signal_passes_while_a_source_says_where_a_sample_stands(rung):
+    """What its handler raises is no failure of the source. The batch is asked for again."""
+
+    class Ringing(list):
+        rung = False
+
+        def __getitem__(self, index):
+            raise ValueError(f"sample {index}")
+
+        def locate(self, index):
+            if not Ringing.rung:
+                Ringing.rung = True
+                signal.raise_signal(signal.SIGINT)
+            return "here"
+
+    with Loader({"num_workers": 0, "shuffle": False}, source=Ringing([1])) as batches:
+        epoch = iter(batches)
+        with pytest.raises(TimeoutError, match="rung"):
+            next(epoch)
+        with pytest.raises(ValueError, match="sample 0") as caught:
+            next(epoch)
+    assert ", here" in caught.value.__notes__[0]

@@ -479,7 +479,7 @@ def test_pauses_double_up_to_a_minute():
 
     pauses = []
     pause = Pause(threading.Lock(), lambda lock, seconds: pauses.append(seconds) or False)
-    policy = Policy(2000, 0.5, False, pause, lambda error: False)
+    policy = Policy(2000, 0.5, False, pause)
     assert all(policy.again(tries) for tries in range(10))
     assert [0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60] == pauses
     assert policy.again(1999)

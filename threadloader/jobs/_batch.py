@@ -167,7 +167,7 @@ class BatchJob:
                 self._failed[row] = None  # of a run that a Ctrl-C cut short, without workers
                 return sample
             except Exception as error:
-                if policy.from_signal(error):
+                if self._recipe.from_signal(error):
                     raise
                 if policy.again(self._tries[row]):
                     self._tries[row] += 1
@@ -183,7 +183,7 @@ class BatchJob:
         try:
             return self._read_whole()
         except Exception as error:
-            if policy.from_signal(error):
+            if self._recipe.from_signal(error):
                 raise
         samples = []
         for row in range(len(self._indices)):
@@ -292,5 +292,7 @@ class BatchJob:
         try:
             locate = getattr(self._recipe.source, "locate", None)
             return None if locate is None else str(locate(index))
-        except Exception as error:  # noqa: BLE001 (it must not hide what it describes)
+        except Exception as error:  # it must not hide what it describes
+            if self._recipe.from_signal(error):
+                raise
             return f"(its place could not be told: {type(error).__name__})"

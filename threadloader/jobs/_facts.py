@@ -57,6 +57,8 @@ class Recipe:
         together: what makes a batch at once of the samples that were read, in the place of
             `transform` and `collate`: (samples, key of the epoch, positions) -> batch; or None.
             The samples stay as they are. Only without `policy`.
+        from_signal: tells whether a signal handler raised an exception, in this thread: that
+            is no failure of the sample whose reading it interrupted.
         free: lets go of memory that waits to be used again.
         measure: batch -> its bytes, or None where they do not count.
         policy: what is done about samples that fail; None raises what they raise.
@@ -77,6 +79,7 @@ class Recipe:
     together: Callable[[list[Any], int, NDArray[np.int64]], Any] | None = None
     policy: Policy | None = None
     threads_only: bool = False
+    from_signal: Callable[[BaseException], bool] = lambda error: False
     free: Callable[[], None] = lambda: None
 
     @property

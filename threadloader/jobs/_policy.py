@@ -55,15 +55,12 @@ class Policy:
         backoff: seconds before the first time; twice as long before each further one.
         skip: whether a sample that fails to the end is left out of its batch.
         pause: waits before another try.
-        from_signal: tells whether a signal handler raised an exception, in this thread: that
-            is no failure of the sample whose reading it interrupted.
     """
 
     retry: int
     backoff: float
     skip: bool
     pause: Pause
-    from_signal: Callable[[BaseException], bool]
 
     def again(self, tries: int) -> bool:
         """Pause before another try; False when there is none, or nobody waits for it.

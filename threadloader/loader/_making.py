@@ -9,6 +9,7 @@ from typing import Any, cast
 from .. import buffers, sources
 from ..collate import Pad, RowsMaker, make_collate
 from ..config import LoaderConfig, bytes_of
+from ..engine import from_signal
 from ..jobs import Policy, Recipe
 from ..sizes import nbytes
 from ..transforms import Several
@@ -91,6 +92,7 @@ def make_recipe(
         together=together,
         policy=policy,
         threads_only=threads_only,
+        from_signal=from_signal,
         free=pool.close,
     ), not_pinned
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from .. import sources
 from .._runtime import Runtime
 from ..config import LoaderConfig
-from ..engine import from_signal
 from ..jobs import Failure, Pause, Policy
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def policy_of(config: LoaderConfig, runtime: Runtime) -> Policy | None:
     options = config.on_error
     pause = Pause(runtime.lock(), runtime.wait)
     skip = options["skip"] is not None
-    return Policy(options["retry"], options["backoff"], skip, pause, from_signal)
+    return Policy(options["retry"], options["backoff"], skip, pause)
 
 
 def unlisted(config: LoaderConfig) -> LoaderConfig:
