@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import threading
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from threadloader import BatchInfo, ConfigError, Loader, SourceError
 from threadloader.cli import main
+from threadloader.jobs import BatchJob, Pause, Policy, Recipe, Span
 from threadloader.quarantine import Quarantine
 
 WORKERS = st.sampled_from([0, 1, 3])
@@ -474,9 +476,27 @@ def test_closing_ends_a_pause(workers):
     assert interrupted in (["OSError"], ["ClosedError"])
 
 
-def test_pauses_double_up_to_a_minute():
-    from threadloader.jobs import Pause, Policy
+@pytest.mark.parametrize("kind", [Failing, AllAtOnce, Whole])
+def test_a_batch_that_is_made_again_forgets_what_was_left_out_before(kind):
+    """Without workers a Ctrl-C behind the work has it done anew, and all may be good then."""
+    source = kind(3, flaky={1: 2})
+    policy = Policy(0, 0.0, True, Pause(threading.Lock(), lambda lock, seconds: False))
+    recipe = Recipe(source, None, np.array, policy=policy)
+    if kind is not Failing:
+        whole = "take" if kind is Whole else "getitems"
+        recipe = replace(recipe, whole=whole, take=getattr(source, "take", None))
+    rows = np.arange(3)
+    span = Span(0, 0, 1, 0, 3, 3, last=True, over=True)
+    job = BatchJob(recipe, span, rows, rows, np.ones(3, bool), 3, 0)
+    job.run(iter(range(job.parts)))
+    assert ([0, 2], [1]) == (job.finish()[0].tolist(), [it.index for it in job.failures])
+    source._left.clear()
+    job.run(iter(range(job.parts)))
+    assert [0, 1, 2] == job.finish()[0].tolist()
+    assert ((), [0, 1, 2]) == (job.failures, job.info().indices.tolist())
 
+
+def test_pauses_double_up_to_a_minute():
     pauses = []
     pause = Pause(threading.Lock(), lambda lock, seconds: pauses.append(seconds) or False)
     policy = Policy(2000, 0.5, False, pause)

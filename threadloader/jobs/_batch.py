@@ -180,6 +180,7 @@ class BatchJob:
 
     def _try_whole(self, policy: Policy) -> Any:
         """Read the batch as a whole, or, where that fails, row by row."""
+        self._failed = [None] * len(self._indices)  # as in `finish`
         try:
             return self._read_whole()
         except Exception as error:
@@ -236,6 +237,7 @@ class BatchJob:
             The batch; none where each of its samples was left out.
         """
         batch, self._samples = self._samples, None
+        self._kept, self.failures = None, ()  # it may be run again, after a Ctrl-C
         if any(self._failed):
             kept = [row for row, failed in enumerate(self._failed) if failed is None]
             self._kept = np.array(kept, np.int64)
