@@ -5,11 +5,12 @@ import random
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace as Namespace
 
 import pytest
-from campaigns.soak import BLOCKS, MEBIBYTE, main, slope
+from campaigns.soak import BLOCKS, MEBIBYTE, Points, main, slope
 from leaks import resident
 from rounds import Soak
 
@@ -92,6 +93,22 @@ def test_the_bound_of_a_flat_line_holds_in_19_of_20_cases():
         points = [(float(t), int(draw.gauss(100, 1) * MEBIBYTE)) for t in range(2 * BLOCKS)]
         above += slope(points).bound > 0
     assert 0.93 < above / 2000 < 0.97
+
+
+def test_measurements_are_kept_in_memory_that_does_not_grow():
+    """Which a soak of hours would take for a leak of what it soaks."""
+    points = Points(1000)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for second in range(1000):
+            points.add(second + 0.5, 1_000_000 + second % 7)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 1000
+    assert [(t + 0.5, 1_000_000 + t % 7) for t in range(1000)] == points.rows()
+    assert (1_000_005, 1_000_006) == (points.last, points.most)
 
 
 def test_too_few_measurements_are_no_line():
