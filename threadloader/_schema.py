@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from typing import Any
 
@@ -46,13 +47,19 @@ _NO_DEFAULT: Any = object()
 
 # The keywords that are built, by the first type they speak about ("" for all).
 _ABOUT = {
-    "": "$schema title description default type enum const anyOf",
-    "number": "minimum maximum",
-    "string": "minLength",
-    "array": "items minItems uniqueItems",
-    "object": "properties required additionalProperties minProperties dependentRequired",
+    "": {"$schema", "title", "description", "default", "type", "enum", "const", "anyOf"},
+    "number": {"minimum", "maximum"},
+    "string": {"minLength"},
+    "array": {"items", "minItems", "uniqueItems"},
+    "object": {
+        "properties",
+        "required",
+        "additionalProperties",
+        "minProperties",
+        "dependentRequired",
+    },
 }
-KEYWORDS = frozenset(" ".join(_ABOUT.values()).split())
+KEYWORDS = frozenset().union(*_ABOUT.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +120,15 @@ class Schema:
         self._closed = "additionalProperties" in schema
         for keyword, why in self._not_built():
             raise ValueError(f"schema at {where}/{keyword}: {why}")
-        self._expected = self._phrase()
 
     def _not_built(self) -> Iterator[tuple[str, str]]:
         """The keywords that cannot be checked, or would have no effect; and why."""
         bounds, kinds, words = self._bounds, self._kinds, self._words
         yield from ((keyword, "not supported") for keyword in bounds if keyword not in KEYWORDS)
+        about = {"", *kinds, "number" if "integer" in kinds else ""}
         for kind, keywords in _ABOUT.items():
-            if kind and kind not in [*kinds, "number" if "integer" in kinds else ""]:
-                for keyword in bounds.keys() & keywords.split():
+            if kind not in about:
+                for keyword in bounds.keys() & keywords:
                     yield keyword, f"no effect without the type {kind}"
         if not _TYPES.keys() >= set(kinds):
             yield "type", "an unknown type"
@@ -255,7 +262,8 @@ class Schema:
                 known = tuple(self.properties)
                 yield Mismatch((*path, name), "a known key", show(name), known, at_key=True)
 
-    def _phrase(self) -> str:
+    @cached_property
+    def _expected(self) -> str:
         """What a value should be, in words: ``an integer from 1 to 8 or null``."""
         if self._words:
             words = ", ".join(map(show, self._words))

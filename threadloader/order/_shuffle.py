@@ -9,7 +9,7 @@ network and its analysis; J. Black and P. Rogaway, "Ciphers with arbitrary finit
 (2002), for the walk and its analysis. The round function is two odd multiplications and a
 shift-xor in 32 bits, keyed by raw draws of Philox: J. Salmon, M. Moraes, R. Dror and
 D. Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). numpy guarantees that raw
-stream between its versions, and `Generator.permutation` not.
+stream between its versions, and `Generator.permutation` not; `_philox` makes it here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ._philox import draws
+
+try:  # the function that `hashlib` gives, without OpenSSL, which is 3.5 MiB
+    from _blake2 import blake2b
+except ImportError:  # pragma: no cover - a Python whose `hashlib` has it from elsewhere
+    from hashlib import blake2b
 
 __all__ = ["SMALL", "VERSION", "Indices", "Order", "key"]
 
@@ -56,10 +63,8 @@ def key(purpose: str, seed: int, epoch: int, n: int = 0) -> int:
     >>> key("order", 0, 1) == key("order", 1, 0)
     False
     """
-    import hashlib  # it loads OpenSSL, 3.5 MiB, so it comes with the first use
-
     words = b"".join(word.to_bytes(8, "little") for word in (seed, epoch, n))
-    digest = hashlib.blake2b(words, digest_size=16, person=purpose.encode()).digest()
+    digest = blake2b(words, digest_size=16, person=purpose.encode()).digest()
     return int.from_bytes(digest, "little")
 
 
@@ -85,15 +90,15 @@ class Order:
         self._bits = max(n - 1, 1).bit_length()
         if not shuffle:
             return
-        stream = np.random.Philox(key=key("order", seed, epoch, n))
+        stream = key("order", seed, epoch, n)
         if n <= SMALL:
             # Stable: ties, if they ever come, fall alike on every platform.
-            self._table = np.argsort(stream.random_raw(n), kind="stable").astype(np.int64)
+            self._table = np.argsort(draws(stream, n), kind="stable").astype(np.int64)
         else:
             # An odd multiplier loses no bit of what it multiplies.
             self._keys = [
                 (np.uint32(draw & 0xFFFFFFFF | 1), np.uint32(draw >> 32))
-                for draw in stream.random_raw(ROUNDS).tolist()
+                for draw in draws(stream, ROUNDS).tolist()
             ]
 
     def at(self, positions: Indices) -> Indices:

@@ -68,10 +68,6 @@ class _Plain:
         self._seed = seed
         self._shuffle = shuffle
         self._kept = kept
-        if shuffle:
-            # numpy imports it when it is first asked for: 13 ms, which belong to the entering
-            # of the loader and not to its first batch.
-            import numpy.random  # noqa: F401
 
     def order(self, epoch: int) -> EpochOrder:
         order = Order(self.length, seed=self._seed, epoch=epoch, shuffle=self._shuffle)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ._files import expand
+from ._hash import sha256
 
 __all__ = ["stamp"]
 
@@ -31,11 +32,9 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
         SourceError: a pattern finds nothing, or leads outside of root.
         ConfigError: there is no name at all.
     """
-    import hashlib  # it loads OpenSSL, 3.5 MiB, so it comes with the first use
-
     base = Path(base)
     files = _files_of(spec, base, None if root is None else base / root)
-    digest = hashlib.sha256()
+    digest = sha256()
     for file in files:
         try:
             status = file.stat()

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from threadloader.errors import ConfigError, Problem
 
 from ._fingerprint import add_values, describe_dtype
+from ._hash import sha256
 from ._row_numbers import row_number, row_numbers
 
 __all__ = ["ArraySource", "Empty", "stores_values"]
@@ -177,9 +178,7 @@ class ArraySource:
         """
         count = min(_CHECKED_ROWS, self._length)
         rows = [i * (self._length - 1) // max(count - 1, 1) for i in range(count)]
-        import hashlib  # it loads OpenSSL, 3.5 MiB, so it comes with the first use
-
-        digest = hashlib.sha256()
+        digest = sha256()
         for array in self._arrays:
             for row in rows:
                 add_values(digest.update, array[row : row + 1])

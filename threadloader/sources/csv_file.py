@@ -8,7 +8,6 @@ file and line. (The name of this file is not that of the standard library's modu
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -26,6 +25,7 @@ from ._csv_rows import Block, read_blocks
 from ._dtypes import UnfitError
 from ._fields import near
 from ._files import FileReader, expand
+from ._hash import sha256
 from ._row_numbers import row_number
 from .arrays import ArraySource, Empty
 
@@ -134,7 +134,7 @@ class CsvSource(ArraySource):
 
     def fingerprint(self) -> str:
         """Tell this data from other data: as for arrays, and sizes of the files and options."""
-        digest = hashlib.sha256(str(self._options).encode())
+        digest = sha256(str(self._options).encode())
         rows = min(len(self), 64)
         for row in (i * (len(self) - 1) // max(rows - 1, 1) for i in range(rows)):
             sample = self[row]

@@ -16,7 +16,6 @@ The rules, the same on every machine:
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import stat
@@ -31,6 +30,7 @@ from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
 
 from ._decode import Decoder, Decoders, Image, apply, decoder_of
 from ._files import expand, inside, open_regular
+from ._hash import sha256
 from ._labels import labels_of
 from ._row_numbers import row_number
 
@@ -109,7 +109,7 @@ class FilesSource:
         self.classes = classes
         # Size and time of change, in nanoseconds, of each file.
         self._status = np.empty((len(names), 2), np.int64)
-        digest = hashlib.sha256()
+        digest = sha256()
         told = time.monotonic()
         for row, name in enumerate(names):
             self._status[row] = size, _ = _look(folder / name)

@@ -10,7 +10,6 @@ read, by position or mapped, has to be read together.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import mmap
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ import numpy.typing as npt
 from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
 
 from ._files import FileReader, inside, open_regular
+from ._hash import sha256
 from ._npy_header import LONGEST, Header, read_header
 from ._row_numbers import row_number, row_numbers
 from .arrays import ArraySource, Empty
@@ -175,7 +175,7 @@ class NpySource:
         does not count.
         """
         count = min(_CHECKED_ROWS, self._length)
-        digest = hashlib.sha256()
+        digest = sha256()
         # Row by row, since a row may be large; the empty batch says dtypes and shapes.
         for i in range(-1, count):
             chosen = [] if i < 0 else [i * (self._length - 1) // max(count - 1, 1)]

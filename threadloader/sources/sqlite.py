@@ -15,7 +15,6 @@ The rules:
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 import sqlite3
@@ -32,6 +31,7 @@ from threadloader.errors import ConfigError, Problem, SourceError
 
 from ._fields import near
 from ._files import inside
+from ._hash import sha256
 from ._row_numbers import row_number
 from ._sqlite_connections import Connections
 
@@ -114,7 +114,7 @@ class SqliteSource:
         except BaseException:
             self.close()
             raise
-        digest = hashlib.sha256(f"{query}\0{key}\0".encode())
+        digest = sha256(f"{query}\0{key}\0".encode())
         digest.update(self._keys.astype("<i8").tobytes())
         self._fingerprint = (
             f"sqlite, {len(self._keys)} rows, {self._connections.size} bytes, "

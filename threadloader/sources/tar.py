@@ -15,7 +15,6 @@ The rules:
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from bisect import bisect_right
@@ -33,6 +32,7 @@ from threadloader.errors import ConfigError, Problem, SourceError
 from ._decode import Decoders, Image, apply, decoder_of
 from ._fields import chosen_fields, near
 from ._files import KEPT_OPEN, FileReader, expand
+from ._hash import sha256
 from ._row_numbers import row_number
 from ._tar_headers import members
 
@@ -155,7 +155,7 @@ class TarSource:
         return kinds
 
     def _summed(self, said: Sequence[str]) -> str:
-        digest = hashlib.sha256()
+        digest = sha256()
         for archive in self._archives:
             for key in archive.keys:
                 digest.update(key.encode() + b"\0")

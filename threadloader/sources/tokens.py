@@ -14,7 +14,6 @@ The rules:
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from bisect import bisect_right
@@ -29,6 +28,7 @@ import numpy.typing as npt
 from threadloader.errors import ConfigError, Problem, SourceError
 
 from ._files import KEPT_OPEN, FileReader, expand
+from ._hash import sha256
 from ._row_numbers import row_number, row_numbers
 from ._token_layout import layout, stored_dtype
 from .arrays import Empty
@@ -261,7 +261,7 @@ class TokensSource:
         first to the last.
         """
         sizes = "+".join(str(reader.size) for reader in self._readers)
-        digest = hashlib.sha256(sizes.encode())
+        digest = sha256(sizes.encode())
         count = min(_CHECKED, len(self))
         length = min(self._span, _CHECKED_TOKENS) * self._stored.itemsize
         for i in range(count):

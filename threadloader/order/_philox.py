@@ -1,0 +1,86 @@
+"""Raw draws of Philox 4x64 with ten rounds, as `numpy.random.Philox` gives them.
+
+J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random numbers: as easy as 1, 2, 3"
+(2011), whose constants these are. Written out here since numpy imports its module of random
+numbers when it is first asked for: 11 ms, and 7 MiB with the OpenSSL that comes along, in front
+of the first batch of a loader that needs a few draws an epoch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["draws"]
+
+FACTORS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
+STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
+"""What is added to the two words of the key after each round."""
+
+ROUNDS = 10
+
+WORD = (1 << 64) - 1
+
+FEW = 32
+"""Blocks of four draws up to which Python's integers are faster (4 us a block) than arrays."""
+
+
+def draws(key: int, count: int) -> NDArray[np.uint64]:
+    """Give the first draws of a stream.
+
+    Args:
+        key: 0 to 2**128 - 1.
+        count: how many, from 0.
+
+    Returns:
+        uint64 array of shape (count,), a new one.
+
+    >>> draws(6, 4) == np.random.Philox(key=6).random_raw(4)
+    array([ True,  True,  True,  True])
+    """
+    keys = [
+        ((key + number * STEPS[0]) & WORD, ((key >> 64) + number * STEPS[1]) & WORD)
+        for number in range(ROUNDS)
+    ]
+    blocks = -(-count // 4)
+    if blocks <= FEW:
+        words = [word for number in range(blocks) for word in _block(keys, number + 1)]
+        return np.array(words[:count], np.uint64)
+    return _blocks(keys, blocks).T.ravel()[:count]
+
+
+def _block(keys: list[tuple[int, int]], counter: int) -> tuple[int, int, int, int]:
+    """Give the four draws at a count, which begins at 1."""
+    a, b, c, d = counter, 0, 0, 0
+    for first, second in keys:
+        p, q = FACTORS[0] * a, FACTORS[1] * c
+        a, b, c, d = q >> 64 ^ b ^ first, q & WORD, p >> 64 ^ d ^ second, p & WORD
+    return a, b, c, d
+
+
+def _blocks(keys: list[tuple[int, int]], count: int) -> NDArray[np.uint64]:
+    """Give the draws at the counts 1 to count, of shape (4, count).
+
+    Both products of a round are made at once; `even` holds words 0 and 2, `odd` 1 and 3.
+    """
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    factors = np.array(FACTORS, np.uint64)[:, None]
+    factors_low, factors_high = factors & low, factors >> half
+    even, odd = np.zeros((2, count), np.uint64), np.zeros((2, count), np.uint64)
+    even[0] = np.arange(1, count + 1, dtype=np.uint64)
+    for words in keys:
+        # The upper word of a product of two words, from four products of their halves; none
+        # of the sums can overflow.
+        below, above = even & low, even >> half
+        carried = (below * factors_low) >> half
+        carried += above * factors_low
+        middle = below * factors_high
+        middle += carried & low
+        upper = above * factors_high
+        upper += carried >> half
+        upper += middle >> half
+        lower = even * factors  # wraps around, as meant
+        even = upper[::-1] ^ odd
+        even ^= np.array(words, np.uint64)[:, None]
+        odd = lower[::-1]
+    return np.stack((even[0], odd[0], even[1], odd[1]))
