@@ -24,7 +24,7 @@ HOPELESS = 5
 WARMING_JOBS = 8
 """Jobs that are not measured after a change: groups begin small, and threads with nothing ready."""
 
-PAUSE_SECONDS, LONGEST_PAUSE = 0.5, 30.0
+PAUSE_SECONDS, LONGEST_PAUSE = 2.0, 30.0
 """How long a decision stands: the first, and twice as long each time it is confirmed."""
 
 
