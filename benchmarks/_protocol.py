@@ -96,6 +96,7 @@ class Job:
         collate: list of samples -> batch, where the user has one; None: stack field by field.
         arrays: the source as whole arrays of equal first length, where it is nothing else.
         mlm: the padding and masking that `collate` does, for a loader with its own way.
+        step_holds_gil: whether the training step is Python code, for a loader that can be told.
         check: raises `WrongBatches` for a batch that is not what the job asks for; None:
             the batch must be what a plain loop makes of its samples.
     """
@@ -108,6 +109,7 @@ class Job:
     collate: Callable[[list[Any]], Batch] | None = None
     arrays: dict[str, np.ndarray] | None = None
     mlm: Mlm | None = None
+    step_holds_gil: bool = False
     check: Callable[[dict[str, np.ndarray]], None] | None = None
 
     def sample(self, index: int) -> Any:

@@ -56,4 +56,7 @@ def config_of(job: Job) -> tuple[dict[str, Any], str]:
         how.append("its own mlm and pad")
     elif job.collate is not None:
         how.append("the given collate")
+    if job.step_holds_gil:
+        config["switch_interval"] = "auto"
+        how.append('switch_interval "auto"')
     return config, ", ".join(how)

@@ -37,6 +37,7 @@ def job(options: dict[str, Any]) -> Job:
         batch_size=16,
         workers=options["workers"],
         cost="waits",
+        step_holds_gil=True,
     )
 
 
