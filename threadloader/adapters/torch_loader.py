@@ -190,9 +190,6 @@ class _Samples:
         self._source = source
         self._transform = transform
 
-    def __len__(self) -> int:
-        return len(self._source.get())
-
     def __getitem__(self, index: int) -> Any:
         sample = self._source.get()[index]
         return sample if self._transform is None else self._transform(sample, index)
