@@ -14,6 +14,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -25,7 +26,17 @@ from hypothesis import strategies as st
 
 from threadloader import ConfigError, LoaderConfig, bench, cli
 from threadloader.adapters import torch_loader
-from threadloader.bench import BenchError, Plan, Report, Row, _child, _measure, picture, run
+from threadloader.bench import (
+    BenchError,
+    Plan,
+    Report,
+    Row,
+    _child,
+    _measure,
+    _process,
+    picture,
+    run,
+)
 from threadloader.bench._choice import choose, compared, findings
 from threadloader.bench._measure import take_time
 from threadloader.bench._process import in_process
@@ -56,8 +67,15 @@ def broken(): raise ValueError("no\\ndata")
 def leaves(): os._exit(3)
 def killed(): os.kill(os.getpid(), 9)
 def exits(): sys.exit("enough")
+def interrupted(): raise KeyboardInterrupt
 def nothing(): return []
 def forgot(): pass
+
+class Closing(Numbers):
+    closed = 0
+    def close(self):
+        Closing.closed += 1
+        raise OSError("too late")
 
 def held():
     """Says that it is here, and holds the line open as long as this process lives."""
@@ -580,6 +598,24 @@ def test_the_picture_tells_axes_legend_choice_and_both_backgrounds():
     assert "@media (prefers-color-scheme:dark)" in text
 
 
+def test_the_picture_has_a_bar_where_the_runs_of_a_setting_differ():
+    """From the slowest to the fastest, at that setting alone."""
+    same = report({0: 10.0, 2: 20.0})
+    apart = replace(same.rows[1], samples_per_second_runs=(15.0, 20.0, 25.0))
+    drawn = [
+        [
+            line
+            for line in ET.fromstring(picture(it)).iter(f"{SVG}line")
+            if "range " in str(line.attrib)
+        ]
+        for it in (same, replace(same, rows=(same.rows[0], apart)))
+    ]
+    assert [0, 1] == [len(bars) for bars in drawn]
+    (bar,) = drawn[1]
+    assert bar.attrib["x1"] == bar.attrib["x2"]
+    assert float(bar.attrib["y1"]) > float(bar.attrib["y2"])
+
+
 def test_without_a_step_the_picture_says_why_it_has_no_data_wait():
     assert "there is no data wait to draw" in picture(report({0: 10.0}))
 
@@ -749,6 +785,7 @@ def test_bad_usage_is_code_2_and_a_line(command, arguments, said):
         ("broken", r"ValueError: no\ndata"),
         ("exits", "SystemExit: enough"),
         ("leaves", "the process ended with code 3: it said nothing"),
+        ("interrupted", "the process ended with code 130: it said nothing"),
         ("nothing", "expected a batch, got none: the source is empty, "),
         pytest.param(
             "killed",
@@ -865,6 +902,24 @@ def test_a_run_that_is_interrupted_here_is_ended(folder, monkeypatch):
     assert process.poll() is not None
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no groups of processes")
+def test_a_process_that_no_signal_ends_is_given_up(monkeypatch):
+    """It is asked, then not asked, each time with patience; and the command goes on."""
+    sent, waited = [], []
+
+    class Stuck:
+        pid = 7
+
+        def wait(self, seconds):
+            waited.append(seconds)
+            raise subprocess.TimeoutExpired("stuck", seconds)
+
+    monkeypatch.setattr(os, "killpg", lambda group, number: sent.append((group, number)))
+    _process._end(Stuck())
+    assert [(7, signal.SIGTERM), (7, signal.SIGKILL)] == sent
+    assert [_process.PATIENCE_SECONDS] * 2 == waited
+
+
 # PyTorch's side.
 
 
@@ -891,6 +946,15 @@ class FakeData:
             for start in range(0, len(order), self.size):
                 if not self.drop_last or start + self.size <= len(order):
                     yield order[start : start + self.size]
+
+    class DistributedSampler(SequentialSampler):
+        def __init__(self, source, count, index, **options):
+            self.source, self.count, self.index, self.options = source, count, index, options
+            self.set_epoch(0)
+
+        def set_epoch(self, epoch):
+            self.order = [(i + epoch) % len(self.source) for i in range(len(self.source))]
+            self.order = self.order[self.index :: self.count]
 
     class DataLoader:
         def __init__(self, dataset, sampler, batch_size, collate_fn=None, drop_last=False, **kw):
@@ -1008,6 +1072,28 @@ def test_order_and_tail_follow_the_config(fake_torch):
     assert ([], 0) == batches_of([], shuffle=True)[::2]
 
 
+def test_a_shard_is_dealt_by_torch_anew_in_each_epoch(fake_torch):
+    """Its sampler is told the number of the epoch, and what the config says of the order."""
+    source = [np.array(i) for i in range(6)]
+    options = {"shuffle": True, "seed": 1, "drop_last": False}
+    stacked = make_collate({"type": "stack"})
+    with torch_loader.TorchLoader(
+        lambda: source, batch_size=2, shard=(1, 2), collate=stacked, **options
+    ) as loader:
+        epochs = [list(loader.begin()), list(loader.begin())]
+        assert options == loader._loader.batches.sampler.options
+    assert [tensors([1, 3], [5]), tensors([2, 4], [0])] == epochs
+
+
+def test_processes_that_an_exception_leaves_are_ended(fake_torch, monkeypatch):
+    """What was raised refers to the iterator, so that PyTorch does not end them by itself."""
+    done = []
+    left = SimpleNamespace(terminate=lambda: done.append("asked"), join=done.append)
+    monkeypatch.setattr(torch_loader.multiprocessing, "active_children", lambda: [left])
+    batches_of([1, 2])
+    assert ["asked", 5] == done
+
+
 def test_processes_live_as_long_as_the_loader_and_pin_where_asked(fake_torch):
     """Without workers there is nothing to keep alive."""
     expected = {"num_workers": 2, "persistent_workers": True, "pin_memory": True}
@@ -1028,6 +1114,14 @@ def test_a_source_of_connections_is_opened_anew_in_a_fork(fake_torch, monkeypatc
     assert [1, 1] == source.get()
 
 
+def test_a_process_that_is_no_fork_opens_its_own_source():
+    """What this process has opened does not travel with the dataset."""
+    opened = torch_loader._Opened(partial(Whole, 3))
+    opened.get().closed = 9
+    got = pickle.loads(pickle.dumps(opened)).get()
+    assert (3, 0) == (got.n, got.closed)
+
+
 def test_the_transform_of_the_config_is_applied_there_too():
     """Also behind pickling, as where processes are spawned; one given in its place comes first."""
     options = {"type": "mlm", "field": "tokens", "vocabulary": 50, "mask_token": 3}
@@ -1039,25 +1133,6 @@ def test_the_transform_of_the_config_is_applied_there_too():
     got = pickle.loads(pickle.dumps(transform))(sample, 7)
     assert expected["labels"].tolist() == got["labels"].tolist()
     assert "str" == _child._Transform(config, lambda sample: type(sample).__name__)("a", 7)
-
-
-def test_a_run_of_either_loader_gives_the_same_numbers(folder, fake_torch, monkeypatch):
-    """By name; that of torch also tells its version."""
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    spec = {
-        "base": str(folder),
-        "folder": str(folder),
-        "source": "",
-        "transform": "mine:same",
-        "step": "sleep",
-        "size": 0,
-        "seconds": None,
-        "batches": 4,
-        "config": {"source": NPZ, "batch_size": 5, "num_workers": 0},
-    }
-    ours, theirs = (_child.run({**spec, "loader": name}) for name in ("threadloader", "torch"))
-    assert set(ours) | {"version"} == set(theirs)
-    assert (3, 3, 3) == (ours["batches"], theirs["batches"], theirs["steps_of_epoch"])
 
 
 @pytest.mark.parametrize("shards", [[(0, 1)], [(0, 2), (1, 2)]], ids=["alone", "two-shards"])
@@ -1105,28 +1180,104 @@ def test_both_loaders_are_measured_side_by_side(command):
     assert any("PyTorch's DataLoader" in told for told in value["findings"])
 
 
-def test_a_run_finds_the_lists_of_a_sampler_in_the_folder_of_the_config(folder, monkeypatch):
-    """Also where the source is in code, and modules come from another folder."""
+# One run, measured in this process as in its own.
+
+
+@pytest.fixture
+def measured(folder, monkeypatch):
+    """Gives a function that measures a run: of which loader, what is changed in its config."""
     monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+
+    def call(loader, config=None, **changed):
+        spec = {
+            "loader": loader,
+            "base": str(folder),
+            "folder": str(folder),
+            "source": "",
+            "transform": "",
+            "step": "sleep",
+            "size": 0,
+            "seconds": None,
+            "batches": 4,
+            "config": {"source": NPZ, "batch_size": 5, "num_workers": 0, **(config or {})},
+        }
+        return _child.run(spec | changed)
+
+    return call
+
+
+def test_a_run_of_either_loader_gives_the_same_numbers(measured, fake_torch):
+    """By name; that of torch also tells its version."""
+    ours, theirs = (measured(it, transform="mine:same") for it in ("threadloader", "torch"))
+    assert set(ours) | {"version"} == set(theirs)
+    assert (3, 3, 3) == (ours["batches"], theirs["batches"], theirs["steps_of_epoch"])
+
+
+def test_both_loaders_take_a_source_in_code_for_that_of_the_config(measured, fake_torch):
+    """Ten samples, and not the twelve of the config."""
+    ours, theirs = (
+        measured(it, {"batch_size": 1}, source="mine:Numbers") for it in ("threadloader", "torch")
+    )
+    assert (10, 10) == (ours["steps_of_epoch"], theirs["steps_of_epoch"])
+
+
+@pytest.mark.parametrize("loader", ["threadloader", "torch"])
+def test_a_run_without_a_batch_has_no_sample_and_no_other_number(measured, fake_torch, loader):
+    assert {"samples": 0} == measured(loader, source="mine:nothing")
+
+
+def test_both_loaders_are_dealt_the_shard_that_the_launcher_says(measured, fake_torch, monkeypatch):
+    """Six of twelve samples."""
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    auto = {"shard": "auto", "batch_size": 1}
+    ours, theirs = (measured(it, auto) for it in ("threadloader", "torch"))
+    assert (6, 6) == (ours["steps_of_epoch"], theirs["steps_of_epoch"])
+
+
+def test_what_other_processes_do_is_not_told_as_this_ones(measured, fake_torch):
+    """Time of the processor and reads are this process's own: not those of PyTorch's workers."""
+    alone, helped = (measured("torch", {"num_workers": number}) for number in (0, 2))
+    assert alone["cpu_seconds"] is not None
+    assert (None, None) == (helped["cpu_seconds"], helped["storage_bytes"])
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_memory_that_torch_takes_is_not_the_loaders(measured, monkeypatch, there):
+    """It is imported before memory is first looked at; where it is not there, a run goes on."""
+    done = []
+
+    class Memory(_measure.Memory):
+        def __init__(self):
+            done.append("memory")
+            super().__init__()
+
+    def find():
+        done.append("torch")
+        if not there:
+            raise ImportError("no torch")
+
+    monkeypatch.setattr(torch_loader, "find", find)
+    monkeypatch.setattr(_child, "Memory", Memory)
+    assert 3 == measured("threadloader", {"pin_memory": "auto"})["batches"]
+    assert ["torch", "memory"] == done
+
+
+def test_a_source_in_code_is_closed_behind_its_run(measured):
+    """What its close raises comes too late to matter."""
+    assert 3 == measured("threadloader", source="mine:Closing")["batches"]
+    assert 1 == sys.modules["mine"].Closing.closed
+
+
+def test_a_run_finds_the_lists_of_a_sampler_in_the_folder_of_the_config(measured, folder):
+    """Also where the source is in code, and modules come from another folder."""
     (folder / "configs").mkdir()
     np.save(folder / "configs" / "some.npy", [1, 2, 3])
-    spec = {
-        "loader": "threadloader",
-        "base": str(folder / "configs"),
-        "folder": str(folder),
-        "source": "mine:Numbers",
-        "transform": "",
-        "step": "sleep",
-        "size": 0,
-        "seconds": None,
-        "batches": 4,
-        "config": {
-            "batch_size": 1,
-            "num_workers": 0,
-            "sampler": {"type": "subset", "indices": "some.npy"},
-        },
-    }
-    assert 3 == _child.run(spec)["steps_of_epoch"]
+    listed = {"batch_size": 1, "sampler": {"type": "subset", "indices": "some.npy"}}
+    base = str(folder / "configs")
+    ran = measured("threadloader", listed, base=base, source="mine:Numbers")
+    assert 3 == ran["steps_of_epoch"]
 
 
 @pytest.mark.parametrize(
@@ -1165,6 +1316,17 @@ def test_what_the_system_does_not_tell_is_none(monkeypatch):
     assert (None, None) == (_measure.storage_bytes(), _measure.Memory().bytes_above_start())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system tells it")
+def test_the_memory_of_children_is_added(monkeypatch):
+    """As far as they have it to themselves; here the child is this very process."""
+    monkeypatch.setattr(_measure.Memory, "bytes_above_start", lambda memory: 5)
+    children = []
+    monkeypatch.setattr(_measure.multiprocessing, "active_children", lambda: children)
+    assert 5 == _measure.Memory().with_children()
+    children.append(SimpleNamespace(pid=os.getpid()))
+    assert _measure.Memory().with_children() > 1 << 20
+
+
 def test_a_child_that_has_just_ended_has_no_memory_to_count(monkeypatch):
     def gone(process):
         raise FileNotFoundError(process)
@@ -1182,3 +1344,14 @@ def test_torch_put_in_its_place_by_a_program_is_found(monkeypatch):
     stand_in.__spec__ = None
     monkeypatch.setitem(sys.modules, "torch", stand_in)
     assert torch_loader.found()
+
+
+def test_torch_is_given_with_its_data_module_imported(monkeypatch):
+    """`import torch` alone need not bring `torch.utils.data`."""
+    names = ("torch", "torch.utils", "torch.utils.data")
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    assert sys.modules["torch"] is torch_loader.find()
+    monkeypatch.setitem(sys.modules, "torch.utils.data", None)
+    with pytest.raises(ImportError):
+        torch_loader.find()
