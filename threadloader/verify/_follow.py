@@ -137,8 +137,6 @@ def _leg(
             else:
                 yield made((number, step), batch, batches.info, before)
             step += 1
-        if leg.until == (number, step):
-            return
 
 
 def made(place: tuple[int, int], batch: Any, info: BatchInfo | None, before: str) -> Item:
