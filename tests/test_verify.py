@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import ModuleType
 
 import faults
 import numpy as np
@@ -148,6 +149,14 @@ def test_a_lock_around_whole_runs_shows_what_calls_alone_do_not():
     report = report_of(Opaque, collate=unpacked)
     assert [("source", "not-thread-safe")] == found(report)
     assert "with a lock around the source, 0 of 3" in report.causes[0].evidence[0]
+
+
+def test_a_lock_around_the_collate_is_tried_where_calls_alone_show_nothing(monkeypatch):
+    """The runs differ, and not with the lock."""
+    monkeypatch.setattr(_causes, "_in_threads", lambda *looked_at: iter(()))
+    report = report_of(collate=faults.SharedRows())
+    assert [("collate", "not-thread-safe")] == found(report)
+    assert "with a lock around the collate, 0 of 3" in report.causes[0].evidence[0]
 
 
 class Box:
@@ -562,6 +571,17 @@ def test_what_cannot_be_compared_is_an_error(source, config, says):
         verify.run({**CONFIG, **config}, source=source, collate=lambda samples: samples[0])
 
 
+def test_what_cannot_be_compared_in_a_later_run_alone_is_an_error():
+    """Workers are given another kind of batch than the main thread."""
+
+    def collate(samples):
+        here = threading.current_thread() is threading.main_thread()
+        return np.stack(samples) if here else Box(samples)
+
+    with pytest.raises(VerifyError, match="epoch 0, step 0: cannot be compared: batch: expected "):
+        report_of(collate=collate)
+
+
 # Sources are opened for each run, and closed.
 
 
@@ -737,6 +757,22 @@ def test_a_ctrl_c_in_an_experiment_is_no_result():
 def test_a_slow_call_is_repeated_no_longer_than_there_is_time(monkeypatch):
     monkeypatch.setattr(_probe, "SECONDS", -1)
     assert 1 == repeated(lambda: 0, None).calls
+
+
+def test_the_random_state_of_torch_is_seen_to_move_and_put_back(monkeypatch):
+    """Where the user has imported it. This one's state is a count."""
+    state = np.zeros(1, np.uint8)
+    torch = ModuleType("torch")
+    torch.get_rng_state = state.copy
+    torch.set_rng_state = lambda kept: np.copyto(state, kept)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+
+    def drawn():
+        state[0] += 1
+        return int(state[0])
+
+    assert ("torch",) == repeated(drawn, None).moved
+    assert 0 == state[0]
 
 
 def test_what_fails_is_not_said_to_be_overwritten():
