@@ -512,6 +512,17 @@ def test_records_are_read_by_many_threads_where_there_is_no_pread(tmp_path):
     assert [] == wrong
 
 
+@pytest.mark.parametrize("shared", [False, hasattr(os, "pread")])
+def test_a_file_that_ends_before_gives_what_it_has(tmp_path, shared):
+    filled(tmp_path)
+    (index,) = files(tmp_path, ".index")
+    (records,) = files(tmp_path, ".data")
+    segment = Segment(index.parent, index.stem, shared=shared)
+    whole = records.read_bytes()
+    assert whole[5:] == segment.read(5, len(whole))
+    segment.close()
+
+
 def test_a_file_that_cannot_be_read_is_damage(tmp_path, monkeypatch):
     filled(tmp_path)
 

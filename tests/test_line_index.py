@@ -246,6 +246,21 @@ def test_an_index_of_a_later_format_is_made_anew(file, passes, monkeypatch):
     assert 1 == struct.unpack_from("<I", index.read_bytes(), 16)[0]
 
 
+def test_an_index_that_is_cut_while_it_is_read_is_made_anew(file, passes, monkeypatch, caplog):
+    """When it was looked at it had the length that it announces."""
+    read(file)
+    fill = _index_cache._fill
+
+    def cut(stream, view):
+        os.truncate(index_of(file), _index_cache._HEADER.size + 8)
+        fill(stream, view)
+
+    monkeypatch.setattr(_index_cache, "_fill", cut)
+    assert LINES == read(file)
+    assert 2 == len(passes)
+    assert "this is no sound index (it is cut off); built anew" in caplog.text
+
+
 def test_a_file_that_changes_during_the_pass_leaves_no_index(file, monkeypatch):
     scan = _line_scan.scan
 

@@ -458,6 +458,16 @@ def test_a_damaged_schema_is_an_error_of_the_file(tmp_path):
     assert f"{path}: expected a database that can be read" in refused(tmp_path)
 
 
+def test_a_damaged_name_of_a_column_is_an_error_of_the_file(tmp_path):
+    """And not of the query, though it is the query that asks for the name."""
+    made(tmp_path)
+    path = tmp_path / "a.db"
+    path.write_bytes(path.read_bytes().replace(b"label", b"la\xffel"))
+    assert f"{path}: expected a database that can be read" in refused(
+        tmp_path, query="SELECT * FROM t"
+    )
+
+
 def test_a_length_beyond_all_memory_is_an_error_of_the_file(tmp_path):
     """SQLite has no memory for what damaged bytes announce: no MemoryError for the user."""
     made(tmp_path, [(0, "zero", 1)], page_size=512)
