@@ -261,6 +261,14 @@ def test_a_mismatch_is_told_in_one_phrase_at_its_own_place(value, expected):
     assert expected == told(OURS, value)
 
 
+def test_branches_that_are_told_apart_by_a_number_have_no_name():
+    """Those that have one are what is expected."""
+    schema = {
+        "anyOf": [{"type": "object", "properties": {"type": {"const": it}}} for it in (1, "a")]
+    }
+    assert [("/type", 'one of "a"', '"b"')] == told(schema, {"type": "b"})
+
+
 def test_items_that_are_equal_in_json_and_not_in_python_are_the_same_item():
     schema = {"type": "array", "items": {"type": ["number", "boolean"]}, "uniqueItems": True}
     assert [] == told(schema, [1, True, 0, False])
