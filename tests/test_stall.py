@@ -286,7 +286,7 @@ def test_a_worker_in_a_debugger_is_no_stall(module):
             let_go.set()
         return looks == 50
 
-    value, waits = watched(Debugged(1), at)
+    value, waits = watched(Debugged(1), at, seconds=10.0)
     assert ("done", 50) == (value, len(waits))
 
 
