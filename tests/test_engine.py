@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 import weakref
+from types import SimpleNamespace
 
 import pytest
 from freeing import free_at_once
@@ -232,6 +233,14 @@ def test_a_result_asked_for_after_the_stop_is_ended(make_engine):
     stream.result(0)
     engine.stop()
     assert ENDED is stream.result(1)
+
+
+def test_a_cancelled_stream_is_ended(make_engine):
+    """Whatever of it was ready."""
+    stream = make_engine(1).stream(iter([Job(0)]), depth=1)
+    stream.result(0)
+    stream.cancel()
+    assert ENDED is stream.result(0)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 8])
@@ -589,6 +598,18 @@ def test_an_engine_whose_feeder_cannot_start_says_so():
         with pytest.raises(RuntimeError, match=text):
             engine.start()
         engine.stop()
+
+
+def test_who_waits_for_a_feeder_that_cannot_start_gets_its_error():
+    """G6: and what waits for the end of the threads waits for nothing."""
+    error = RuntimeError("no feeder")
+
+    def start():
+        raise error
+
+    shared = _threads.Shared(Runtime(), 1, 5.0)
+    _threads.launch(SimpleNamespace(start=start), shared)
+    assert (ENDED, error) == (shared.end.wait(0), shared.started.wait(0).error)
 
 
 def test_a_feeder_that_cannot_start_leaves_no_garbage():
