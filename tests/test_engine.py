@@ -600,6 +600,13 @@ def test_an_engine_whose_feeder_cannot_start_says_so():
         engine.stop()
 
 
+def test_a_feeder_that_starts_says_so_itself():
+    """G6: who starts it is not heard of."""
+    shared = _threads.Shared(Runtime(), 1, 5.0)
+    _threads.launch(SimpleNamespace(start=lambda: None), shared)
+    assert (None, None) == (shared.started.outcome, shared.end.outcome)
+
+
 def test_who_waits_for_a_feeder_that_cannot_start_gets_its_error():
     """G6: and what waits for the end of the threads waits for nothing."""
     error = RuntimeError("no feeder")
