@@ -233,6 +233,14 @@ def test_all_but_a_single_select_is_a_config_error_and_does_not_run(tmp_path, qu
     assert (before, ["a.db"]) == ((tmp_path / "a.db").read_bytes(), os.listdir(tmp_path))
 
 
+def test_a_pragma_beside_the_key_is_a_config_error_too(tmp_path):
+    """At the latest when a sample asks for its rows, as SQLite 3.53 has it."""
+    made(tmp_path)
+    query = "SELECT id, (SELECT max(cid) FROM pragma_table_info('t')) AS last FROM t"
+    error = refused(tmp_path, ConfigError, query=query)
+    assert error.startswith("/source/query: expected one that only reads, got what is not reading")
+
+
 def test_a_key_that_is_no_column_names_the_nearest(tmp_path):
     assert (
         "/source/key: expected a column of the query, got 'ID'; there are 'id', 'text', 'label'; "

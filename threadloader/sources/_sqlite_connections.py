@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from threadloader.errors import ClosedError, SourceError
+from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
 
 __all__ = ["Connections"]
 
@@ -69,6 +69,7 @@ class Connections:
 
         Raises:
             SourceError: the database is damaged or cannot be read; or it was written to.
+            ConfigError: the query wants what is not reading, which SQLite had not noticed before.
             ClosedError: this has been closed.
         """
         connection = self._connection(place)
@@ -90,6 +91,11 @@ class Connections:
         except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, MemoryError) as error:
             if self._closed:  # which ends what a thread is reading
                 raise self._closed_error() from error
+            # SQLite 3.53 compiles the pragma behind a table like pragma_table_info only when its
+            # rows are asked for: nothing before that has refused it.
+            if self.denied and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH:
+                problem = Problem("/source/query", "one that only reads", self.denied[-1])
+                raise ConfigError(problem) from error
             got = error if str(error) else "a value larger than the memory"
             raise SourceError(
                 f"expected a database that can be read, got: {got}", self._path, place
