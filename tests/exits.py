@@ -1,7 +1,7 @@
-"""A program that ends with a loader left open, in many ways: what `test_exit_topologies` runs.
+"""A program that ends with a loader left open, in many ways: what `ends` runs.
 
-    python3 exits.py                            for each line of stdin, a fork that ends in one way
-    python3 exits.py TOPOLOGY WORKERS STATE     this process ends in that way
+    python3 exits.py                                for each line of stdin, a fork that ends so
+    python3 exits.py TOPOLOGY WORKERS STATE PAUSE   this process ends in that way
 
 Each topology is a function: when it returns, the program comes to its end, in the main thread
 and at the bottom of its stack. Its value in `CODES` is the exit code. Longer than other files, as a
@@ -28,6 +28,7 @@ HANG_SECONDS = 60.0
 STATES = ("entered", "begun", "full", "reading", "ended")
 CODES = {}
 held = []
+pauses = []
 module = globals()
 local = threading.local()
 variable = contextvars.ContextVar("variable")
@@ -57,7 +58,10 @@ def topology(code=0):
 
 
 def opened(workers, state, **config):
-    """A loader that is open, in some state: what must be kept to keep it open."""
+    """A loader that is open, in some state: what must be kept to keep it open.
+
+    Then it is left to itself for the seconds of `pauses`, so that its threads are anywhere.
+    """
     source = Numbers(0.02 if state == "reading" else 0.0)
     config = {"batch_size": 4, "num_workers": workers, "prefetch_batches": 3, **config}
     loader = Loader(config, source)
@@ -72,6 +76,8 @@ def opened(workers, state, **config):
             time.sleep(0)
     if state == "ended":
         list(epoch)
+    for pause in pauses:
+        time.sleep(pause)
     return loader, batches, epoch
 
 
@@ -345,7 +351,7 @@ def lives():
                 handle = os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 os.dup2(handle, number)
                 os.close(handle)
-            return job["topology"], job["workers"], job["state"]
+            return job["way"]
         signal.signal(signal.SIGALRM, lambda number, frame, it=child: os.kill(it, signal.SIGKILL))
         signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS + 5)
         _, status = os.waitpid(child, 0)
@@ -361,10 +367,12 @@ def watch():
 
 
 if __name__ == "__main__":
-    asked = (sys.argv[1], int(sys.argv[2]), sys.argv[3]) if sys.argv[1:] else lives()
+    asked = sys.argv[1:] or lives()
     if asked:
+        topology, workers, state, pause = asked
+        pauses.append(float(pause))
         watch()
         # A fork has not the thread that watches, and would wait for it when it ends.
         cancel = faulthandler.cancel_dump_traceback_later
         os.register_at_fork(before=cancel, after_in_parent=watch, after_in_child=watch)
-        module[asked[0]](*asked[1:])
+        module[topology](int(workers), state)
