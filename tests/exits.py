@@ -275,6 +275,8 @@ def an_exception_in_the_loop(*state):
 @topology(-signal.SIGINT)
 def an_interrupt(*state):
     sys.excepthook = lambda *error: None
+    # A shell has the programs in its background ignore it, and theirs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     held.append(opened(*state))
     signal.raise_signal(signal.SIGINT)
 
