@@ -3,9 +3,11 @@
 import signal
 
 import pytest
+from conftest import our_threads
 
 from threadloader import Loader, WorkerError
 from threadloader.loader._failure import note_beside
+from threadloader.loader._supply import Supply
 
 
 class Unprintable(Exception):
@@ -53,6 +55,22 @@ def test_a_signal_passes_while_a_failed_close_is_told(rung):
 
     with pytest.raises(TimeoutError, match="rung"):
         note_beside(KeyError("the body's"), Ringing())
+
+
+def test_a_signal_in_a_close_leaves_no_thread(rung, monkeypatch):
+    """It comes before the threads were told to end; whatever its handler raises, they are."""
+    stop, rings = Supply.stop, iter([True])
+
+    def ringing(supply):
+        if next(rings, False):
+            signal.raise_signal(signal.SIGINT)
+        return stop(supply)
+
+    monkeypatch.setattr(Supply, "stop", ringing)
+    with pytest.raises(TimeoutError, match="rung"):
+        with Loader({"batch_size": 1, "num_workers": 2}, range(4)) as batches:
+            next(iter(batches))
+    assert set() == our_threads()
 
 
 def test_a_ctrl_c_passes_while_a_sample_is_described():

@@ -213,9 +213,9 @@ class Loader:
         try:
             batches.close()
         except BaseException as problem:
-            if not isinstance(problem, Exception):
-                # A Ctrl-C that came before the threads were told to end must not leave them.
-                batches.close()
+            # A Ctrl-C, or whatever a signal handler raises, that came before the threads were told
+            # to end must not leave them. What has been closed is not closed twice.
+            batches.close()
             self._batches = self._entered = None
             if error is None or from_signal(problem):
                 raise
