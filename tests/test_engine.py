@@ -3,6 +3,7 @@
 import gc
 import logging
 import queue
+import signal
 import threading
 import time
 import weakref
@@ -619,6 +620,28 @@ def test_who_waits_for_a_feeder_that_cannot_start_gets_its_error():
     assert (ENDED, error) == (shared.end.wait(0), shared.started.wait(0).error)
 
 
+def test_a_signal_behind_the_launch_does_not_lose_the_threads():
+    """G6: the handler raises; `stop` ends them all the same."""
+
+    def ring(number, frame):
+        raise TimeoutError("rung")
+
+    class Rung(Runtime):
+        def launch(self, function, args):
+            super().launch(function, args)
+            signal.raise_signal(signal.SIGINT)
+
+    before, threads = signal.signal(signal.SIGINT, ring), set(threading.enumerate())
+    engine = Engine(2, 5.0, Rung())
+    try:
+        with pytest.raises(TimeoutError, match="rung"):
+            engine.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        engine.stop()
+    assert threads == set(threading.enumerate())
+
+
 def test_a_feeder_that_cannot_start_leaves_no_garbage():
     """G10: its error leads to nothing that leads back to it."""
 
@@ -770,8 +793,6 @@ class TestInline:
 
     def test_a_real_interrupt_passes_and_the_job_is_run_again(self):
         """A signal during the job is the user's own, and consumes no result."""
-        import signal
-
         runs = []
 
         def do(number, part):
@@ -787,8 +808,6 @@ class TestInline:
         assert [0, 0] == runs
 
     def test_what_a_handler_in_python_raises_passes_too(self):
-        import signal
-
         def handler(number, frame):
             raise SystemExit("told to end")
 
@@ -804,7 +823,6 @@ class TestInline:
 
     def test_an_interrupted_draw_ends_the_stream(self):
         """The job that the iterator gave is lost: the consumer must begin anew where it stands."""
-        import signal
 
         def jobs():
             yield Job(0)
@@ -821,7 +839,6 @@ class TestInline:
     def test_a_handler_of_any_kind_is_known(self, kind):
         """As asyncio's is a partial of a method."""
         import functools
-        import signal
 
         class Handler:
             def __call__(self, number, frame):

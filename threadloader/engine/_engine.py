@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from .. import _runtime
 from .._runtime import Runtime, Thread
+from ._inline import from_signal
 from ._slots import Job
 from ._stream import Stream
 from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, inside, launch
@@ -72,8 +73,9 @@ class Engine:
         self._launched = True
         try:
             self._runtime.launch(launch, (feeder, shared))
-        except Exception:
-            self._launched = False
+        except Exception as failed:
+            # What a signal handler raises comes behind the launch.
+            self._launched = from_signal(failed)
             raise
         outcome = shared.started.wait()
         if outcome is None or outcome.error is None:
