@@ -23,6 +23,7 @@ __all__ = ["Interrupt", "Sweep"]
 
 LIBRARY = str(Path(threadloader.__file__).parent)
 FILES = (queue.__file__, threading.__file__)
+MARK = "raised by a handler"
 
 _set_interrupt = ctypes.PYFUNCTYPE(None, *[ctypes.py_object] * 3)(
     ("PyErr_SetInterrupt", ctypes.pythonapi)
@@ -81,10 +82,20 @@ class Sweep:
 
 
 class Interrupt:
-    """The `act` of a Ctrl-C, and its handler; `heard` counts what was handled."""
+    """The `act` of a Ctrl-C, and its handler, which raises KeyboardInterrupt or something else.
 
-    def __init__(self) -> None:
-        self.heard = 0
+    Args:
+        raises: what the handler raises.
+
+    Attributes:
+        heard: how often the handler was called.
+        came: how often what it raised came out, itself and with nothing noted on it.
+        reported: how often CPython reported it and swallowed it, as in a finalizer.
+    """
+
+    def __init__(self, raises: type[BaseException] = KeyboardInterrupt) -> None:
+        self.raises = raises
+        self.heard = self.came = self.reported = 0
 
     def __call__(self, frame: FrameType) -> Any:
         # Called at the next event of this frame, and, all of it the same interrupt, at those
@@ -101,11 +112,29 @@ class Interrupt:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         sys.settrace(None)
         self.heard += 1
-        raise KeyboardInterrupt
+        raise self.raises(MARK)
+
+    def _report(self, told: Any) -> None:
+        self.reported += self._is_ours(told.exc_value)
+        self._before[1](told)
+
+    def _is_ours(self, error: BaseException | None) -> bool:
+        # By a mark: to keep the exception would keep all that its traceback leads to.
+        return type(error) is self.raises and error.args == (MARK,)
+
+    def came_as(self, error: BaseException) -> None:
+        """Note an exception that came out, if it is one of the handler."""
+        self.came += self._is_ours(error) and not hasattr(error, "__notes__")
+
+    def look(self) -> None:
+        """Look that all that the handler raised came out, or was reported."""
+        assert self.heard == self.came + self.reported, vars(self)
 
     def __enter__(self) -> "Interrupt":
-        self._before = signal.signal(signal.SIGINT, self._handle)
+        self._before = signal.signal(signal.SIGINT, self._handle), sys.unraisablehook
+        sys.unraisablehook = self._report
         return self
 
     def __exit__(self, *exception: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        handler, sys.unraisablehook = self._before
+        signal.signal(signal.SIGINT, handler)

@@ -112,44 +112,52 @@ class Run:
             assert len(found) == self.box.batches.state_dict()["shard"]["batches"]
 
 
-def closed(kind: str, at: int, *, opcodes: bool = False) -> Sweep:
+def closed(
+    kind: str, at: int, raises: type[BaseException] = KeyboardInterrupt, *, opcodes: bool = False
+) -> Sweep:
     """Interrupt a whole run; it is left then."""
     run = Run(kind)
-    with Interrupt() as interrupt:
+    with Interrupt(raises) as interrupt:
         sweep = Sweep(at, interrupt, opcodes=opcodes)
         try:
             with sweep:
                 run.whole()
-        except KeyboardInterrupt:
-            pass
+        except raises as error:
+            interrupt.came_as(error)
         finally:
             sys.settrace(None)
     # The interrupt may come at the first line of __exit__, before it has done anything.
     run.loader.__exit__(None, None, None)
     run.look(complete=not interrupt.heard)
+    interrupt.look()
     return sweep
 
 
-def going_on(kind: str, at: int, *, opcodes: bool = False) -> Sweep:
+def going_on(
+    kind: str, at: int, raises: type[BaseException] = KeyboardInterrupt, *, opcodes: bool = False
+) -> Sweep:
     """Interrupt a run inside the `with`; it goes on."""
     run = Run(kind)
-    with Interrupt() as interrupt, run.loader as run.box.batches:
+    with Interrupt(raises) as interrupt, run.loader as run.box.batches:
         sweep = Sweep(at, interrupt, opcodes=opcodes)
         for _ in range(2):
             try:
                 with sweep:
                     run.rest()
                 break
-            except KeyboardInterrupt:
-                continue
+            except raises as error:
+                interrupt.came_as(error)
     run.look(complete=True)
+    interrupt.look()
     return sweep
 
 
-def twice(kind: str, at: int, *, opcodes: bool = False) -> Sweep:
+def twice(
+    kind: str, at: int, raises: type[BaseException] = KeyboardInterrupt, *, opcodes: bool = False
+) -> Sweep:
     """Interrupt a run, in its second epoch; and once more while that closes it."""
     run = Run(kind)
-    with Interrupt() as interrupt:
+    with Interrupt(raises) as interrupt:
         sweep = Sweep(at, interrupt, opcodes=opcodes)
         try:
             try:
@@ -158,14 +166,15 @@ def twice(kind: str, at: int, *, opcodes: bool = False) -> Sweep:
                         for run.got[0:0] in run.box.epoch:
                             if len(run.got) > STEPS:
                                 sweep.__enter__()
-                                raise KeyboardInterrupt
-            except KeyboardInterrupt:
-                pass
+                                raise raises
+            except raises as error:
+                interrupt.came_as(error)
             sweep.__exit__()  # a call: behind the last line of all it is heard here
-        except KeyboardInterrupt:
-            pass
+        except raises as error:
+            interrupt.came_as(error)
     run.loader.__exit__(None, None, None)
     run.look(complete=False)
+    interrupt.look()
     return sweep
 
 
@@ -181,9 +190,10 @@ def closing_again(kind: str, first: int, then: int) -> tuple[Sweep, Sweep]:
             try:
                 with sweep:
                     run.loader.__exit__(None, None, None)
-            except KeyboardInterrupt:
-                pass
+            except KeyboardInterrupt as error:
+                interrupt.came_as(error)
     run.loader.__exit__(None, None, None)
+    interrupt.look()
     return sweeps
 
 

@@ -6,6 +6,7 @@ run ends closed, and with nothing left. `python3 tools/campaign interrupts` does
 instruction. test_interrupts.py sends real signals at random moments.
 """
 
+import contextlib
 import gc
 import itertools
 import threading
@@ -44,10 +45,10 @@ def undisturbed():
     gc.callbacks[:] = callbacks
 
 
-def every_line(name, kind, step=1):
+def every_line(name, kind, *raises, step=1):
     """Does it at one line after the other, until the run is over before; counts the lines."""
     for at in itertools.count(1, step):
-        sweep = getattr(swept, name)(kind, at)
+        sweep = getattr(swept, name)(kind, at, *raises)
         assert set() == our_threads(), sweep.where
         if not sweep.where:
             return at
@@ -61,6 +62,13 @@ def every_line(name, kind, step=1):
 def test_a_ctrl_c_at_any_line_loses_no_batch_and_leaves_nothing(name, kind):
     """A run that is left is closed; one that goes on is exact; and so is one closed by another."""
     assert every_line(name, kind) >= LEAST[name]
+
+
+@pytest.mark.parametrize("raises", [MemoryError, SystemExit])
+@pytest.mark.parametrize("name", ["closed", "going_on", "twice"])
+def test_whatever_a_handler_raises_loses_no_batch_and_leaves_nothing(name, raises):
+    """At each eleventh line. It comes out itself, and is not told as an exception of the source."""
+    assert every_line(name, "two workers", raises, step=11) >= LEAST[name]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,7 +95,7 @@ def test_another_loader_may_be_collected_at_any_line(kind):
     """Its threads end; every third line, from another one on with each kind."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        assert every_line("dropped", kind, 3) >= LEAST["dropped"]
+        assert every_line("dropped", kind, step=3) >= LEAST["dropped"]
 
 
 class TestTheSweep:
@@ -110,6 +118,26 @@ class TestTheSweep:
                 threading.Event().set()
         assert (1, 1) == (interrupt.heard, sweep.passed)
         assert sweep.where.startswith("threading.py:")
+
+    @pytest.mark.parametrize("raises", [KeyboardInterrupt, MemoryError])
+    def test_an_interrupt_that_is_swallowed_is_seen(self, raises):
+        with Interrupt(raises) as interrupt:
+            with contextlib.suppress(raises), Sweep(1, interrupt):
+                threading.Event().set()
+            with pytest.raises(AssertionError):
+                interrupt.look()
+
+    def test_an_interrupt_that_is_told_as_another_exception_is_seen(self):
+        """One with a note is not it any more; neither is one that somebody else has raised."""
+        with Interrupt(MemoryError) as interrupt:
+            try:
+                with Sweep(1, interrupt):
+                    threading.Event().set()
+            except MemoryError as error:
+                error.add_note("raised for sample 3")
+                interrupt.came_as(error)
+            interrupt.came_as(MemoryError())
+            assert (1, 0) == (interrupt.heard, interrupt.came)
 
     def test_a_store_before_another_call_is_seen_to_be_needed(self, monkeypatch):
         """A call between the store of a delivery and the return loses a batch."""
@@ -143,9 +171,11 @@ class TestTheSweep:
             close(batches)
 
 
-def test_the_campaign_interrupts_at_instructions(capsys):
+@pytest.mark.parametrize("raises", interrupts.RAISES)
+def test_the_campaign_interrupts_at_instructions(raises, capsys):
     """Drawn from all runs; without a seed it does all of them, one after the other."""
-    assert 0 == interrupts.main(["--count", "30", "--seed", "1", "--processes", "1"])
+    args = ["--count", "30", "--seed", "1", "--processes", "1", "--raises", raises]
+    assert 0 == interrupts.main(args)
     assert capsys.readouterr().out.startswith("interrupts: 30 run, 30 distinct, 0 failed, 30 int")
     first = [("closed", "here", 2), ("twice", "groups", 3)]
     found = [interrupts.placed(number, first) for number in range(6)]

@@ -1,12 +1,14 @@
 """The campaign `interrupts`: a Ctrl-C at every instruction that the consumer executes.
 
     python3 tools/campaign interrupts
+    python3 tools/campaign interrupts --raises MemoryError      a handler that raises this
     python3 tools/campaign interrupts --count 20000 --seed 3    as many of them, drawn at random
 
 Runs and what is looked at: `swept`; how an interrupt is placed: `sweep`. Each run has one
 interrupt more than there are numbers for it, since a run with threads is not of one length.
 """
 
+import functools
 import gc
 import random
 import sys
@@ -19,6 +21,8 @@ from swept import KINDS
 from . import cases
 
 NAMES = ("closed", "going_on", "twice")
+RAISES = {kind.__name__: kind for kind in (KeyboardInterrupt, MemoryError, SystemExit)}
+SWALLOWED = "reported by CPython and swallowed"
 
 
 def lengths():
@@ -39,9 +43,9 @@ def placed(number, there):
     return None
 
 
-def work(seed, numbers):
+def work(seed, numbers, raises="KeyboardInterrupt"):
     """Interrupt at the instructions of some numbers; with a seed, at as many drawn at random."""
-    part, there = cases.Part(sums={"interrupted": 0}), lengths()
+    part, there = cases.Part(sums={"interrupted": 0, SWALLOWED: 0}), lengths()
     most = sum(length for *_, length in there)
     gc.collect()
     gc.freeze()
@@ -53,12 +57,14 @@ def work(seed, numbers):
             break
         name, kind, at = case
         try:
-            sweep = getattr(swept, name)(kind, at, opcodes=True)
+            sweep = getattr(swept, name)(kind, at, RAISES[raises], opcodes=True)
             assert set() == our_threads(), f"threads are left: {our_threads()}"
             part.sums["interrupted"] += bool(sweep.where)
+            part.sums[SWALLOWED] += sweep.act.reported
         except Exception as error:
             text = "".join(traceback.format_exception(error))
-            part.failures.append(f"{text}the case: swept.{name}({kind!r}, {at}, opcodes=True)")
+            called = f"swept.{name}({kind!r}, {at}, {raises}, opcodes=True)"
+            part.failures.append(f"{text}the case: {called}")
         part.cases += 1
         part.distinct.add(f"{name}{kind}{at}".encode())
     gc.unfreeze()
@@ -69,7 +75,10 @@ def main(args):
     """Give the exit code."""
     most = sum(length for *_, length in lengths())
     made = cases.parser("interrupts", "A Ctrl-C at every instruction of the consumer.", most)
-    return cases.run("interrupts", work, made.parse_args(args))
+    kinds = ", ".join(RAISES)
+    made.add_argument("--raises", choices=RAISES, default="KeyboardInterrupt", help=kinds)
+    options = made.parse_args(args)
+    return cases.run("interrupts", functools.partial(work, raises=options.raises), options)
 
 
 if __name__ == "__main__":
