@@ -1,56 +1,23 @@
-"""`max_bytes`: what is ready ahead of the loop is bounded in bytes, whatever its sizes (G12)."""
+"""`max_bytes`: what is ready ahead of the loop is bounded in bytes, whatever its sizes (G12).
+
+`python3 tools/campaign bytes` draws further workloads.
+"""
 
 import threading
 
 import numpy as np
 import pytest
+from campaigns import bytes as campaign
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sized import Ledger, Sized
 
 from threadloader import ConfigError, Loader, per_thread
 from threadloader.engine import ENDED, Engine
+from threadloader.engine._bound import Bound
 
 WAIT = 30.0
 """Seconds after which a test gives up."""
-
-
-class Sized:
-    """A job whose result has a size, or that fails; it knows the engine's ready bytes."""
-
-    parts = 1
-
-    def __init__(self, ledger, number, size, fails=False):
-        self._ledger, self._number, self._fails = ledger, number, fails
-        self.size = size
-
-    def run(self, parts):
-        for _ in parts:
-            if self._fails:
-                raise ValueError(self._number)
-
-    def finish(self):
-        self._ledger.made(self.size)
-        return self._number
-
-    def describe(self, part):
-        return f"job {self._number}"
-
-
-class Ledger:
-    """Counts the bytes that were made and not yet taken, as no part of the engine does it."""
-
-    def __init__(self):
-        self._guard = threading.Lock()
-        self.ready = self.peak = 0
-
-    def made(self, size):
-        with self._guard:
-            self.ready += size
-            self.peak = max(self.peak, self.ready)
-
-    def taken(self, size):
-        with self._guard:
-            self.ready -= size
 
 
 SIZES = st.lists(st.integers(0, 1000) | st.sampled_from([1, 100_000]), max_size=40)
@@ -75,14 +42,14 @@ def test_ready_bytes_exceed_the_bound_by_one_result_a_worker_at_most(
     try:
         jobs = [Sized(ledger, n, size, n in failing) for n, size in enumerate(sizes)]
         stream = engine.stream(iter(jobs), depth)
-        for number, size in enumerate(sizes):
+        for number in range(len(sizes)):
+            ledger.ask(number)
             outcome = stream.result(number)
             if number in failing:
                 assert (number,) == outcome.error.args
                 outcome.error = None
             else:
                 assert number == outcome.value
-                ledger.taken(size)
         assert ENDED is stream.result(len(sizes))
     finally:
         engine.stop()
@@ -189,3 +156,20 @@ def test_a_whole_number_may_be_written_as_a_float():
 def test_a_size_that_is_none_is_refused_with_its_place(text):
     with pytest.raises(ConfigError, match="/max_bytes: expected"):
         Loader({"max_bytes": text}, source=range(4))
+
+
+class TestTheCampaign:
+    def test_it_runs_workloads(self, capsys):
+        """Of jobs, and of a loader in one of ten."""
+        assert 0 == campaign.main(["--count=60", "--seed=1", "--processes=1", "--hang=0"])
+        assert capsys.readouterr().out.startswith("bytes: 60 run, 60 distinct, 0 failed, ")
+
+    @pytest.mark.parametrize("loader", [False, True])
+    def test_a_bound_that_is_not_kept_is_seen(self, loader, monkeypatch):
+        """By the count of the campaign itself, where the engine lets all through."""
+        sizes, deep = [1, *[1000] * 60], campaign.Setting(workers=1, most=1, depth=40)
+        monkeypatch.setattr(Bound, "_fits", lambda bound, most: True)
+        monkeypatch.setattr(Bound, "peak", property(lambda b: 0, lambda b, n: None), raising=False)
+        run = campaign.loaded if loader else campaign.worked
+        with pytest.raises(AssertionError, match="bytes were ahead"):
+            run(deep, sizes, campaign.Pace(consumer=0.001))
