@@ -7,6 +7,8 @@ where n, the shards and the batch are near each other, and there all of them are
 
 One call of the oracle answers for both orders: it is given pairs, what stands at a position
 in the one and in the other, and it does not look at what it deals.
+
+`python3 tools/campaign shards` draws larger cases.
 """
 
 import itertools
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaigns import shards as campaign
 from oracle import Batch, expected_cursor, expected_epoch, expected_len
 
 from threadloader.order import Deal, Order, Row, Share
@@ -136,3 +139,30 @@ def test_every_position_is_found_in_the_rows_in_which_it_is_dealt(count: int) ->
                 # The real row first; padding by shard and row.
                 rows.sort(key=lambda found: (not found.valid, found.shard, found.row))
                 assert rows == list(deal.rows(n, position)), (n, position, shards[0])
+
+
+def test_the_campaign_deals_larger_cases(capsys: pytest.CaptureFixture[str]) -> None:
+    """And has loaders run some of them."""
+    assert 0 == campaign.main(["--count=501", "--seed=1", "--processes=1"])
+    assert capsys.readouterr().out.startswith("shards: 501 run, ")
+    assert {"pad", "drop", "keep"} == {campaign.drawn(1, n)[-1]["remainder"] for n in range(50)}
+    assert max(campaign.drawn(1, n)[0] for n in range(500)) > LARGEST
+
+
+@pytest.mark.parametrize("change", ["lost", "twice", "swapped", "unmarked"])
+def test_the_campaign_sees_a_row_that_is_wrong(change: str) -> None:
+    """In one case that has a tail with padding."""
+    n, deal = 10, {"batch_size": 2, "shard_count": 3, "remainder": "pad", "drop_last": False}
+    world = campaign.dealt(n, 0, 1, 2, False, deal)
+    campaign.look(n, 0, world, deal, list(range(n)))
+    indices, _, valid = world[2][-1]
+    if change == "lost":
+        world[0].pop()
+    elif change == "twice":
+        world[0].append(world[0][-1])
+    elif change == "swapped":
+        indices[0], indices[1] = indices[1], indices[0]
+    else:
+        valid[-1] = True
+    with pytest.raises(AssertionError):
+        campaign.look(n, 0, world, deal, list(range(n)))
