@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from campaigns import states as campaign
+from damaged_states import accepted, cut, flipped
 
 from threadloader import Loader, StateError
 from threadloader.state import Cursor, Excluded, dump, load, read, write
@@ -47,36 +49,13 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def accepted(texts, path):
-    """Lists those of some contents of a file that are not refused as damaged."""
-    wrong = []
-    with path.open("wb", buffering=0) as file:
-        for name, text in texts:
-            file.seek(0)
-            file.write(text)
-            file.truncate()
-            try:
-                read(path)
-            except StateError as error:
-                if "the state is damaged" in str(error) and error.fields == ():
-                    continue
-            wrong.append(name)
-    return wrong
-
-
 def test_a_file_cut_at_any_byte_is_refused_as_damaged(saved, tmp_path):
-    cuts = [(length, saved[:length]) for length in range(len(saved))]
-    assert [] == accepted(cuts, tmp_path / "cut.state")
+    assert [] == accepted(cut(saved), tmp_path / "cut.state")
 
 
 def test_a_file_with_any_bit_flipped_is_refused_as_damaged(saved, tmp_path):
     """Whatever it stands in: a value, a name, the form, the version, the checksum."""
-    flips = []
-    for place in range(len(saved)):
-        for bit in range(8):
-            flipped = bytearray(saved)
-            flipped[place] ^= 1 << bit
-            flips.append(((place, bit), bytes(flipped)))
+    flips = flipped(saved)
     assert 8 * len(saved) == len(flips)
     assert [] == accepted(flips, tmp_path / "flipped.state")
 
@@ -552,3 +531,28 @@ def test_a_newer_file_is_refused_as_such(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(StateError, match="expected version 1, got 2"):
         load(read(tmp_path / "run.state"), RUN, WORLD, 0)
+
+
+class TestTheCampaign:
+    def test_it_damages_states_and_changes_runs(self, capsys):
+        """Each cut and bit of a state, and some changes of what it is a state of."""
+        assert 0 == campaign.main(["--count=2", "--seed=1", "--processes=1"])
+        out = capsys.readouterr().out
+        assert out.startswith("states: 2 run, 2 distinct, 0 failed, ")
+        assert " 0 cut" not in out
+
+    def test_every_field_of_a_run_is_changed(self):
+        """By some change, alone."""
+        changed = {field for fields in campaign.CHANGES.values() for field in fields}
+        assert set(PLAIN["run"]) | {"order"} == changed
+
+    def test_a_damage_that_is_taken_for_a_state_is_seen(self, monkeypatch, capsys):
+        monkeypatch.setattr("damaged_states.read", lambda path: {})
+        assert 1 == campaign.main(["--count=1", "--processes=1"])
+        assert "not refused as damaged" in capsys.readouterr().err
+
+    def test_another_run_that_is_taken_for_the_same_is_seen(self, monkeypatch, capsys):
+        refuse = "threadloader.state._state._refuse_another_run"
+        monkeypatch.setattr(refuse, lambda saved, run, allowed: None)
+        assert 1 == campaign.main(["--count=1", "--processes=1"])
+        assert "expected to be refused for" in capsys.readouterr().err

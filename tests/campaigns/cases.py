@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CHUNK = 500
-"""Cases that a process is given at a time."""
+"""Cases that a process is given at a time, unless they take long."""
 
 PROGRESS_SECONDS = 10.0
 """How often a line on stderr says how far it is."""
@@ -83,20 +83,21 @@ def some(text: str) -> int:
     raise argparse.ArgumentTypeError(f"expected an integer from 1, got {text}")
 
 
-def run(name: str, work: Work, options: argparse.Namespace) -> int:
+def run(name: str, work: Work, options: argparse.Namespace, chunk: int = CHUNK) -> int:
     """Run a campaign to its end, to its tenth failure, or to a Ctrl-C.
 
     Args:
         name: of the campaign, which is also what its cases are called.
         work: does some cases.
         options: what `parser` has parsed.
+        chunk: cases that a process is given at a time.
 
     Returns:
         The exit code: 0, 1 after a failure, 130 after a Ctrl-C.
     """
     began = said = time.perf_counter()
     total, interrupted = Part(), False
-    parts = _parts(work, options)
+    parts = _parts(work, options, chunk)
     try:
         for part in parts:
             total.add(part)
@@ -128,14 +129,16 @@ def run(name: str, work: Work, options: argparse.Namespace) -> int:
     return 130 if interrupted else int(bool(total.failures))
 
 
-def _parts(work: Work, options: argparse.Namespace) -> Generator[Part, None, None]:
+def _parts(
+    work: Work, options: argparse.Namespace, chunk: int = CHUNK
+) -> Generator[Part, None, None]:
     """Give what each chunk of cases came to, as it comes."""
     chunks = [
-        range(first, min(first + CHUNK, options.count)) for first in range(0, options.count, CHUNK)
+        range(first, min(first + chunk, options.count)) for first in range(0, options.count, chunk)
     ]
     if options.processes == 1:
-        for chunk in chunks:
-            yield work(options.seed, chunk)
+        for numbers in chunks:
+            yield work(options.seed, numbers)
         return
     # Not forked, since a campaign has threads; and not a Pool, which waits for ever for a
     # process that was killed.
@@ -145,7 +148,7 @@ def _parts(work: Work, options: argparse.Namespace) -> Generator[Part, None, Non
         places.put(number)
     pool = ProcessPoolExecutor(options.processes, context, _begin, (places,))
     try:
-        running = [pool.submit(work, options.seed, chunk) for chunk in chunks]
+        running = [pool.submit(work, options.seed, numbers) for numbers in chunks]
         for done in as_completed(running):
             yield done.result()
     finally:

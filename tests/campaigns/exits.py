@@ -64,7 +64,7 @@ def work(seed, numbers):
 def main(args):
     """Give the exit code."""
     made = parser("exits", "Programs that end with a loader left open.", 5000)
-    return run("exits", work, made.parse_args(args))
+    return run("exits", work, made.parse_args(args), chunk=100)
 
 
 if __name__ == "__main__":
