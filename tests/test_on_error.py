@@ -419,8 +419,20 @@ def test_a_place_that_cannot_be_told_does_not_hide_the_failure(tmp_path):
     assert "ValueError: sample 0 is bad" == line["error"]
 
 
+@pytest.fixture
+def rung():
+    """A signal's handler that raises, as that of a timer does."""
+
+    def ring(number, frame):
+        raise TimeoutError("rung")
+
+    before = signal.signal(signal.SIGINT, ring)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("kind", [Failing, AllAtOnce, Whole])
-def test_what_a_signal_handler_raises_is_neither_tried_again_nor_left_out(kind):
+def test_what_a_signal_handler_raises_is_neither_tried_again_nor_left_out(kind, rung):
     """Without workers it runs in the main thread. The same batch comes whole afterwards."""
 
     class Rung(kind):
@@ -432,20 +444,35 @@ def test_what_a_signal_handler_raises_is_neither_tried_again_nor_left_out(kind):
                 signal.raise_signal(signal.SIGINT)
             return super().__getitem__(index)
 
-    def ring(number, frame):
-        raise TimeoutError("rung")
-
-    before = signal.signal(signal.SIGINT, ring)
     config = {"num_workers": 0, "shuffle": False, "on_error": {"skip": 3, "retry": 2}}
-    try:
-        with Loader(config, source=Rung(3)) as batches:
-            epoch = iter(batches)
-            with pytest.raises(TimeoutError, match="rung"):
-                next(epoch)
-            assert [0, 1, 2] == next(epoch).tolist()
-            assert (0, 0) == (batches.stats().retried, batches.stats().skipped)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with Loader(config, source=Rung(3)) as batches:
+        epoch = iter(batches)
+        with pytest.raises(TimeoutError, match="rung"):
+            next(epoch)
+        assert [0, 1, 2] == next(epoch).tolist()
+        assert (0, 0) == (batches.stats().retried, batches.stats().skipped)
+
+
+def test_a_signal_passes_while_a_failure_is_told(rung):
+    """A handler's exception is not one of the failed sample's, which cannot be printed."""
+    rings = iter([True])
+
+    class Ringing(type):
+        def __getattribute__(cls, name):
+            if name == "__module__" and next(rings, False):
+                signal.raise_signal(signal.SIGINT)
+            return super().__getattribute__(name)
+
+    class Odd(Exception, metaclass=Ringing):
+        pass
+
+    config = {"num_workers": 0, "num_epochs": 1, "on_error": {"skip": 1}}
+    with Loader(config, source=Failing(1), transform=raising(Odd)) as batches:
+        epoch = iter(batches)
+        with pytest.raises(TimeoutError, match="rung"):
+            next(epoch)
+        assert [] == list(epoch)
+        assert 1 == batches.stats().skipped
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -173,7 +173,8 @@ class BatchJob:
                     self._tries[row] += 1
                 elif policy.skip:
                     index = int(self._indices[row])
-                    self._failed[row] = failure_of(index, self._locate(index), error)
+                    place, from_signal = self._locate(index), self._recipe.from_signal
+                    self._failed[row] = failure_of(index, place, error, from_signal)
                     return None
                 else:
                     raise

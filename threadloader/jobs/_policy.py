@@ -91,11 +91,21 @@ class Failure:
     traceback: str
 
 
-def failure_of(index: int, path: str | None, error: BaseException) -> Failure:
-    """Tell a sample's failure in words, whatever its exception does when it is printed."""
+def failure_of(
+    index: int,
+    path: str | None,
+    error: BaseException,
+    from_signal: Callable[[BaseException], bool],
+) -> Failure:
+    """Tell a sample's failure in words, whatever its exception does when it is printed.
+
+    What a signal handler raises meanwhile passes: `from_signal` tells it.
+    """
     try:
         said = "".join(traceback.format_exception_only(error)).strip()
         told = "".join(traceback.format_exception(error))[-LONGEST_TEXT:]
-    except Exception as problem:  # noqa: BLE001 (an exception may be made of anything)
+    except Exception as problem:  # an exception may be made of anything
+        if from_signal(problem):
+            raise
         said = told = f"{type(error).__name__} (not printable: {type(problem).__name__})"
     return Failure(index, path, said, told)
