@@ -1,0 +1,208 @@
+"""What the engine does on a simulated schedule, told as steps of the protocol.
+
+Each is noted at the moment at which the others could see it: under the lock, or between two
+scheduling points. So slots, queues and what the threads share are replaced by their like, which
+note what is done to them.
+"""
+
+import contextlib
+from unittest.mock import patch
+
+import sim._engine
+from sim._engine import ENDS, Play
+from sim._jobs import FINISH, OUT_OF_MEMORY, Watch
+
+from threadloader.engine import ENDED, _engine, _slots, _stream, _threads
+
+from ._state import STOP
+
+
+def kind(outcome):
+    """Name what a slot was filled with, as the protocol does."""
+    if outcome is ENDED:
+        return "ended"
+    if outcome.error is None:
+        # The feeder's own error fills all slots; whoever takes one empties it for the others.
+        return "feeder" if outcome.value is None else "value"
+    if outcome.error.args == (OUT_OF_MEMORY,):
+        return "feeder"
+    part = outcome.error.args[1]
+    return {None: "draw", FINISH: "finish"}.get(part, f"part {part}")
+
+
+class SeenQueue:
+    """A queue of slots: `on_put` and `on_get` note the number, or that it is a stop."""
+
+    def __init__(self, queue, on_put, on_get):
+        self._queue = queue
+        self._on_put = on_put
+        self._on_get = on_get
+
+    def put(self, item):
+        self._queue.put(item)
+        self._note(self._on_put, item)
+
+    def get(self):
+        return self._note(self._on_get, self._queue.get())
+
+    def get_nowait(self):
+        return self._note(self._on_get, self._queue.get_nowait())
+
+    def _note(self, note, item):
+        if item is not _threads.LOOK:
+            note(STOP if item is _threads.STOP else item.number)
+        return item
+
+
+class SeenShared(_threads.Shared):
+    def __init__(self, runtime, *args):
+        self.note, self.me = runtime.note, runtime.me
+        super().__init__(runtime, *args)
+        self.inbox = SeenQueue(self.inbox, self._sent, self._fed)
+        self.tickets = SeenQueue(self.tickets, self._dealt, self._got)
+
+    @property
+    def stopping(self):
+        return self._stopping
+
+    @stopping.setter
+    def stopping(self, value):
+        if value and not self._stopping:
+            self.note("flag")
+        self._stopping = value
+
+    def _sent(self, number):
+        self.note("tell") if number == STOP else self.note("send", number)
+
+    def _fed(self, number):
+        self.note("feed", number)
+
+    def _dealt(self, number):
+        self.note("sentinel") if number == STOP else self.note("deal", number)
+
+    def _got(self, number):
+        worker = int(self.me().rpartition("-")[2])
+        self.note("gone", worker) if number == STOP else self.note("get", worker, number)
+
+
+class SeenSlot(_slots.Slot):
+    __slots__ = ()
+
+    def note(self, what, *more):
+        runtime = self._runtime
+        runtime.note(what, int(runtime.me().rpartition("-")[2]), self.number, *more)
+
+    @property
+    def outcome(self):
+        return _slots.Slot.outcome.__get__(self)
+
+    @outcome.setter
+    def outcome(self, outcome):
+        _slots.Slot.outcome.__set__(self, outcome)
+        if outcome is not None:
+            self._runtime.fillers[self.number] = self._runtime.me()
+            self._runtime.note("fill", self.number, kind(outcome))
+
+    @property
+    def _claimed(self):
+        return _slots.Slot._claimed.__get__(self)
+
+    @_claimed.setter
+    def _claimed(self, last):
+        _slots.Slot._claimed.__set__(self, last)
+        if last:
+            self.note("claim", last)
+
+    def fill(self, outcome):
+        super().fill(outcome)
+        runtime = self._runtime
+        if runtime.fillers.get(self.number) == runtime.me():
+            del runtime.fillers[self.number]
+            runtime.note("wake", self.number)
+
+    def unwanted(self, worker):
+        stopped = super().unwanted(worker)
+        self.note("look", stopped)
+        return stopped
+
+    def fail(self, worker, error):
+        super().fail(worker, error)
+        self.note("fail", worker.part)
+
+    def leave(self, seconds):
+        last = super().leave(seconds)
+        self.note("leave")
+        return last
+
+
+class SeenEngine(_engine.Engine):
+    def stop(self):
+        ended = super().stop()
+        if ended:
+            self._runtime.note("closed")
+        return ended
+
+
+class SeenStream(_stream.Stream):
+    def result(self, number):
+        outcome = super().result(number)
+        self._shared.note("result", number, kind(outcome))
+        return outcome
+
+
+class SeenWatch(Watch):
+    def _job(self, number, size):
+        self.sim.note("draw", number)
+        return super()._job(number, size)
+
+    def begin(self, number, part):
+        self.sim.note("begin", int(self.sim.me().rpartition("-")[2]), number, part)
+        super().begin(number, part)
+
+    def finish(self, number, results):
+        self.sim.note("finish", int(self.sim.me().rpartition("-")[2]), number)
+        super().finish(number, results)
+
+
+class SeenPlay(Play):
+    def watch(self, plan=None, inside=None):
+        watch = SeenWatch(self.sim, plan or self.plan, self.depth, self.usable, inside)
+        self._watches.append(watch)
+        return watch
+
+
+class Seen:
+    """A scenario that notes what is done, as a program of the simulation.
+
+    Attributes:
+        events: labels of the protocol's steps, in their order; of the last run.
+    """
+
+    def __init__(self, scenario):
+        self.scenario = scenario
+        self.every, self.traced = scenario.every, scenario.traced
+        self.events = []
+
+    def __str__(self):
+        return str(self.scenario)
+
+    def __call__(self, runtime):
+        self.events = []
+        runtime.fillers = {}  # by number: who has filled a slot, and wakes the consumer next
+        runtime.note = lambda *label: self.events.append(label)
+        play = SeenPlay(runtime, self.scenario)
+        ENDS[self.scenario.end](play)
+        play.over()
+
+
+@contextlib.contextmanager
+def watched():
+    """Let engines be made of what notes what is done to it, on a runtime with a `note`."""
+    with (
+        patch.object(sim._engine, "Engine", SeenEngine),
+        patch.object(_stream, "Slot", SeenSlot),
+        patch.object(_engine, "Shared", SeenShared),
+        patch.object(_engine, "Stream", SeenStream),
+        patch.object(SeenShared, "_stopping", False, create=True),
+    ):
+        yield

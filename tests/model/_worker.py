@@ -1,0 +1,109 @@
+"""A worker of the protocol: takes slots, claims parts, fills what it is the last to leave."""
+
+from ._state import STOP, Worker, put
+
+
+class Working:
+    """The steps of a worker."""
+
+    def worker(self, s, w, worker):
+        at, n = worker.at, worker.slot
+        if at == "idle":
+            if s.tickets:
+                item, rest = s.tickets[0], s._replace(tickets=s.tickets[1:])
+                if item == STOP:
+                    yield ("gone", w), self.go(rest, w, Worker("gone"))
+                else:
+                    on = Worker("claim", item, late=worker.late)
+                    yield ("get", w, item), self.go(rest, w, on)
+        elif at in ("claim", "run"):
+            if at == "claim" and s.slots[n].outcome:  # the feeder has ended it already
+                yield ("passes", w), self.idle(s, w, worker)
+            yield from self.claim(s, w, worker)
+        elif at == "look":
+            on = worker._replace(at="leave" if s.stopping else "begin")
+            yield ("look", w, n, s.stopping), self.go(s, w, on)
+        elif at == "begin":
+            letter = "b" if s.slots[n].parts[worker.part] == "-" else "!"
+            on = worker._replace(at="run", late=worker.late + s.stopping)
+            yield ("begin", w, n, worker.part), self.go(self.mark(s, worker, letter), w, on)
+        elif at == "leave":
+            yield self.leave(s, w, worker)
+        elif at in ("conclude", "finish", "fill", "wake"):
+            yield from self.conclude(s, w, worker)
+        if at in ("claim", "leave", "conclude", "fill"):
+            broken = self.go(s, w, worker._replace(at="fill", kind="worker"))
+            yield from self.fault(s, "worker", broken)
+
+    def go(self, s, w, worker):
+        return s._replace(workers=put(s.workers, w, worker))
+
+    def idle(self, s, w, worker):
+        return self.go(s, w, Worker(late=worker.late))
+
+    def mark(self, s, worker, letter):
+        slot = s.slots[worker.slot]
+        parts = slot.parts[: worker.part] + letter + slot.parts[worker.part + 1 :]
+        return s._replace(slots=put(s.slots, worker.slot, slot._replace(parts=parts)))
+
+    def claim(self, s, w, worker):
+        n = worker.slot
+        if worker.at == "run":
+            yield from self.failing(s, w, worker)
+            s = self.mark(s, worker, "d")
+            if worker.part + 1 < worker.last:
+                yield from self.worker(s, w, worker._replace(at="look", part=worker.part + 1))
+                return
+        slot = s.slots[n]
+        if slot.failed is not None or slot.claimed == len(slot.parts):
+            # Told before it leaves: a stop may come between, and make the failure forgotten.
+            yield ("finds none", w), self.go(s, w, worker._replace(at="leave"))
+            return
+        last = min(slot.claimed + slot.claim, len(slot.parts))
+        on = Worker("look", n, slot.claimed, last, worker.late)
+        slots = put(s.slots, n, slot._replace(claimed=last))
+        yield ("claim", w, n, last), self.go(s._replace(slots=slots), w, on)
+
+    def failing(self, s, w, worker):
+        """What else may come of a part that runs."""
+        n, part = worker.slot, worker.part
+        yield from self.fault(s, "stuck", self.go(s, w, worker._replace(at="stuck")))
+        if s.faults and "part" in self.size.kinds:
+            after = self.mark(s, worker, "f")
+            slot = after.slots[n]
+            if slot.failed is None or part < slot.failed:
+                after = after._replace(slots=put(after.slots, n, slot._replace(failed=part)))
+            after = after._replace(faults=s.faults - 1)
+            yield ("fail", w, n, part), self.go(after, w, self.failed(worker))
+
+    def failed(self, worker):
+        """Where a worker goes on whose part has failed."""
+        return worker._replace(at="leave")
+
+    def leave(self, s, w, worker):
+        slot = s.slots[worker.slot]
+        slot = slot._replace(hands=slot.hands - 1)
+        s = s._replace(slots=put(s.slots, worker.slot, slot))
+        kind = "" if slot.failed is None else f"part {slot.failed}"
+        last = self.go(s, w, worker._replace(at="conclude", kind=kind))
+        return ("leave", w, worker.slot), self.idle(s, w, worker) if slot.hands else last
+
+    def conclude(self, s, w, worker):
+        n, slot = worker.slot, s.slots[worker.slot]
+        if worker.at == "finish":
+            on = worker._replace(at="fill", kind="value")
+            yield ("finish", w, n), self.go(s, w, on)
+            for _, after in self.fault(s, "finish", self.go(s, w, on._replace(kind="finish"))):
+                yield ("finish", w, n), after
+        elif worker.at == "wake":
+            yield ("wake", n), self.idle(self.wake(s, n), w, worker)
+        if worker.at == "conclude" and slot.failed is None:  # or a stop has made it forgotten
+            on = ("fill", "ended") if s.stopping else ("finish", "")
+            on = worker._replace(at=on[0], kind=on[1])
+            yield ("look", w, n, s.stopping), self.go(s, w, on)
+        if worker.at in ("conclude", "fill") and worker.kind:
+            if slot.outcome:  # a stop was faster, or a worker that broke
+                yield ("passes", w), self.idle(s, w, worker)
+            else:
+                filled = self.fill(s, n, worker.kind)
+                yield ("fill", n, worker.kind), self.go(filled, w, worker._replace(at="wake"))
