@@ -261,14 +261,13 @@ class BatchJob:
 
     def _collated(self, samples: list[Any]) -> Any:
         """Give the batch of the samples that were read."""
-        recipe = self._recipe
         self._row = None  # likewise
-        if recipe.together is None:
-            return recipe.collate(samples)
+        if self._recipe.together is None:
+            return self._recipe.collate(samples)
         failure = None
         try:
             try:
-                return recipe.together(samples, self._key, self._places)
+                return self._recipe.together(samples, self._key, self._places)
             except Exception as error:  # noqa: BLE001 (raised below)
                 failure = error
             self._one_by_one(samples)  # if one is to blame, this raises what the lowest row does
