@@ -23,7 +23,7 @@ WAIT = 30.0
 SIZES = st.lists(st.integers(0, 1000) | st.sampled_from([1, 100_000]), max_size=40)
 
 
-@settings(max_examples=300)
+@settings(max_examples=1000)
 @given(
     sizes=SIZES,
     most=st.integers(1, 5000),
