@@ -58,6 +58,18 @@ def our_threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if "threadloader" in thread.name}
 
 
+@pytest.fixture
+def rung():
+    """A signal's handler that raises, as that of a timer does."""
+
+    def ring(number, frame):
+        raise TimeoutError("rung")
+
+    before = signal.signal(signal.SIGINT, ring)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(autouse=True)
 def nothing_left():
     """Fails a test that leaves a thread or an open file behind."""

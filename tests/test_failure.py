@@ -20,18 +20,6 @@ class NotesRefused(Exception):
         raise RuntimeError("no notes")
 
 
-@pytest.fixture
-def rung():
-    """A signal's handler that raises, as that of a timer does."""
-
-    def ring(number, frame):
-        raise TimeoutError("rung")
-
-    before = signal.signal(signal.SIGINT, ring)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_a_close_that_failed_is_told_beside_the_exception_of_the_body():
     error = KeyError("the body's")
     note_beside(error, OSError("disk gone"))

@@ -419,18 +419,6 @@ def test_a_place_that_cannot_be_told_does_not_hide_the_failure(tmp_path):
     assert "ValueError: sample 0 is bad" == line["error"]
 
 
-@pytest.fixture
-def rung():
-    """A signal's handler that raises, as that of a timer does."""
-
-    def ring(number, frame):
-        raise TimeoutError("rung")
-
-    before = signal.signal(signal.SIGINT, ring)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize("kind", [Failing, AllAtOnce, Whole])
 def test_what_a_signal_handler_raises_is_neither_tried_again_nor_left_out(kind, rung):
     """Without workers it runs in the main thread. The same batch comes whole afterwards."""
