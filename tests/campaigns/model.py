@@ -54,8 +54,8 @@ def main(args):
     options = made.parse_args(args)
     if options.states is None:
         return run("model", work, options)
-    if not all(map(str.isdecimal, options.states)):
-        made.error(f"--states: expected three integers, got {' '.join(options.states)}")
+    if not all(map(str.isdecimal, options.states)) or "0" in options.states[:2]:
+        made.error(f"--states: expected three integers from 1, got {' '.join(options.states)}")
     workers, depth, parts = options.states
     return states(int(workers), int(depth), parts)
 

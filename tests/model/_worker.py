@@ -97,7 +97,9 @@ class Working:
                 yield ("finish", w, n), after
         elif worker.at == "wake":
             yield ("wake", n), self.idle(self.wake(s, n), w, worker)
-        if worker.at == "conclude" and slot.failed is None:  # or a stop has made it forgotten
+        # A stop makes the failure forgotten, right before it fills the slot.
+        forgotten = slot.failed is None or (s.feeder.at == "fills" and s.feeder.slot == n)
+        if worker.at == "conclude" and forgotten:
             on = ("fill", "ended") if s.stopping else ("finish", "")
             on = worker._replace(at=on[0], kind=on[1])
             yield ("look", w, n, s.stopping), self.go(s, w, on)
