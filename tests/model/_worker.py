@@ -17,7 +17,7 @@ class Working:
                     on = Worker("claim", item, late=worker.late)
                     yield ("get", w, item), self.go(rest, w, on)
         elif at in ("claim", "run"):
-            if at == "claim" and s.slots[n].outcome:  # the feeder has ended it already
+            if at == "claim" and (s.slots[n].outcome or self.filling(s, n)):  # it has no job left
                 yield ("passes", w), self.idle(s, w, worker)
             yield from self.claim(s, w, worker)
         elif at == "look":
@@ -34,6 +34,11 @@ class Working:
         if at in ("claim", "leave", "conclude", "fill"):
             broken = self.go(s, w, worker._replace(at="fill", kind="worker"))
             yield from self.fault(s, "worker", broken)
+
+    def filling(self, s, n):
+        """Whether somebody may be filling a slot: its job and failure are forgotten first."""
+        by_worker = any(worker.at == "fill" and worker.slot == n for worker in s.workers)
+        return by_worker or (s.feeder.at == "fills" and s.feeder.slot == n)
 
     def go(self, s, w, worker):
         return s._replace(workers=put(s.workers, w, worker))
@@ -97,8 +102,7 @@ class Working:
                 yield ("finish", w, n), after
         elif worker.at == "wake":
             yield ("wake", n), self.idle(self.wake(s, n), w, worker)
-        # A stop makes the failure forgotten, right before it fills the slot.
-        forgotten = slot.failed is None or (s.feeder.at == "fills" and s.feeder.slot == n)
+        forgotten = slot.failed is None or self.filling(s, n)
         if worker.at == "conclude" and forgotten:
             on = ("fill", "ended") if s.stopping else ("finish", "")
             on = worker._replace(at=on[0], kind=on[1])
