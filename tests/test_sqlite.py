@@ -241,6 +241,18 @@ def test_a_pragma_beside_the_key_is_a_config_error_too(tmp_path):
     assert error.startswith("/source/query: expected one that only reads, got what is not reading")
 
 
+def test_what_is_refused_only_while_rows_are_read_is_a_config_error(tmp_path):
+    """As a pragma behind a table is, in SQLite 3.53: nothing before has compiled it."""
+    made(tmp_path)
+    expected = "/source/query: expected one that only reads, got what is not reading"
+    with (
+        closing(opened(tmp_path)) as source,
+        pytest.raises(ConfigError, match=expected),
+        source._connections.mine() as connection,
+    ):
+        connection.execute("DELETE FROM t")
+
+
 def test_a_key_that_is_no_column_names_the_nearest(tmp_path):
     assert (
         "/source/key: expected a column of the query, got 'ID'; there are 'id', 'text', 'label'; "
