@@ -16,7 +16,7 @@ def test_draws_are_those_of_numpy(key, count):
 
 
 def test_a_shuffled_run_does_not_import_random_numbers(run_child):
-    """Nor OpenSSL: 11 ms in front of the first batch, and 7 MiB. (numpy 1 itself has them all.)"""
+    """Nor OpenSSL: 11 ms in front of the first batch, and 6 MiB. (numpy 1 itself has them all.)"""
     child = run_child(
         "import sys, numpy as np\n"
         "numpys = set(sys.modules)\n"
