@@ -73,6 +73,28 @@ def test_threads_come_back_when_a_batch_becomes_dear():
     assert run.go(10.0) < 0.1
 
 
+def test_one_slow_batch_does_not_end_a_trial():
+    """Something else may have run on the machine just then."""
+    run = Run(threads=300e-6, here=100e-6)
+    while not run.choice.here:
+        run.go(300e-6)
+    run.seconds[True] = 20e-3
+    run.go(1e-9)
+    run.seconds[True] = 100e-6
+    assert run.go(60.0) > 0.99
+
+
+def test_a_decision_is_doubted_soon_where_the_training_step_has_changed():
+    """A loop that compiles in its first steps tells little of those that follow."""
+    run = Run(threads=50e-6, here=150e-6, step=300e-6)  # hidden, but for the hand-off
+    run.go(0.2)
+    assert (False, _choice.PAUSE_SECONDS * 2) == (run.choice.here, run.choice._pause)
+    run.step, run.seconds[False] = 10e-6, 300e-6
+    soon = run.choice._pause * _choice.CHANGED_PAUSE
+    run.go(soon)
+    assert run.go(1.0) > 0.9
+
+
 def test_what_lies_between_two_epochs_is_not_counted():
     """A pause of the consumer's is no time that a batch took."""
     run = Run(threads=300e-6, here=100e-6)

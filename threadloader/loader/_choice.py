@@ -18,14 +18,20 @@ BETTER = 0.95
 WINDOW_JOBS, WINDOW_SECONDS = 8, 0.02
 """What is measured before anything is decided: at least so many jobs, and so long."""
 
-HOPELESS = 5
-"""How many times as slow a trial may be before it is ended at once."""
+HOPELESS, HOPELESS_JOBS = 5, 2
+"""How many times as slow a trial may be, and for how many jobs in a row, before it is ended at
+once. One alone may be the system's: something else ran."""
 
 WARMING_JOBS = 8
 """Jobs that are not measured after a change: groups begin small, and threads with nothing ready."""
 
 PAUSE_SECONDS, LONGEST_PAUSE = 2.0, 30.0
 """How long a decision stands: the first, and twice as long each time it is confirmed."""
+
+CHANGED, CHANGED_PAUSE = 0.25, 1 / 16
+"""By which part of the time of a batch the loop's own work has to change against a decision, and
+which part of its time that then stands. More work hides more of what threads do, less work less:
+a loop that compiles in its first steps, say, tells little of what follows."""
 
 
 class Choice:
@@ -44,9 +50,12 @@ class Choice:
         self.here = False
         self._trial = False
         self._before = 0.0  # seconds a batch took the other way
+        self._own_before = 0.0  # of them, in the loop's own work
         self._pause = PAUSE_SECONDS
-        self._until = 0.0  # when the next trial may begin
+        self._decided = float("-inf")
+        self._own = 0.0  # what the loop's own work took, in the way that was decided for
         self._warming = WARMING_JOBS
+        self._slow = 0  # jobs in a row of which the trial is hopeless
         self._begin(None)
 
     def _begin(self, now: float | None) -> None:
@@ -72,7 +81,10 @@ class Choice:
         Returns:
             Whether `here` has changed.
         """
-        if self._began is None or (self._warming > 0 and not self._hopeless(waited, batches)):
+        slow = self._trial and waited > HOPELESS * self._before * batches
+        self._slow = self._slow + 1 if slow else 0
+        hopeless = self._slow >= HOPELESS_JOBS
+        if self._began is None or (self._warming > 0 and not hopeless):
             # What came before the first job is unknown.
             self._warming -= 1
             self._begin(now)
@@ -83,33 +95,33 @@ class Choice:
         # The least, since what threads measure has their waiting for the GIL in it.
         self._least = min(self._least, busy / max(batches, 1))
         elapsed = now - self._began
-        per_batch = elapsed / max(self._batches, 1)
-        hopeless = self._hopeless(self._waited, self._batches)
         if not hopeless and (elapsed < WINDOW_SECONDS or self._jobs < WINDOW_JOBS):
             return False
         cheap = self._least < CHEAP_SECONDS
         doubted = self.here or (cheap and self._waited > WAITING * elapsed)
-        changed = self._decide(now, per_batch, doubted=doubted)
+        per_batch = elapsed / max(self._batches, 1)
+        own = (elapsed - self._waited) / max(self._batches, 1)
+        changed = self._decide(now, per_batch, own, doubted=doubted)
         self._begin(None if changed else now)
         self._warming = WARMING_JOBS if changed else 0
         return changed
 
-    def _hopeless(self, waited: float, batches: int) -> bool:
-        """Tell whether a trial is so much slower that it need not go on."""
-        return self._trial and waited > HOPELESS * self._before * batches
-
-    def _decide(self, now: float, per_batch: float, *, doubted: bool) -> bool:
+    def _decide(self, now: float, per_batch: float, own: float, *, doubted: bool) -> bool:
         if self._trial:
             self._trial = False
             kept = per_batch < BETTER * self._before
             self._pause = PAUSE_SECONDS if kept else min(2 * self._pause, LONGEST_PAUSE)
-            self._until = now + self._pause
+            self._decided = now
+            self._own = own if kept else self._own_before
             if kept:
                 return False
             self.here = not self.here
             return True
-        if not doubted or now < self._until:
+        against = own - self._own if self.here else self._own - own
+        stale = against > CHANGED * per_batch
+        pause = self._pause * CHANGED_PAUSE if stale else self._pause
+        if not doubted or now < self._decided + pause:
             return False
-        self._trial, self._before = True, per_batch
+        self._trial, self._before, self._own_before = True, per_batch, own
         self.here = not self.here
         return True
