@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import threading
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -499,7 +498,7 @@ def test_a_batch_that_is_made_again_forgets_what_was_left_out_before(kind):
     recipe = Recipe(source, None, np.array, policy=policy)
     if kind is not Failing:
         whole = "take" if kind is Whole else "getitems"
-        recipe = replace(recipe, whole=whole, take=getattr(source, "take", None))
+        recipe = recipe._replace(whole=whole, take=getattr(source, "take", None))
     rows = np.arange(3)
     span = Span(0, 0, 1, 0, 3, 3, last=True, over=True)
     job = BatchJob(recipe, span, rows, rows, np.ones(3, bool), 3, 0)

@@ -35,10 +35,10 @@ from .errors import (
 from .jobs import BatchInfo
 from .loader import Batches, Epoch, Epochs, Loader
 from .sources import Source, per_thread
-from .stats import Stats
 
 if TYPE_CHECKING:
     from .masking import MaskTokens
+    from .stats import Stats
 
 __all__ = [
     "BatchInfo",
@@ -72,4 +72,8 @@ def __getattr__(name: str) -> Any:
         from .masking import MaskTokens
 
         return MaskTokens
+    if name == "Stats":
+        from .stats import Stats
+
+        return Stats
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

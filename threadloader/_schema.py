@@ -22,10 +22,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["KEYWORDS", "Mismatch", "Path", "Schema", "pointer", "show"]
 
@@ -62,8 +61,7 @@ _ABOUT = {
 KEYWORDS = frozenset().union(*_ABOUT.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(NamedTuple):
     """One value that is not as the schema has it.
 
     Attributes:

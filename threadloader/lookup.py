@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -90,7 +89,7 @@ def look_up(arguments: argparse.Namespace, config: LoaderConfig, base: Path, sou
     deal = deal_of(config)
     if arguments.shard is not None:
         index, count = arguments.shard
-        deal = dataclasses.replace(deal, shard_index=index, shard_count=count)
+        deal = deal._replace(shard_index=index, shard_count=count)
     sampler = Samplings(config, base, source, len(source), None).now.sampler
     order = sampler.order(arguments.epoch)
     if arguments.step is not None:

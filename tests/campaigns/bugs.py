@@ -207,7 +207,7 @@ LOADER = [
     ),
     _bug(
         "The wait for the first batch counts as data wait.",
-        "threadloader/stats.py",
+        "threadloader/stats/_tally.py",
         "        if batches:\n            wait += now - called",
         "        if True:\n            wait += now - called",
         "stats.py",
@@ -215,7 +215,7 @@ LOADER = [
     ),
     _bug(
         "A fraction of the time is divided by zero before time has passed.",
-        "threadloader/stats.py",
+        "threadloader/stats/_stats.py",
         "return min(1.0, self.data_wait_seconds / time) if time > 0 else 0.0",
         "return min(1.0, self.data_wait_seconds / time)",
         "stats.py",

@@ -9,13 +9,15 @@ promoted, and a batch has the same structure and dtypes whatever the samples in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threadloader.errors import ConfigError, Problem
 
-from ._pad import Pad
 from ._rows import Rows, RowsMaker
 from ._stack import stack
+
+if TYPE_CHECKING:
+    from ._pad import Pad
 
 __all__ = ["Pad", "Rows", "RowsMaker", "make_collate", "stack"]
 
@@ -41,6 +43,8 @@ def make_collate(spec: Mapping[str, Any]) -> Callable[[list[Any]], Any]:
     if kind == "stack":
         return stack
     if kind == "pad":
+        from ._pad import Pad
+
         for name in ("length", "multiple_of"):
             if name in options:
                 options[name] = _integer(options[name])
@@ -53,3 +57,12 @@ def make_collate(spec: Mapping[str, Any]) -> Callable[[list[Any]], Any]:
 def _integer(value: Any) -> Any:
     """Give 4 for 4.0, which is the same number in JSON Schema, and all else as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def __getattr__(name: str) -> Any:
+    """Import what few need when it is asked for (PEP 562)."""
+    if name == "Pad":
+        from ._pad import Pad
+
+        return Pad
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

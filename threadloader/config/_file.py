@@ -7,7 +7,6 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
@@ -35,7 +34,6 @@ _KINDS = {
 Spot = int | tuple[int, Any]
 
 
-@dataclass(frozen=True, slots=True)
 class Document:
     """A JSON text that has been read.
 
@@ -46,11 +44,19 @@ class Document:
         refused: the paths of the values and keys that these problems are about.
     """
 
-    value: Any
-    problems: list[Problem]
-    refused: set[Place]
-    _spot: Spot
-    _place: Callable[[int], tuple[int, int]]
+    def __init__(
+        self,
+        value: Any,
+        problems: list[Problem],
+        refused: set[Place],
+        spot: Spot,
+        place: Callable[[int], tuple[int, int]],
+    ) -> None:
+        self.value = value
+        self.problems = problems
+        self.refused = refused
+        self._spot = spot
+        self._place = place
 
     def place(self, path: Place, *, at_key: bool = False) -> tuple[int, int]:
         """Line and column, from 1, of a value or of its key.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,8 +38,7 @@ class BatchInfo:
     fingerprint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(NamedTuple):
     """How a batch is made, the same for every batch of a run.
 
     Attributes:
@@ -90,7 +89,7 @@ class Recipe:
     def strict(self) -> Recipe:
         """Give the same recipe, but that a sample which fails is raised and not left out."""
         policy = self.policy
-        return replace(self, policy=policy and replace(policy, skip=False))
+        return self._replace(policy=policy and policy._replace(skip=False))
 
     def finished(self, batch: Any) -> tuple[Any, bytes]:
         """Give a collated batch as it is delivered, and the fingerprint of its content."""

@@ -6,7 +6,7 @@ import queue
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["Failure", "Pause", "Policy", "failure_of"]
 
@@ -46,8 +46,7 @@ class Pause:
         self._lock.release()
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(NamedTuple):
     """The option `on_error`, as those who read samples need it.
 
     Attributes:

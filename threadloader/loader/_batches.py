@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
 from os import PathLike, getpid
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .._runtime import Runtime
 from ..config import LoaderConfig
@@ -33,7 +33,7 @@ from ..errors import (
 from ..jobs import BatchInfo, BatchJob, GroupJob, NoBatch, Recipe
 from ..order import Deal
 from ..state import dump, load, read, write
-from ..stats import Stats, Tally
+from ..stats import Tally
 from ._arguments import count_of
 from ._epochs import Epoch, Epochs
 from ._failure import explained
@@ -42,6 +42,9 @@ from ._sampling import Samplings
 from ._schedule import Plan, skipped
 from ._skipping import Skipping
 from ._supply import Supply
+
+if TYPE_CHECKING:
+    from ..stats import Stats
 
 __all__ = ["Batches"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from .. import buffers, sources
-from ..collate import Pad, RowsMaker, make_collate
+from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig, bytes_of
 from ..engine import from_signal
 from ..jobs import Policy, Recipe
@@ -54,7 +54,6 @@ def make_recipe(
     collate = make_collate(config.collate) if collate is None else collate
     # Where workers hand memory to and fro, smaller pieces than by one thread gain from it.
     least = buffers.LEAST_BYTES if config.num_workers == 0 else LEAST_WITH_WORKERS
-    pad = collate if type(collate) is Pad else None  # a subclass may do it in its own way
     most = None if config.max_bytes is None else bytes_of(config.max_bytes)
     kept = MOST_KEPT if most is None else min(MOST_KEPT, most)
     pool = buffers.Pool(kept, least)
@@ -71,7 +70,7 @@ def make_recipe(
         bytes_ = GROUP_BYTES if most is None else min(GROUP_BYTES, most // (GROUPS_AHEAD + 1))
         group = max(1, min(GROUP_MOST, bytes_ // (sample_bytes * config.batch_size)))
     # What fails is tried again, or left out, sample by sample.
-    together = _together(transform, pad, collate) if policy is None else None
+    together = _together(transform, collate) if policy is None else None
     in_place = plain and not whole and together is None
     in_place = in_place and not (policy is not None and policy.skip)
     rows = RowsMaker(pool.empty).rows if in_place else None
@@ -98,21 +97,23 @@ def make_recipe(
 
 
 def _together(
-    transform: Callable[..., Any] | None, pad: Pad | None, collate: Callable[[Any], Any]
+    transform: Callable[..., Any] | None, collate: Callable[[Any], Any]
 ) -> Callable[..., Any] | None:
     """Give what makes a batch at once of its samples as they were read, if the transform can.
 
     Args:
         transform: what is done to samples.
-        pad: what pads them, where nothing else is done to collate them.
         collate: makes the batch.
     """
     if not isinstance(transform, Several):
         return None
-    from ..masking import MaskTokens  # imported when a transform may be one
+    # Imported when there may be one.
+    from ..collate import Pad
+    from ..masking import MaskTokens
 
     given, change = transform.given, cast("Callable[..., Any]", transform.many)
-    if pad is not None and type(given) is MaskTokens and pad.pads(given.names):
+    # A subclass may pad in its own way.
+    if type(collate) is Pad and type(given) is MaskTokens and collate.pads(given.names):
         change = given.columns
     return lambda samples, key, positions: collate(change(samples, key, positions))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -58,8 +57,7 @@ class Row(NamedTuple):
     valid: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Deal:
+class Deal(NamedTuple):
     """How the global order is dealt to the shards.
 
     Step t of the world takes batch_size * shard_count positions, a slice for each
@@ -190,11 +188,11 @@ class Deal:
             yield Row(step, *divmod(row, self.batch_size), True)
         step = (begin - start) // self.global_batch
         for shard in range(self.shard_count):
-            first, last, _, _ = replace(self, shard_index=shard)._tail(n, start)
+            first, last, _, _ = self._replace(shard_index=shard)._tail(n, start)
             if first <= position < last:
                 yield Row(step, shard, position - first, True)
         for shard in range(self.shard_count):
-            first, last, _, _ = replace(self, shard_index=shard)._tail(n, start)
+            first, last, _, _ = self._replace(shard_index=shard)._tail(n, start)
             for padding in range(max(first, n), last):
                 if (padding - n) % n == position:
                     yield Row(step, shard, padding - first, False)

@@ -1,0 +1,21 @@
+"""The numbers: data wait, and where the time went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._tally import Tally
+
+if TYPE_CHECKING:
+    from ._stats import BANDS, Stats, band
+
+__all__ = ["BANDS", "Stats", "Tally", "band"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the numbers when they are asked for: a run only counts (PEP 562)."""
+    if name in __all__:
+        from . import _stats
+
+        return getattr(_stats, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,88 @@
+"""What is counted while a run goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ._stats import Stats
+
+__all__ = ["Tally"]
+
+
+class Tally(NamedTuple):
+    """What is counted in a run. Its methods give the next one; it is replaced whole."""
+
+    started: float | None = None
+    first_batch_seconds: float = 0.0
+    data_wait_seconds: float = 0.0
+    batches: int = 0
+    samples: int = 0
+    failed: int = 0
+    ready_sum: int = 0
+    prepared_here: int = 0
+    skipped: int = 0
+    retried: int = 0
+
+    def waited(self, called: float, now: float, failed: int = 0) -> Tally:
+        """Count a `next`: when it was called, and when it had what it waited for.
+
+        What comes before the first batch, errors too, belongs to the time of the first.
+        """
+        # Written out, as in `plus`: _replace takes five times as long, and this is every `next`.
+        began, first, wait, batches, samples, failures, *rest = self
+        started = called if began is None else began
+        if batches:
+            wait += now - called
+        else:
+            first = now - started
+        return Tally(started, first, wait, batches, samples, failures + failed, *rest)
+
+    def plus(self, batches: int, samples: int, ready: int, here: int = 0) -> Tally:
+        """Count batches.
+
+        Args:
+            batches: how many.
+            samples: their samples, without padding.
+            ready: how many were ready at each, added up.
+            here: how many the consumer has prepared itself.
+        """
+        started, first, wait, before, counted, failed, ready_sum, prepared, *rest = self
+        return Tally(
+            started,
+            first,
+            wait,
+            before + batches,
+            counted + samples,
+            failed,
+            ready_sum + ready,
+            prepared + here,
+            *rest,
+        )
+
+    def tried(self, skipped: int, retried: int) -> Tally:
+        """Count samples that failed: those left out, and how often one was tried again."""
+        return self._replace(skipped=self.skipped + skipped, retried=self.retried + retried)
+
+    def stats(self, now: float, **known: Any) -> Stats:
+        """Give the snapshot of a moment.
+
+        Args:
+            now: the time.
+            known: what else is known, as attributes of `Stats`.
+        """
+        from ._stats import Stats  # imported when it is asked for
+
+        return Stats(
+            batches=self.batches,
+            samples=self.samples,
+            failed=self.failed,
+            skipped=self.skipped,
+            retried=self.retried,
+            prepared_here=self.prepared_here,
+            elapsed_seconds=0.0 if self.started is None else max(0.0, now - self.started),
+            first_batch_seconds=self.first_batch_seconds if self.batches else 0.0,
+            data_wait_seconds=self.data_wait_seconds,
+            ready_sum=self.ready_sum,
+            **known,
+        )
