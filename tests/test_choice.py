@@ -95,6 +95,18 @@ def test_a_decision_is_doubted_soon_where_the_training_step_has_changed():
     assert run.go(1.0) > 0.9
 
 
+def test_a_trial_that_the_training_step_has_decided_is_made_again_soon():
+    """The step got shorter while it ran; that is no merit of who prepared the batches."""
+    run = Run(threads=100e-6, here=140e-6, step=160e-6)
+    while not run.choice.here:
+        run.go(1e-9)
+    run.step = 10e-6
+    run.go(0.05)
+    assert run.choice.here
+    run.go(2 * _choice.PAUSE_SECONDS * _choice.CHANGED_PAUSE)
+    assert run.go(1.0) < 0.1
+
+
 def test_what_lies_between_two_epochs_is_not_counted():
     """A pause of the consumer's is no time that a batch took."""
     run = Run(threads=300e-6, here=100e-6)

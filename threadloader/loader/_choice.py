@@ -18,9 +18,9 @@ BETTER = 0.95
 WINDOW_JOBS, WINDOW_SECONDS = 8, 0.02
 """What is measured before anything is decided: at least so many jobs, and so long."""
 
-HOPELESS, HOPELESS_JOBS = 5, 2
-"""How many times as slow a trial may be, and for how many jobs in a row, before it is ended at
-once. One alone may be the system's: something else ran."""
+HOPELESS, HOPELESS_SECONDS, HOPELESS_JOBS = 5, 1e-3, 2
+"""How many times as slow a trial may be, with how long a wait, for how many jobs in a row, before
+it is ended at once. One alone may be the system's, or the order's; short ones can be afforded."""
 
 WARMING_JOBS = 8
 """Jobs that are not measured after a change: groups begin small, and threads with nothing ready."""
@@ -29,9 +29,9 @@ PAUSE_SECONDS, LONGEST_PAUSE = 2.0, 30.0
 """How long a decision stands: the first, and twice as long each time it is confirmed."""
 
 CHANGED, CHANGED_PAUSE = 0.25, 1 / 16
-"""By which part of the time of a batch the loop's own work has to change against a decision, and
-which part of its time that then stands. More work hides more of what threads do, less work less:
-a loop that compiles in its first steps, say, tells little of what follows."""
+"""By which part of the time of a batch the loop's own work has to differ from what it was when the
+trial was made, and which part of its time a decision then stands. How much threads can hide
+depends on that work: a loop that compiles in its first steps, say, tells little of what follows."""
 
 
 class Choice:
@@ -53,7 +53,7 @@ class Choice:
         self._own_before = 0.0  # of them, in the loop's own work
         self._pause = PAUSE_SECONDS
         self._decided = float("-inf")
-        self._own = 0.0  # what the loop's own work took, in the way that was decided for
+        self._own = 0.0  # what the loop's own work took before the trial that decided
         self._warming = WARMING_JOBS
         self._slow = 0  # jobs in a row of which the trial is hopeless
         self._begin(None)
@@ -81,7 +81,7 @@ class Choice:
         Returns:
             Whether `here` has changed.
         """
-        slow = self._trial and waited > HOPELESS * self._before * batches
+        slow = self._trial and waited > max(HOPELESS * self._before * batches, HOPELESS_SECONDS)
         self._slow = self._slow + 1 if slow else 0
         hopeless = self._slow >= HOPELESS_JOBS
         if self._began is None or (self._warming > 0 and not hopeless):
@@ -112,13 +112,12 @@ class Choice:
             kept = per_batch < BETTER * self._before
             self._pause = PAUSE_SECONDS if kept else min(2 * self._pause, LONGEST_PAUSE)
             self._decided = now
-            self._own = own if kept else self._own_before
+            self._own = self._own_before
             if kept:
                 return False
             self.here = not self.here
             return True
-        against = own - self._own if self.here else self._own - own
-        stale = against > CHANGED * per_batch
+        stale = abs(own - self._own) > CHANGED * per_batch
         pause = self._pause * CHANGED_PAUSE if stale else self._pause
         if not doubted or now < self._decided + pause:
             return False
