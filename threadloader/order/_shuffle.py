@@ -175,6 +175,7 @@ class Order:
         scratch: NDArray[np.uint32],
         rounds: list[tuple[int, tuple[Any, Any]]],
     ) -> None:
+        """Permute at most `CHUNK` values, by numbered rounds in the order of their use."""
         low_bits = (self._bits + 1) // 2
         high_bits = self._bits - low_bits
         low, high, x, folded = scratch
