@@ -91,7 +91,7 @@ class Order:
         self._table: Indices | None = None
         self._keys: list[tuple[Any, Any]] = []
         # Memory for what is between, used again: the C library gives arrays of this size back
-        # to the system each time, and new pages take a third of the time. Whoever uses it has
+        # to the system each time, and new pages take a fifth of the time. Whoever uses it has
         # taken it out; several threads may ask.
         self._scratch: list[NDArray[np.uint32]] = []
         self._bits = max(n - 1, 1).bit_length()
