@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from oracle import expected_cursor, expected_epoch, expected_len
 from strategies import cuts, deals, epochs, seeds
 
 from threadloader import order as ordering
-from threadloader.order import Deal, Order, _deal, key
+from threadloader.order import Deal, Order, _deal, _shuffle, key
 
 
 def whole(n, seed=0, epoch=0, shuffle=True):
@@ -208,6 +210,28 @@ def test_blocks_do_not_show_in_the_steps(monkeypatch):
     for block in (1, 20, 70):
         monkeypatch.setattr(_deal, "BLOCK", block)
         assert expected == shares(order, Deal(7, 1, 3))
+
+
+def test_chunks_do_not_show_in_the_order(monkeypatch):
+    expected = whole(20_000, seed=3)
+    for chunk in (1000, 6667, 2**15):
+        monkeypatch.setattr(_shuffle, "CHUNK", chunk)
+        assert np.array_equal(expected, whole(20_000, seed=3))
+
+
+def test_several_threads_may_ask_one_order():
+    """Each works in memory of its own, which the next one to ask uses again."""
+    order, expected = Order(20_000, seed=3, epoch=0, shuffle=True), whole(20_000, seed=3)
+    begin = threading.Barrier(4)
+
+    def ask(first):
+        begin.wait()
+        parts = [np.arange(at, 20_000, 40) for at in range(first, 40, 4)]
+        return all(np.array_equal(order.at(part), expected[part]) for part in parts * 5)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(ask, range(4)))
+    assert 1 <= len(order._scratch) <= 4
 
 
 def test_what_is_handed_out_cannot_be_written():
