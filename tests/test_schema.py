@@ -74,6 +74,12 @@ def test_every_verdict_is_that_of_jsonschema(schema, value):
     assert expected == (not Schema(schema).check(value))
 
 
+@settings(max_examples=200, deadline=None)
+@given(schemas(), values)
+def test_a_schema_that_is_compiled_lazily_says_the_same(schema, value):
+    assert Schema(schema).check(value) == Schema(schema, lazily=True).check(value)
+
+
 @settings(max_examples=100, deadline=None)
 @given(schemas(), values)
 def test_every_mismatch_stands_at_a_value_or_key_that_exists(schema, value):
@@ -88,6 +94,11 @@ def test_every_mismatch_stands_at_a_value_or_key_that_exists(schema, value):
 def test_the_schema_of_the_config_is_a_valid_schema():
     jsonschema.Draft202012Validator.check_schema(OURS)
     assert "https://json-schema.org/draft/2020-12/schema" == OURS["$schema"]
+
+
+def test_the_schema_of_the_config_compiles_whole():
+    """The package compiles it lazily, so what it refuses is looked for here."""
+    assert OURS["properties"].keys() == Schema(OURS).properties.keys()
 
 
 def subschemas(schema, path=()):

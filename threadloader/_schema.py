@@ -85,16 +85,15 @@ class Schema:
     Args:
         schema: the schema, as JSON has it.
         where: JSON pointer of ``schema`` in the schema it is part of, for messages.
-
-    Attributes:
-        properties: the schema of each named property.
+        lazily: compile its parts when a value is held against them, and not before: of a
+            schema that is known to be good most is never needed.
 
     Raises:
         ValueError: a keyword that is not in `KEYWORDS`, is badly formed, or could
             have no effect where it stands; a schema nested too deeply.
     """
 
-    def __init__(self, schema: object, where: str = "") -> None:
+    def __init__(self, schema: object, where: str = "", *, lazily: bool = False) -> None:
         if not isinstance(schema, dict) or where.count("/") > _DEEPEST:
             raise ValueError(f"schema at {where or '/'}: expected an object, not too deep")
         kinds = schema.get("type", [])
@@ -102,22 +101,39 @@ class Schema:
         self._words = [schema["const"]] if "const" in schema else schema.get("enum", [])
         self._bounds = schema
         self._default = schema.get("default", _NO_DEFAULT)
-        self._items = Schema(schema["items"], f"{where}/items") if "items" in schema else None
-        self._branches = [
-            Schema(branch, f"{where}/anyOf/{number}")
-            for number, branch in enumerate(schema.get("anyOf", []))
-        ]
-        self.properties = {
-            name: Schema(child, f"{where}/properties{pointer([name])}")
-            for name, child in schema.get("properties", {}).items()
-        }
-        others = schema.get("additionalProperties", False)
-        self._others = (
-            Schema(others, f"{where}/additionalProperties") if others is not False else None
-        )
+        self._where = where
+        self._lazily = lazily
         self._closed = "additionalProperties" in schema
+        if not lazily:
+            _ = self._items, self._branches, self.properties, self._others
         for keyword, why in self._not_built():
             raise ValueError(f"schema at {where}/{keyword}: {why}")
+
+    def _part(self, schema: object, where: str) -> Schema:
+        return Schema(schema, f"{self._where}/{where}", lazily=self._lazily)
+
+    @cached_property
+    def _items(self) -> Schema | None:
+        return self._part(self._bounds["items"], "items") if "items" in self._bounds else None
+
+    @cached_property
+    def _branches(self) -> list[Schema]:
+        branches = self._bounds.get("anyOf", [])
+        return [self._part(branch, f"anyOf/{number}") for number, branch in enumerate(branches)]
+
+    @cached_property
+    def properties(self) -> dict[str, Schema]:
+        """The schema of each named property."""
+        children = self._bounds.get("properties", {})
+        return {
+            name: self._part(child, f"properties{pointer([name])}")
+            for name, child in children.items()
+        }
+
+    @cached_property
+    def _others(self) -> Schema | None:
+        others = self._bounds.get("additionalProperties", False)
+        return None if others is False else self._part(others, "additionalProperties")
 
     def _not_built(self) -> Iterator[tuple[str, str]]:
         """The keywords that cannot be checked, or would have no effect; and why."""
@@ -130,7 +146,7 @@ class Schema:
                     yield keyword, f"no effect without the type {kind}"
         if not _TYPES.keys() >= set(kinds):
             yield "type", "an unknown type"
-        if "anyOf" in bounds and (kinds or words or not self._branches):
+        if "anyOf" in bounds and (kinds or words or not bounds["anyOf"]):
             yield "anyOf", "expected schemas, and no other rule beside them"
         if "enum" in bounds and ("const" in bounds or not words):
             yield "enum", "expected values, and no const beside them"
