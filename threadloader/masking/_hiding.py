@@ -29,7 +29,17 @@ Integers = npt.NDArray[np.int64]
 
 _WORD = 2**64 - 1
 _LITTLE = np.dtype("<u8")
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _number(value: int) -> Bits:
+    """Give 64 bits as an array of shape ().
+
+    Each operation makes one of a scalar anew, a third of its time where arrays are small.
+    """
+    return np.array(value, np.uint64)
+
+
+_GOLDEN = _number(0x9E3779B97F4A7C15)
 """2**64 divided by the golden ratio, made odd: from one word of a stream to the next."""
 
 _BITS = 63
@@ -61,9 +71,8 @@ def _mix(x: Bits) -> None:
     x ^= x >> _31
 
 
-# Numbers of bits. Made once: that takes a third of the time of an operation on a small array.
-_1, _9, _27, _30, _31, _55, _61 = map(np.uint64, (1, 9, 27, 30, 31, 55, 61))
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_1, _9, _27, _30, _31, _55, _61 = map(_number, (1, 9, 27, 30, 31, 55, 61))  # numbers of bits
+_FIRST, _SECOND = _number(0xBF58476D1CE4E5B9), _number(0x94D049BB133111EB)
 
 
 class Hiding:
@@ -87,13 +96,15 @@ class Hiding:
         self._may_hide = np.ones(vocabulary, np.bool_)
         self._may_hide[[mask_token, *special]] = False
         self.ordinary = np.flatnonzero(self._may_hide).astype(np.int32)
-        self._count = np.uint64(len(self.ordinary))
+        self._count = _number(len(self.ordinary))
         # The numbers before which a token is a random one, is kept, is chosen at all.
         chosen = round(probability * 2**_BITS)
         tenth = (chosen + 5) // 10
-        self._random, self._kept, self._chosen = map(np.uint64, (tenth, 2 * tenth, chosen))
+        self._random, self._kept, self._chosen = map(_number, (tenth, 2 * tenth, chosen))
         # The highest byte of a number that may be chosen, and of one that may be random or kept.
-        self._highest, self._bound = (max(end - 1, 0) >> _OWN for end in (chosen, 2 * tenth))
+        self._highest, self._bound = (
+            np.array(max(end - 1, 0) >> _OWN, np.uint8) for end in (chosen, 2 * tenth)
+        )
 
     def outside(self, tokens: Integers) -> bool:
         """Tell whether one of these is no token of the vocabulary.
