@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from threadloader._schema import Path as Place
 from threadloader._schema import pointer, show
@@ -131,8 +131,7 @@ class LoaderConfig:
         return filled
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What reading a config found.
 
     Attributes:
@@ -142,6 +141,8 @@ class Report:
         base: the folder that relative paths are relative to.
         problems: all that is wrong, in the order of the document.
         file: the config file as it was named; ``""`` when the config is not a file.
+        section: the keys that lead to the config in its document.
+        document: the JSON document that it stands in; ``None`` when there is none.
     """
 
     config: LoaderConfig | None
@@ -150,17 +151,17 @@ class Report:
     base: Path
     problems: tuple[Problem, ...]
     file: str = ""
-    _section: Place = ()
-    _document: Document | None = None
+    section: Place = ()
+    document: Document | None = None
 
     def locate(self, problem: Problem) -> Problem:
         """A problem of the options, as one of the whole document, with line and column."""
-        if self._document is None or problem.pointer[:1] not in ("", "/"):
+        if self.document is None or problem.pointer[:1] not in ("", "/"):
             return problem
-        names = [*map(str, self._section), *keys(problem.pointer)]
-        path, _ = follow(self._document.value, names)
-        line, column = self._document.place(path)
-        where = pointer(self._section) + problem.pointer
+        names = [*map(str, self.section), *keys(problem.pointer)]
+        path, _ = follow(self.document.value, names)
+        line, column = self.document.place(path)
+        where = pointer(self.section) + problem.pointer
         return Problem(where, problem.expected, problem.got, problem.hint, line, column)
 
 
