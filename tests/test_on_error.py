@@ -310,6 +310,35 @@ def test_a_torn_last_line_is_cut_off_by_the_next(tmp_path):
     assert [9, 2] == [line["index"] for line in lines(path)]
 
 
+@pytest.mark.parametrize("last", ['{"index": 7}', "7", '{"path": null, "index": 7}'])
+def test_a_last_line_without_its_end_stays(last, tmp_path):
+    """As somebody may write it by hand, and `exclude` takes it."""
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"index": 9}\n' + last, "utf-8")
+    config = {"batch_size": 4, "on_error": {"skip": 9, "quarantine": str(path)}}
+    with Loader(config, source=Failing(4, {2})) as batches:
+        list(batches)
+    assert ['{"index": 9}', last] == path.read_text("utf-8").split("\n")[:2]
+    assert 2 == lines(path)[2]["index"]
+
+
+@pytest.mark.parametrize("content", [b"x" * 50, b"PK\x03\x04", b"{\n  'a': 1}", b"\xff{}"])
+def test_a_quarantine_that_is_another_file_is_refused(content, tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="/on_error/quarantine: expected lines of JSON, got ano"):
+        Loader({"on_error": {"skip": 1, "quarantine": str(path)}}, source=range(4)).__enter__()
+    assert content == path.read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b'{"index": 9, "pa', b'{"in', b"7\n", b"12"])
+def test_a_quarantine_that_another_run_or_a_hand_has_begun_is_taken(content, tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(content)
+    Quarantine(path).add([{"index": 3}])
+    assert b'{"index": 3}' == path.read_bytes().splitlines()[-1]
+
+
 def test_a_quarantine_that_cannot_be_written_loses_nothing(tmp_path):
     """The error comes out of `next`; once it is mended, the same batch comes, and its line."""
     path = tmp_path / "bad.jsonl"
@@ -545,6 +574,11 @@ def test_a_quarantine_in_no_folder_is_refused(tmp_path):
 def test_a_quarantine_that_is_a_folder_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="/on_error/quarantine: expected a file, got"):
         Loader({"on_error": {"skip": 1, "quarantine": str(tmp_path)}}, source=range(4)).__enter__()
+
+
+def test_a_quarantine_that_no_system_can_have_is_refused():
+    with pytest.raises(ConfigError, match="/on_error/quarantine: expected a path that a system"):
+        Loader({"on_error": {"skip": 1, "quarantine": "a\0b"}}, source=range(4)).__enter__()
 
 
 def test_a_quarantine_that_may_not_be_written_is_refused(tmp_path, monkeypatch):
