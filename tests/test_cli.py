@@ -109,10 +109,29 @@ c.json:4:11: /num_worker: expected a known key, got "num_worker"; did you mean "
             {**NPZ, "path": "n" * 5000},
             ":1:36: /source/path: expected a file that can be read, got ",
         ),
+        (
+            {"type": "csv", "path": "a.csv", "fields": ["z"]},
+            ":1:55: /source/fields: expected one column of this name, got 'z'; there are 'x'",
+        ),
+        (
+            {"type": "npy", "fields": {"x": "b.npy"}},
+            ":1:44: /source/fields/x: expected a file, got none",
+        ),
+        (
+            {"type": "files", "folder": "b"},
+            ":1:40: /source/folder: expected a file that matches this pattern, got none",
+        ),
+        (
+            {"type": "files", "folder": ".", "label": {"csv": "b.csv", "file": "a", "label": "b"}},
+            ":1:62: /source/label/csv: expected a file, got none",
+        ),
+        ({"type": "text", "path": ["b-*.txt"]}, ":1:38: /source/path/0: expected "),
+        ({"type": "csv", "path": "*.csv", "quote": "x"}, ":1:36: /source/path: expected "),
     ],
     ids=str,
 )
 def test_a_source_that_does_not_open_is_a_problem_at_its_path(check, source, said):
+    Path("a.csv").write_text("x\n1\n", encoding="utf-8")
     code, out, err = check(write({"source": source}))
     assert (1, "", 1) == (code, err, out.count("\n"))
     assert out.startswith("c.json" + said)

@@ -244,7 +244,7 @@ def test_the_rules_for_rows(tmp_path, data, rows):
         (b'a,b\n1,"2"\n"a",b\n3,4\n', "line 3", "got the names of the columns again"),
         (b"a,b\n1,2\n3,\xff\n", "line 3", "expected UTF-8, got the byte 0xff"),
         (b"", "", "expected the names of columns, got an empty file"),
-        (b"a,a\n1,2\n", "column 'a'", "expected one column of this name, there are 'a', 'a'"),
+        (b"a,a\n1,2\n", "column 'a'", "one column of this name, got 'a'; there are 'a', 'a'"),
     ],
 )  # fmt: skip
 def test_what_is_no_row_names_file_and_line(tmp_path, data, place, message):
@@ -317,7 +317,7 @@ def test_without_a_header_columns_are_called_by_their_positions(tmp_path):
     ("fields", "place", "message"),
     [
         (["heigth"], "column 'heigth'", "there are 'id', 'height'; did you mean 'height'?"),
-        ({"x": 2}, "column 2", "expected this position, there are 'id', 'height'"),
+        ({"x": 2}, "column 2", "expected this position, got 2; there are 'id', 'height'"),
     ],
 )
 def test_a_column_that_is_not_there_is_an_error_that_lists_them(tmp_path, fields, place, message):
@@ -345,7 +345,7 @@ def test_a_column_that_is_not_there_is_an_error_that_lists_them(tmp_path, fields
         ({"delimiter": ",,"}, "/source/delimiter", "expected one character"),
         ({"delimiter": "\n"}, "/source/delimiter", "expected one character"),
         ({"quote": "\r"}, "/source/quote", "expected one character"),
-        ({"quote": ","}, "/source/delimiter", "expected another character than the quote"),
+        ({"quote": ","}, "/source/quote", "expected another character than the delimiter"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit_are_a_config_error(tmp_path, options, pointer, message):

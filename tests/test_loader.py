@@ -1442,3 +1442,42 @@ def test_large_rows_of_other_shapes_are_an_error_that_names_both():
         with pytest.raises(CollateError) as caught:
             next(iter(batches))
     assert (0, 1) == caught.value.samples
+
+
+def written(tmp_path, text):
+    """Writes a config beside a file of five samples; gives its path."""
+    np.savez(tmp_path / "data.npz", x=np.arange(5))
+    path = tmp_path / "train.json"
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ['"exclude": [77]', '"sampler": {"type": "subset", "indices": [5]}', '"exclude": "none.txt"'],
+    ids=["list", "subset", "file"],
+)
+def test_what_is_wrong_at_the_source_is_told_with_its_place_in_the_file(option, tmp_path):
+    source = '"source": {"type": "npz", "path": "data.npz"}'
+    file = written(tmp_path, f'{{"lr": 1, "training": {{{source},\n{option}}}}}')
+    name = option.split('"')[1]
+    with pytest.raises(ConfigError) as caught, Loader(f"{file}#/training"):
+        pass
+    (problem,) = caught.value.problems
+    assert (file, 2) == (caught.value.file, problem.line)
+    assert problem.pointer.startswith(f"/training/{name}")
+
+
+def test_what_is_wrong_with_a_transform_is_told_with_its_place_in_the_file(tmp_path):
+    transform = '{"type": "mlm", "vocabulary": 9,\n"mask_token": 9}'
+    source = '{"type": "npz", "path": "data.npz"}'
+    file = written(tmp_path, f'{{"source": {source}, "transform": {transform}}}')
+    with pytest.raises(ConfigError, match=r"train\.json:2:15: /transform/mask_token: expected"):
+        Loader(file)
+
+
+def test_what_is_given_in_code_has_no_place_in_the_file(tmp_path):
+    file = written(tmp_path, '{"source": {"type": "npz", "path": "data.npz"}, "batch_size": 2}')
+    with pytest.raises(ConfigError) as caught, Loader(file, sampler=[7]):
+        pass
+    assert [0] == [problem.line for problem in caught.value.problems]

@@ -218,7 +218,9 @@ WRITES = {
     "SELECT cid AS id FROM pragma_table_info('t')": "one that only reads",
     "SELECT id FROM nowhere": "a.db answers, got no such table: nowhere",
     "SELECT nowhere AS id FROM t": "answers, got no such column: nowhere",
-    "SELECT id, id FROM t": "a name for each column, got 'id' twice; name one with AS",
+    "SELECT id, id FROM t": "a name for each column, got 'id' twice, in whatever case; name one",
+    "SELECT id, 1 AS ID FROM t": "a name for each column, got 'id' twice, in whatever case",
+    "SELECT id, 1 AS b, 2 AS B FROM t": "a name for each column, got 'b' twice, in whatever case",
 }
 
 

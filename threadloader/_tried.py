@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ._schema import pointer
 from .config import LoaderConfig, Report, examine
 from .errors import CollateError, ConfigError, Problem, SourceError
 from .loader import Loader, based, unlisted, without_source
@@ -137,18 +138,31 @@ def from_source(report: Report, error: Exception) -> list[Problem]:
     """What kept the source from opening, at the option that names the file."""
     if not isinstance(error, SourceError):
         return located(report, error, "/source", "a source that opens")
-    pointer, named = "/source" + error.option, (report.source or {}).get("path", ())
-    if error.option:
-        named = []
-    for number, path in enumerate(named if isinstance(named, list) else [named]):
-        # An npy source has fields instead, and then null for a path.
-        if isinstance(path, str) and error.path in (path, str(report.base / path)):
-            pointer = "/source/path" if path is named else f"/source/path/{number}"
+    option = "/source" + (error.option or _option_of(error.path, report))
     # The sources say what they expected and what came; said once is enough.
     told = re.fullmatch("expected (.+?),? (?:got|found):? (.+)", error.message, re.DOTALL)
     expected, got = told.groups() if told else ("a source that opens", error.message)
     place = ", ".join(part for part in (error.path, error.place) if part)
-    return [report.locate(Problem(pointer, expected, got, place and f"see {place}"))]
+    return [report.locate(Problem(option, expected, got, place and f"see {place}"))]
+
+
+def _option_of(path: str, report: Report) -> str:
+    """The option of the source that names a file, as a JSON pointer below the source."""
+    source = report.source or {}
+    for option, text in _texts(source):
+        if path in (text, str(report.base / text)):
+            return option
+    # One of those that a pattern or a folder stands for.
+    return next((f"/{option}" for option in ("path", "folder") if source.get(option)), "")
+
+
+def _texts(value: Any, at: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in a JSON value, with its pointer."""
+    if isinstance(value, str):
+        yield at, value
+    elif isinstance(value, (dict, list)):
+        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(part, at + pointer([name]))
 
 
 def located(report: Report, error: Exception, pointer: str, expected: str) -> list[Problem]:

@@ -10,7 +10,7 @@ code, unpickles nothing, and opens no data.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
@@ -164,6 +164,32 @@ class Report(NamedTuple):
         where = pointer(self.section) + problem.pointer
         return Problem(where, problem.expected, problem.got, problem.hint, line, column)
 
+    def checked(self) -> LoaderConfig:
+        """The config.
+
+        Raises:
+            ConfigError: there are problems; with each of them.
+        """
+        if self.config is None:
+            raise ConfigError(self.problems, self.file)
+        return self.config
+
+    def complete(self, error: ConfigError, in_code: Collection[str] = ()) -> None:
+        """Says in an error of the options where in the document its problems stand.
+
+        Args:
+            error: what the loader, its source or its sampler has raised; one that names a
+                file already is of another config.
+            in_code: options that were given in code, and stand in no document.
+        """
+        if self.document is None or error.file:
+            return
+        problems = [
+            problem if problem.pointer[1:].split("/")[0] in in_code else self.locate(problem)
+            for problem in error.problems
+        ]
+        ConfigError.__init__(error, problems, self.file)
+
 
 def read_config(
     config: str | os.PathLike[str] | Mapping[str, Any] | LoaderConfig,
@@ -200,9 +226,7 @@ did you mean "num_workers"?
     report = examine(
         config, unknown=unknown, source_in_code=source_in_code, sampler_in_code=sampler_in_code
     )
-    if report.config is None:
-        raise ConfigError(report.problems, report.file)
-    return report.config, report.base
+    return report.checked(), report.base
 
 
 def examine(

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 from numpy.typing import NDArray
 
 from .. import _runtime, sources, transforms
-from ..config import LoaderConfig, read_config
+from ..config import LoaderConfig, examine
 from ..engine import from_signal
-from ..errors import BusyError, ClosedError, SourceError
+from ..errors import BusyError, ClosedError, ConfigError, SourceError
 from ..order import VERSION
 from ._arguments import count_of, wrong
 from ._batches import Batches
@@ -90,12 +90,15 @@ class Loader:
         skip_steps: int = 0,
         unknown: str = "error",
     ) -> None:
-        self._config, self._base = read_config(
+        self._report = examine(
             config,
             unknown=unknown,
             source_in_code=source is not None,
             sampler_in_code=sampler is not None,
         )
+        self._config, self._base = self._report.checked(), self._report.base
+        given = {"source": source, "transform": transform, "sampler": sampler, "shard": shard}
+        self._in_code = [option for option, value in given.items() if value is not None]
         if sampler is not None:
             self._config = dataclasses.replace(self._config, sampler=None, shuffle=False)
         if shard is not None:
@@ -112,14 +115,17 @@ class Loader:
         self._sampler = sampler
         self._resume = resume
         self._skip_steps = count_of("skip_steps", skip_steps)
-        if transform is None and self._config.transform is not None:
-            transform = _configured(self._config.transform)
         try:
+            if transform is None and self._config.transform is not None:
+                transform = _configured(self._config.transform)
             self._transform = transforms.bind(transform)
             # What always makes the same of a sample, and can be done before it is kept.
             several = isinstance(self._transform, transforms.Several)
             drawing = transform is None or several or transforms.takes_rng(transform)
             self._steady = None if drawing else transform
+        except ConfigError as error:
+            self._report.complete(error)
+            raise
         except TypeError as error:
             raise wrong(
                 "transform", "a callable of one sample, or of a sample and rng", transform
@@ -191,7 +197,9 @@ class Loader:
             batches._skip(self._skip_steps)
             batches._start()
             return batches
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, ConfigError):
+                self._report.complete(error, self._in_code)
             if self._entered is me:
                 if self._batches is not None:
                     self._batches.close()

@@ -58,13 +58,17 @@ class CsvOptions:
 
     def __post_init__(self) -> None:
         chosen_fields(self.fields, "every column")
-        for option, value, least in (("delimiter", self.delimiter, 1), ("quote", self.quote, 0)):
-            if not least <= len(value) <= 1 or value in ("\r", "\n", "\0"):
-                expected = "one character, not that of a line end"
-                raise ConfigError(Problem(f"/source/{option}", expected, repr(value)))
+        expected = "one character, not that of a line end"
+        problems = [
+            Problem(f"/source/{option}", expected, repr(value))
+            for option, value, least in (("delimiter", self.delimiter, 1), ("quote", self.quote, 0))
+            if not least <= len(value) <= 1 or value in ("\r", "\n", "\0")
+        ]
         if self.delimiter == self.quote:
-            expected = "another character than the quote"
-            raise ConfigError(Problem("/source/delimiter", expected, repr(self.quote)))
+            expected = "another character than the delimiter"
+            problems.append(Problem("/source/quote", expected, repr(self.quote)))
+        if problems:
+            raise ConfigError(problems)
         for name, dtype in self.dtypes.items():
             if dtype not in (*DTYPES, "str"):
                 expected = f"one of str, {', '.join(DTYPES)}"

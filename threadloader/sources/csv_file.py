@@ -198,7 +198,10 @@ class _Columns:
             column = error.args[0]
             expected = "one column of this name" if isinstance(column, str) else "this position"
             raise SourceError(
-                f"expected {expected}, {near(str(column), names)}", path, f"column {column!r}"
+                f"expected {expected}, got {column!r}; {near(str(column), names)}",
+                path,
+                f"column {column!r}",
+                "" if self._options.fields is None else "/fields",
             ) from None
         self._options.check_fields(self._chosen, path)
         self._columns = {field: self._options.column(field) for field in self._chosen}

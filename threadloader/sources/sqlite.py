@@ -140,10 +140,12 @@ class SqliteSource:
                 if code == sqlite3.SQLITE_ERROR and not isinstance(error, UnicodeDecodeError):
                     raise _refused(f"one that {self._path} answers", str(error)) from error
                 raise
-        for column in columns:
+        alike = [column.lower() for column in columns]
+        for column in alike:
             again = _AGAIN.fullmatch(column)
-            if again and again[1] in columns:
-                raise _refused("a name for each column", f"{again[1]!r} twice", "name one with AS")
+            if again and again[1] in alike:
+                got = f"{again[1]!r} twice, in whatever case"
+                raise _refused("a name for each column", got, "name one with AS")
         if self._key not in columns:
             raise ConfigError(
                 Problem(
