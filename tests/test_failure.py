@@ -1,6 +1,7 @@
 """What is told of a failure: nothing that happens while it is told may hide it."""
 
 import signal
+import sys
 
 import pytest
 from conftest import our_threads
@@ -91,6 +92,39 @@ def test_a_keyboard_interrupt_that_no_handler_raises_is_the_source_s_own(handler
                 next(iter(batches))
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def begun():
+    """Gives a generator that stands at its yield."""
+    generator = (number for number in range(2))
+    next(generator)
+    return generator
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: (number for number in ()),
+        pytest.param(
+            begun,
+            marks=pytest.mark.skipif(sys.version_info >= (3, 13), reason="looks like a Ctrl-C"),
+        ),
+    ],
+    ids=["new", "begun"],
+)
+def test_a_keyboard_interrupt_thrown_into_a_generator_is_the_source_s_own(made):
+    """As one raises where a statement has no place, in a lambda say; Ctrl-C does what it did."""
+
+    class Own(list):
+        def __getitem__(self, index):
+            return made().throw(KeyboardInterrupt) if index == 1 else index
+
+    with Loader({"num_workers": 0, "batch_size": 1, "shuffle": False}, Own(range(3))) as batches:
+        epoch = iter(batches)
+        assert [0] == next(epoch).tolist()
+        with pytest.raises(WorkerError, match="KeyboardInterrupt was raised for sample 1"):
+            next(epoch)
+        assert [2] == next(epoch).tolist()
 
 
 def test_a_signal_passes_while_a_source_says_where_a_sample_stands(rung):

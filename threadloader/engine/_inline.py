@@ -150,15 +150,22 @@ def _run(job: Job) -> Outcome:
         del error
 
 
+_RAISING = {opcode.opmap[name] for name in ("RAISE_VARARGS", "YIELD_VALUE", "RETURN_GENERATOR")}
+"""Where Python code raises what ``raise`` or ``throw`` says; no signal is looked for there."""
+
+_MAKING = opcode.opmap["RETURN_GENERATOR"]
+
+
 def from_signal(error: BaseException) -> bool:
     """Tell whether a signal handler raised this, and not the code that it interrupted.
 
     A handler runs in the main thread between two bytecodes of whatever runs there, so a
     Ctrl-C during a read looks like an exception of the source. It is told apart by its
     traceback: a handler written in Python stands in it; Python's own handler, written in C,
-    leaves no frame, and its KeyboardInterrupt ends where no ``raise`` stands. What this
-    cannot see: a handler written in C by somebody else, and a KeyboardInterrupt that user
-    code throws into a generator, which passes for a real one.
+    leaves no frame, and its KeyboardInterrupt ends where no ``raise`` stands, and nothing that
+    only ``throw`` of a generator makes raise. What this cannot see: a handler written in C by
+    somebody else; and, from CPython 3.13 on, a KeyboardInterrupt that user code throws into a
+    generator that has begun, which passes for a real one.
     """
     if threading.current_thread() is not threading.main_thread():
         return False
@@ -175,7 +182,9 @@ def from_signal(error: BaseException) -> bool:
         return False
     if signal.default_int_handler not in handlers:
         return False
-    return last.tb_frame.f_code.co_code[last.tb_lasti] != opcode.opmap["RAISE_VARARGS"]
+    code, at = last.tb_frame.f_code.co_code, last.tb_lasti
+    # A generator that has not begun stands at its making, from 3.13 on behind that.
+    return code[at] not in _RAISING and code[max(at - 2, 0)] != _MAKING
 
 
 def _code(handler: Any) -> Any:
