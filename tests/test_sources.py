@@ -14,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leaks import Watch
 
+from threadloader import Loader
 from threadloader.collate import stack
 from threadloader.errors import ClosedError, ConfigError
 from threadloader.sources import (
     as_source,
+    column,
     fingerprint,
     has_fingerprint,
     open_source,
@@ -161,6 +163,119 @@ def test_a_take_of_another_meaning_is_not_offered(method):
     assert not hasattr(source, "take")
     assert (4, 9, "foreign") == (len(source), source[3], source.kind)
     assert fingerprint(Foreign()) == fingerprint(source)
+
+
+class Rows:
+    """Ten rows that can be read in any way."""
+
+    def __init__(self):
+        self.rows = np.arange(10)
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+    def __getitems__(self, indices):
+        return [self.rows[index] for index in indices]
+
+    def take(self, indices):
+        return self.rows[indices]
+
+    def column(self, field):
+        return self.rows
+
+
+class Delegating:
+    """Changes what `[]` gives, and has all else of another object."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __len__(self):
+        return len(self.inner)
+
+    def __getitem__(self, index):
+        return self.inner[index] * 10
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+class Slotted:
+    """Likewise, and even its `__dict__` is the other object's."""
+
+    __slots__ = ("inner",)
+    __init__ = Delegating.__init__
+    __len__ = Delegating.__len__
+    __getitem__ = Delegating.__getitem__
+    __getattr__ = Delegating.__getattr__
+
+
+class Given(Rows):
+    """Has its way to read at once in its own `__dict__`."""
+
+    def __init__(self):
+        super().__init__()
+        self.take = super().take
+
+
+class Overriding(Rows):
+    def __getitem__(self, index):
+        return self.rows[index] * 10
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Delegating(np.arange(10)),
+        lambda: Delegating(Rows()),
+        lambda: Slotted(Given()),
+        Overriding,
+    ],
+    ids=["array", "object", "slots", "subclass"],
+)
+@pytest.mark.parametrize("wrapped", [lambda make: make(), per_thread], ids=["own", "per_thread"])
+@pytest.mark.parametrize("transform", [None, lambda sample: sample], ids=["plain", "transform"])
+def test_what_indexing_gives_is_never_gone_round(workers, make, wrapped, transform):
+    """What is read at once by the method of another object, or of a base class, is not that."""
+    config = {"batch_size": 5, "shuffle": False, "num_workers": workers}
+    with Loader(config, wrapped(make), transform=transform) as batches:
+        assert list(range(0, 100, 10)) == np.concatenate(list(batches)).tolist()
+
+
+def test_a_way_to_read_at_once_that_a_subclass_defines_is_offered():
+    class Taking(Overriding):
+        def take(self, indices):
+            return self.rows[indices] * 10
+
+    source = as_source(Taking())
+    assert hasattr(source, "take")
+    assert not hasattr(source, "__getitems__")
+
+
+def test_a_way_to_read_at_once_that_an_object_is_given_is_offered():
+    source = Overriding()
+    source.__getitems__ = lambda indices: [source[index] for index in indices]
+    assert hasattr(as_source(source), "__getitems__")
+
+
+@pytest.mark.parametrize("name", ["take", "__getitems__"])
+def test_a_way_to_read_at_once_that_is_none_is_not_offered(name):
+    kind = type("Without", (Rows,), {name: None})
+    with Loader({"batch_size": 5, "shuffle": False}, kind(), transform=int) as batches:
+        assert list(range(10)) == np.concatenate(list(batches)).tolist()
+
+
+def test_labels_of_another_object_are_not_taken_for_those_of_the_samples():
+    class Doubled(Delegating):
+        def __getitem__(self, index):
+            return {"y": 2 * self.inner[index]["y"]}
+
+    source = as_source(Doubled(as_source({"y": np.arange(3)})))
+    assert [0, 2, 4] == list(column(source, "y", "/sampler/field"))
 
 
 def test_a_take_of_indices_is_offered():

@@ -15,16 +15,14 @@ files; paths go through `_files.expand`; what it opens, ``close`` closes.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from threadloader.errors import ConfigError, Problem
 
+from ._given import Without, as_source
 from ._paths import inside
 from ._per_thread import PerThread
 from ._stamp import stamp
@@ -139,102 +137,6 @@ def open_source(
     return opener(spec, base, inside, decoders) if decodes else opener(spec, base, inside)
 
 
-def as_source(data: Any) -> Source:
-    """Make a source of what was given in code.
-
-    Args:
-        data: a numpy array; a tuple, named tuple or dict of arrays of equal first
-            length; or any object with ``__len__`` and ``__getitem__``, which is
-            taken as it is. A tuple without any array is such an object, and so
-            is a list: a list of arrays is a list of samples, which may differ in shape.
-
-    Returns:
-        The source. Of an array library's array or a class whose ``take(n)`` means
-        "the first n", everything but ``take`` is used.
-
-    Raises:
-        ConfigError: it cannot be indexed, or its arrays do not fit together.
-
-    >>> as_source({"x": np.zeros((3, 2)), "y": np.ones((3, 1))})[0]
-    {'x': array([0., 0.]), 'y': array([1.])}
-    >>> as_source(["a", "b"])[1]
-    'b'
-    >>> as_source(letter for letter in "ab")  # doctest: +IGNORE_EXCEPTION_DETAIL
-    Traceback (most recent call last):
-    ...
-    ConfigError: source: expected an object with __len__ and __getitem__, got generator; ...
-    """
-    holds_array = isinstance(data, tuple) and any(isinstance(part, np.ndarray) for part in data)
-    if isinstance(data, (np.ndarray, Mapping)) or holds_array:
-        return ArraySource(data)
-    # A special method counts when the class has it, as for the language itself:
-    # a class given instead of an object has none.
-    kind = type(data)
-    if isinstance(data, str) or not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")):
-        raise ConfigError(
-            Problem(
-                "source",
-                "an object with __len__ and __getitem__",
-                f"the class {data.__name__}" if isinstance(data, type) else kind.__name__,
-                _advice(data),
-            )
-        )
-    source: Source = data
-    return _WithoutTake(source) if _takes_otherwise(source) else source
-
-
-def _advice(data: Any) -> str:
-    if isinstance(data, str):
-        return (
-            'a file is named in the config, as in {"type": "text", "path": ...}; '
-            "for the characters of a string give list(...)"
-        )
-    if isinstance(data, type):
-        return "give an object of it"
-    if hasattr(type(data), "__next__") or hasattr(type(data), "__iter__"):
-        stream = "it is a stream, and a stream" if hasattr(type(data), "__next__") else "this"
-        return f"{stream} cannot be indexed: give a list of its samples"
-    return "give an array, a dict or tuple of arrays, a list of samples, or an object of your own"
-
-
-def _takes_otherwise(source: Any) -> bool:
-    """Tell whether the object's ``take`` is not the one that `Source` speaks of.
-
-    Arrays of other libraries take from the flattened array, and some classes of data
-    sets have ``take(n)`` for the first n.
-    """
-    if isinstance(source, (ArraySource, PerThread)):
-        return False
-    take = getattr(source, "take", None)
-    if take is None:
-        return False
-    if hasattr(type(source), "__array__"):
-        return True
-    try:
-        parameters = inspect.signature(take).parameters
-    except (TypeError, ValueError):  # compiled code that does not say what it takes
-        return False
-    return next(iter(parameters), "") in ("n", "count")
-
-
-class _WithoutTake:
-    """A source of which everything but ``take`` is used."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.source[index]
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("take", "take_into", "source"):
-            raise AttributeError(name)
-        return getattr(self.source, name)
-
-
 def per_thread(factory: Callable[[], Any]) -> PerThread:
     """Give each thread a source of its own, for one that several threads must not share.
 
@@ -274,7 +176,7 @@ def fingerprint(source: Source) -> str:
     """
     if isinstance(source, PerThread):
         return fingerprint(source.mine())
-    if isinstance(source, _WithoutTake):
+    if isinstance(source, Without):
         return fingerprint(source.source)
     own = getattr(source, "fingerprint", None)
     if not callable(own):
@@ -289,6 +191,6 @@ def has_fingerprint(source: Source) -> bool:
     """Tell whether a source says itself what its data is."""
     if isinstance(source, PerThread):
         return has_fingerprint(source.mine())
-    if isinstance(source, _WithoutTake):
+    if isinstance(source, Without):
         return has_fingerprint(source.source)
     return callable(getattr(source, "fingerprint", None))

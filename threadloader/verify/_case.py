@@ -156,6 +156,9 @@ class _GuardedSource:
     def __init__(self, source: Any, lock: threading.Lock) -> None:
         self._source = source
         self._lock = lock
+        for name in ("take", "__getitems__", "locate"):
+            if hasattr(source, name):  # of its own, which is what the loader looks for
+                setattr(self, name, _guarded(getattr(source, name), lock))
 
     def __len__(self) -> int:
         return len(self._source)
@@ -163,11 +166,6 @@ class _GuardedSource:
     def __getitem__(self, index: int) -> Any:
         with self._lock:
             return self._source[index]
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("take", "__getitems__", "locate"):
-            raise AttributeError(name)
-        return _guarded(getattr(self._source, name), self._lock)
 
     def fingerprint(self) -> str:
         return fingerprint(self._source)

@@ -1,0 +1,144 @@
+"""What may be given as a source in code, and what of it is used."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from threadloader.errors import ConfigError, Problem
+
+from ._per_thread import PerThread
+from .arrays import ArraySource
+
+__all__ = ["Without", "as_source"]
+
+
+def as_source(data: Any) -> Any:
+    """Make a source of what was given in code.
+
+    Args:
+        data: a numpy array; a tuple, named tuple or dict of arrays of equal first
+            length; or any object with ``__len__`` and ``__getitem__``, which is
+            taken as it is. A tuple without any array is such an object, and so
+            is a list: a list of arrays is a list of samples, which may differ in shape.
+
+    Returns:
+        The source. Of an array library's array or a class whose ``take(n)`` means
+        "the first n", everything but ``take`` is used; of one that answers for the attributes
+        of another object, or overrides ``[]`` alone, nothing that would go round its ``[]``.
+
+    Raises:
+        ConfigError: it cannot be indexed, or its arrays do not fit together.
+
+    >>> as_source({"x": np.zeros((3, 2)), "y": np.ones((3, 1))})[0]
+    {'x': array([0., 0.]), 'y': array([1.])}
+    >>> as_source(["a", "b"])[1]
+    'b'
+    >>> as_source(letter for letter in "ab")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    ...
+    ConfigError: source: expected an object with __len__ and __getitem__, got generator; ...
+    """
+    holds_array = isinstance(data, tuple) and any(isinstance(part, np.ndarray) for part in data)
+    if isinstance(data, (np.ndarray, Mapping)) or holds_array:
+        return ArraySource(data)
+    # A special method counts when the class has it, as for the language itself:
+    # a class given instead of an object has none.
+    kind = type(data)
+    if isinstance(data, str) or not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")):
+        raise ConfigError(
+            Problem(
+                "source",
+                "an object with __len__ and __getitem__",
+                f"the class {data.__name__}" if isinstance(data, type) else kind.__name__,
+                _advice(data),
+            )
+        )
+    if isinstance(data, (PerThread, Without)):
+        return data
+    hidden = [name for name in _AT_ONCE if hasattr(data, name) and not _has_own(data, name)]
+    if _takes_otherwise(data):
+        hidden.append("take")
+    return Without(data, hidden) if hidden else data
+
+
+def _advice(data: Any) -> str:
+    if isinstance(data, str):
+        return (
+            'a file is named in the config, as in {"type": "text", "path": ...}; '
+            "for the characters of a string give list(...)"
+        )
+    if isinstance(data, type):
+        return "give an object of it"
+    if hasattr(type(data), "__next__") or hasattr(type(data), "__iter__"):
+        stream = "it is a stream, and a stream" if hasattr(type(data), "__next__") else "this"
+        return f"{stream} cannot be indexed: give a list of its samples"
+    return "give an array, a dict or tuple of arrays, a list of samples, or an object of your own"
+
+
+_AT_ONCE = ("take", "take_into", "__getitems__", "column")
+"""What a source may offer to be read by, in the place of ``[]``."""
+
+
+def _has_own(source: Any, name: str) -> bool:
+    """Tell whether a way to read at once belongs to the ``[]`` that this object has.
+
+    Not if another object's is given by ``__getattr__``, or a base class's behind a class that
+    has a ``[]`` of its own: what that makes of a sample would be lost.
+    """
+    try:  # not another object's, by ``__getattr__``
+        own = object.__getattribute__(source, "__dict__")
+    except AttributeError:
+        own = {}
+    if name in own:
+        return own[name] is not None
+    for kind in type(source).__mro__:
+        if name in vars(kind):
+            return vars(kind)[name] is not None
+        if "__getitem__" in vars(kind):
+            break
+    return False
+
+
+def _takes_otherwise(source: Any) -> bool:
+    """Tell whether the object's ``take`` is not the one that `Source` speaks of.
+
+    Arrays of other libraries take from the flattened array, and some classes of data
+    sets have ``take(n)`` for the first n.
+    """
+    if isinstance(source, ArraySource):
+        return False
+    take = getattr(source, "take", None)
+    if take is None:
+        return False
+    if hasattr(type(source), "__array__"):
+        return True
+    try:
+        parameters = inspect.signature(take).parameters
+    except (TypeError, ValueError):  # compiled code that does not say what it takes
+        return False
+    return next(iter(parameters), "") in ("n", "count")
+
+
+class Without:
+    """A source of which some ways to read many samples at once are not used."""
+
+    def __init__(self, source: Any, hidden: Sequence[str]) -> None:
+        self.source = source
+        # Who takes by this takes by that.
+        self._hidden = {*hidden, "take_into"} if "take" in hidden else {*hidden}
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.source[index]
+
+    def __getattr__(self, name: str) -> Any:
+        # Looked for where they were set: while this is unpickled they are not there yet.
+        if name in ("source", "_hidden") or name in self._hidden:
+            raise AttributeError(name)
+        return getattr(self.source, name)
