@@ -1481,3 +1481,29 @@ def test_what_is_given_in_code_has_no_place_in_the_file(tmp_path):
     with pytest.raises(ConfigError) as caught, Loader(file, sampler=[7]):
         pass
     assert [0] == [problem.line for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("per", [lambda make: make(), per_thread], ids=["one", "per thread"])
+def test_an_error_of_the_code_that_counts_the_samples_passes_as_it_is(per):
+    class Source(list):
+        def __len__(self):
+            raise ValueError("cannot open the database")
+
+    with pytest.raises(ValueError, match=r"^cannot open the database$"):
+        Loader({}, per(Source)).__enter__()
+
+
+def test_an_error_of_a_factory_passes_as_it_is():
+    def factory():
+        raise ValueError("cannot open the database")
+
+    with pytest.raises(ValueError, match=r"^cannot open the database$"):
+        Loader({}, per_thread(factory)).__enter__()
+
+
+@pytest.mark.parametrize("per", [lambda make: make(), per_thread], ids=["one", "per thread"])
+@pytest.mark.parametrize("length", [-1, 2**70, "3", None])
+def test_a_length_that_is_none_is_told(per, length):
+    kind = type("Source", (), {"__len__": lambda self: length, "__getitem__": lambda self, i: i})
+    with pytest.raises(SourceError, match=r"expected a source whose len\(\) is an integer from 0"):
+        Loader({}, per(kind)).__enter__()

@@ -355,6 +355,16 @@ def test_a_quarantine_that_cannot_be_written_loses_nothing(tmp_path):
     assert [1] == [line["index"] for line in lines(path)]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_samples_of_a_last_batch_that_is_passed_over_are_told_with_the_next_epoch(workers):
+    config = {"batch_size": 2, "shuffle": False, "num_workers": workers, "on_error": {"skip": 9}}
+    told = []
+    with Loader(config, source=Failing(4, {2, 3})) as batches:
+        for epoch in batches.epochs(3):
+            told += [batches.info.skipped for _ in epoch]
+    assert [(), (2, 3), (2, 3)] == told
+
+
 def raising(kind):
     """Gives a transform that raises that."""
 

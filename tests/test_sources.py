@@ -16,7 +16,7 @@ from leaks import Watch
 
 from threadloader import Loader
 from threadloader.collate import stack
-from threadloader.errors import ClosedError, ConfigError
+from threadloader.errors import ClosedError, CollateError, ConfigError
 from threadloader.sources import (
     as_source,
     column,
@@ -244,6 +244,32 @@ def test_what_indexing_gives_is_never_gone_round(workers, make, wrapped, transfo
     config = {"batch_size": 5, "shuffle": False, "num_workers": workers}
     with Loader(config, wrapped(make), transform=transform) as batches:
         assert list(range(0, 100, 10)) == np.concatenate(list(batches)).tolist()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda rows: rows[:-1],
+        lambda rows: {"x": rows, "y": np.append(rows, 0)},
+        lambda rows: (rows, {"z": np.array(7)}),
+    ],
+    ids=["short", "long", "no rows"],
+)
+def test_a_take_that_gives_another_number_of_rows_is_an_error(given):
+    class Short(Rows):
+        def take(self, indices):
+            return given(super().take(indices))
+
+    with Loader({"batch_size": 5}, Short()) as batches:
+        with pytest.raises(
+            CollateError, match=r"take: expected arrays of 5 rows, got one of [046]"
+        ):
+            next(iter(batches))
+
+
+def test_a_take_without_parameters_is_not_offered():
+    kind = type("Taken", (Rows,), {"take": lambda self: self.rows[:3]})
+    assert not hasattr(as_source(kind()), "take")
 
 
 def test_a_way_to_read_at_once_that_a_subclass_defines_is_offered():

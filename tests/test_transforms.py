@@ -159,6 +159,17 @@ class Two(Counting):
         return super().many(samples, key, positions)
 
 
+def test_a_method_many_of_another_meaning_is_not_called():
+    class Scaled:
+        def __call__(self, sample):
+            return 10 * sample
+
+        def many(self, samples):
+            raise AssertionError("the transform itself is called")
+
+    assert 70 == bind(Scaled())(7, 0, 0)
+
+
 def test_a_bound_many_is_given_one_sample_at_a_time():
     assert 5 + 100 + 7 == bind(Counting())(5, 100, 7)
 

@@ -53,7 +53,7 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         raise TypeError(
             f"transform: expected a callable of one sample, got {type(transform).__name__}"
         )
-    if _offers_many(type(transform)):
+    if _offers_many(transform):
         return Several(transform)
     if not takes_rng(transform):
         return lambda sample, key, position: transform(sample)
@@ -81,10 +81,17 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
     return True
 
 
-def _offers_many(kind: type) -> bool:
+def _offers_many(transform: Any) -> bool:
+    kind = type(transform)
     # The first of the two counts: a subclass that overrides only __call__ means that one.
     defining = (base for base in kind.__mro__ if not {"many", "__call__"}.isdisjoint(vars(base)))
-    return "many" in vars(next(defining, kind))
+    if "many" not in vars(next(defining, kind)):
+        return False
+    try:
+        inspect.signature(transform.many).bind([], 0, [])
+    except TypeError:  # of the same name, for something else
+        return False
+    return True
 
 
 class Several:

@@ -365,6 +365,7 @@ class Batches:
                 stream=stream,
                 taken=taken,
                 end=end,
+                passed=place.passed,
             )
             stream.prefetch(taken)
             self._supply.forget()  # what was done between two epochs is no batch

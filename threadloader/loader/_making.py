@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
+
+import numpy as np
 
 from .. import buffers, sources
 from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig, bytes_of
 from ..engine import from_signal
+from ..errors import CollateError
 from ..jobs import Policy, Recipe
 from ..sizes import nbytes
 from ..transforms import Several
@@ -125,8 +128,26 @@ def _taking(source: Any, empty: Callable[..., Any]) -> Callable[[Any], Any]:
             return functools.partial(_take_into, source, empty)
         if "take" in vars(kind):  # a subclass that overrides only this one means this one
             break
-    take: Callable[[Any], Any] = source.take
-    return take
+    return functools.partial(_take, source)
+
+
+def _take(source: Any, indices: Any) -> Any:
+    batch = source.take(indices)
+    for rows in _lengths(batch):
+        if rows != len(indices):
+            raise CollateError(
+                f"the source's take: expected arrays of {len(indices)} rows, got one of {rows}"
+            )
+    return batch
+
+
+def _lengths(batch: Any) -> Iterator[int]:
+    """Give the lengths of the arrays in a batch, in dicts and tuples field by field."""
+    if isinstance(batch, np.ndarray):
+        yield len(batch) if batch.ndim else 0
+    elif isinstance(batch, (dict, tuple)):
+        for field in batch.values() if isinstance(batch, dict) else batch:
+            yield from _lengths(field)
 
 
 def _take_into(source: Any, empty: Callable[..., Any], indices: Any) -> Any:

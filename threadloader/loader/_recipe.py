@@ -198,8 +198,9 @@ class Loader:
             batches._start()
             return batches
         except BaseException as error:
-            if isinstance(error, ConfigError):
-                self._report.complete(error, self._in_code)
+            # isinstance would ask the error itself, which may be of any kind.
+            if issubclass(type(error), ConfigError):
+                self._report.complete(cast("ConfigError", error), self._in_code)
             if self._entered is me:
                 if self._batches is not None:
                     self._batches.close()
@@ -282,6 +283,11 @@ def _length(source: Any) -> int:
     try:
         return len(source)
     except (ValueError, TypeError, OverflowError) as error:
+        at: Any = object.__getattribute__(error, "__traceback__")  # it may be of any kind
+        while at.tb_next is not None:
+            at = at.tb_next
+        if at.tb_frame.f_code not in (_length.__code__, sources.PerThread.__len__.__code__):
+            raise  # by the source's own code, or by who makes it for each thread
         raise SourceError(
             f"expected a source whose len() is an integer from 0 to {sys.maxsize}, got: {error}"
         ) from error

@@ -120,7 +120,7 @@ def _takes_otherwise(source: Any) -> bool:
         parameters = inspect.signature(take).parameters
     except (TypeError, ValueError):  # compiled code that does not say what it takes
         return False
-    return next(iter(parameters), "") in ("n", "count")
+    return next(iter(parameters), "n") in ("n", "count")
 
 
 class Without:
