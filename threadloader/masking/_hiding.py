@@ -34,7 +34,7 @@ _LITTLE = np.dtype("<u8")
 def _number(value: int) -> Bits:
     """Give 64 bits as an array of shape ().
 
-    Each operation makes one of a scalar anew, a third of its time where arrays are small.
+    Each operation makes one of a scalar anew, a quarter of its time where arrays are small.
     """
     return np.array(value, np.uint64)
 

@@ -14,7 +14,7 @@ __all__ = ["BLOCK", "Deal", "Row", "Share"]
 
 BLOCK = 32768
 """Positions computed together: enough to spread numpy's cost of a call (an epoch of 60,000 takes
-1.36 ms, by half as many 1.62, by twice as many 1.18), and few, since the first batch waits for
+1.66 ms, by half as many 1.82, by twice as many 1.58), and few, since the first batch waits for
 them."""
 
 

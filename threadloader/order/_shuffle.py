@@ -42,7 +42,7 @@ as little as seven bits, so twice that."""
 def _word(value: int) -> Any:
     """Give 32 bits as an array of shape ().
 
-    Each operation makes one of a scalar anew, which was a fifth of an order's time.
+    Each operation makes one of a scalar anew, which was a tenth of an order's time.
     """
     return np.array(value, np.uint32)
 
