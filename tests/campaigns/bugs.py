@@ -154,8 +154,8 @@ ENGINE = [
     _bug(
         "Without workers, a Ctrl-C and a KeyboardInterrupt of the source are mixed up.",
         "threadloader/engine/_inline.py",
-        '!= opcode.opmap["RAISE_VARARGS"]',
-        '== opcode.opmap["RAISE_VARARGS"]',
+        "code[at] not in _RAISING",
+        "code[at] in _RAISING",
         "engine.py",
     ),
 ]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import NDArray
@@ -283,11 +283,17 @@ def _length(source: Any) -> int:
     try:
         return len(source)
     except (ValueError, TypeError, OverflowError) as error:
-        at: Any = object.__getattribute__(error, "__traceback__")  # it may be of any kind
-        while at.tb_next is not None:
-            at = at.tb_next
-        if at.tb_frame.f_code not in (_length.__code__, sources.PerThread.__len__.__code__):
+        if _where(error) not in (_length.__code__, sources.PerThread.__len__.__code__):
             raise  # by the source's own code, or by who makes it for each thread
         raise SourceError(
             f"expected a source whose len() is an integer from 0 to {sys.maxsize}, got: {error}"
         ) from error
+
+
+def _where(error: BaseException) -> CodeType:
+    """Give the code that an error was raised in; in a frame that its traceback has no way to."""
+    at: Any = object.__getattribute__(error, "__traceback__")  # it may be of any kind
+    while at.tb_next is not None:
+        at = at.tb_next
+    code: CodeType = at.tb_frame.f_code
+    return code
