@@ -10,11 +10,11 @@ code, unpickles nothing, and opens no data.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from threadloader._schema import Path as Place
 from threadloader._schema import pointer, show
@@ -22,7 +22,8 @@ from threadloader.errors import ConfigError, Problem
 
 from . import _check
 from ._bytes import bytes_of
-from ._file import Document, follow, keys, read, split
+from ._file import Document, follow, read, split
+from ._report import Report
 from ._text import parse
 from ._words import hint
 
@@ -129,66 +130,6 @@ class LoaderConfig:
         options = {option.name: getattr(self, option.name) for option in fields(self)}
         filled: dict[str, Any] = _check.schema().fill(options)
         return filled
-
-
-class Report(NamedTuple):
-    """What reading a config found.
-
-    Attributes:
-        config: the config; ``None`` when there are problems.
-        source: the source's options, when they are right, whatever else is wrong.
-        root: the folder that no path may leave, when it is right.
-        base: the folder that relative paths are relative to.
-        problems: all that is wrong, in the order of the document.
-        file: the config file as it was named; ``""`` when the config is not a file.
-        section: the keys that lead to the config in its document.
-        document: the JSON document that it stands in; ``None`` when there is none.
-    """
-
-    config: LoaderConfig | None
-    source: dict[str, Any] | None
-    root: str | None
-    base: Path
-    problems: tuple[Problem, ...]
-    file: str = ""
-    section: Place = ()
-    document: Document | None = None
-
-    def locate(self, problem: Problem) -> Problem:
-        """A problem of the options, as one of the whole document, with line and column."""
-        if self.document is None or problem.pointer[:1] not in ("", "/"):
-            return problem
-        names = [*map(str, self.section), *keys(problem.pointer)]
-        path, _ = follow(self.document.value, names)
-        line, column = self.document.place(path)
-        where = pointer(self.section) + problem.pointer
-        return Problem(where, problem.expected, problem.got, problem.hint, line, column)
-
-    def checked(self) -> LoaderConfig:
-        """The config.
-
-        Raises:
-            ConfigError: there are problems; with each of them.
-        """
-        if self.config is None:
-            raise ConfigError(self.problems, self.file)
-        return self.config
-
-    def complete(self, error: ConfigError, in_code: Collection[str] = ()) -> None:
-        """Says in an error of the options where in the document its problems stand.
-
-        Args:
-            error: what the loader, its source or its sampler has raised; one that names a
-                file already is of another config.
-            in_code: options that were given in code, and stand in no document.
-        """
-        if self.document is None or error.file:
-            return
-        problems = [
-            problem if problem.pointer[1:].split("/")[0] in in_code else self.locate(problem)
-            for problem in error.problems
-        ]
-        ConfigError.__init__(error, problems, self.file)
 
 
 def read_config(
