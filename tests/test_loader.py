@@ -1483,6 +1483,17 @@ def test_what_is_given_in_code_has_no_place_in_the_file(tmp_path):
     assert [0] == [problem.line for problem in caught.value.problems]
 
 
+def test_a_shard_that_is_given_in_code_has_no_place_in_the_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "7")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    source = '"source": {"type": "npz", "path": "data.npz"}'
+    file = written(tmp_path, f'{{{source}, "shard": "auto"}}')
+    for shard, line in (None, 1), ("auto", 0):
+        with pytest.raises(ConfigError) as caught, Loader(file, shard=shard):
+            pass
+        assert [("/shard", line)] == [(it.pointer, it.line) for it in caught.value.problems]
+
+
 @pytest.mark.parametrize("per", [lambda make: make(), per_thread], ids=["one", "per thread"])
 def test_an_error_of_the_code_that_counts_the_samples_passes_as_it_is(per):
     class Source(list):

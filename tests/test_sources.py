@@ -288,10 +288,11 @@ def test_a_way_to_read_at_once_that_an_object_is_given_is_offered():
     assert hasattr(as_source(source), "__getitems__")
 
 
-@pytest.mark.parametrize("name", ["take", "__getitems__"])
-def test_a_way_to_read_at_once_that_is_none_is_not_offered(name):
+@pytest.mark.parametrize(("name", "transform"), [("take", None), ("__getitems__", int)])
+def test_a_way_to_read_at_once_that_is_none_is_not_offered(name, transform):
+    """Each with what would have it used."""
     kind = type("Without", (Rows,), {name: None})
-    with Loader({"batch_size": 5, "shuffle": False}, kind(), transform=int) as batches:
+    with Loader({"batch_size": 5, "shuffle": False}, kind(), transform=transform) as batches:
         assert list(range(10)) == np.concatenate(list(batches)).tolist()
 
 
