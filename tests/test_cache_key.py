@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ids import shown
 
 from threadloader.cache import key_of
 from threadloader.cache._samples import DEEPEST
@@ -161,7 +162,7 @@ def test_what_a_function_closes_over_is_seen():
         (Chain([1]), Chain([2])),
         (Chain([1]), [1]),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_other_values_have_other_keys(one, other):
     assert key_of(one) == key_of(one)

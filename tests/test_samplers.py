@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from ids import shown
 from scores import of_counts
 from strategies import epochs, seeds
 
@@ -407,7 +408,7 @@ class TestIndices:
             (None, "NoneType"),
             (object(), "object"),
         ],
-        ids=str,
+        ids=shown,
     )
     def test_what_is_no_row_of_integers_is_refused(self, indices, got):
         with pytest.raises(ConfigError) as caught:
@@ -427,7 +428,7 @@ class TestIndices:
 class TestGiven:
     """Samplers that are given in code."""
 
-    @pytest.mark.parametrize("sampler", [5, "012", b"012", {0: 1}, {0}, iter([0])], ids=repr)
+    @pytest.mark.parametrize("sampler", [5, "012", b"012", {0: 1}, {0}, iter([0])], ids=shown)
     def test_neither_a_callable_nor_a_sequence_is_refused(self, sampler):
         with pytest.raises(ConfigError, match=r"a callable of \(epoch, n\), or a sequence"):
             room.given(sampler, 5, kept_of(5))

@@ -24,6 +24,7 @@ from faults import SAMPLES
 from frameworks import framework
 from hypothesis import given
 from hypothesis import strategies as st
+from ids import shown
 
 from threadloader import ConfigError, Loader, WorkerError, cli, per_thread, verify
 from threadloader.fingerprint import chained, digest
@@ -339,7 +340,7 @@ MLM = {"type": "mlm", "vocabulary": 400, "mask_token": 1}
         ({}, {"source": faults.Kept, "transform": lambda sample: sample + 1}),
         ({}, {"source": lambda: [f"{n}" for n in range(9)]}),
     ],
-    ids=str,
+    ids=shown,
 )
 def test_what_is_honest_is_the_same(folder, config, given):
     """In every run, with nothing to warn of; and the epochs are whole."""
