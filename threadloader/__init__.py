@@ -32,11 +32,11 @@ from .errors import (
     StateError,
     WorkerError,
 )
-from .jobs import BatchInfo
 from .loader import Batches, Epoch, Epochs, Loader
 from .sources import Source, per_thread
 
 if TYPE_CHECKING:
+    from .jobs import BatchInfo
     from .masking import MaskTokens
     from .stats import Stats
 
@@ -68,6 +68,10 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     """Import what few need when it is asked for (PEP 562)."""
+    if name == "BatchInfo":
+        from .jobs import BatchInfo
+
+        return BatchInfo
     if name == "MaskTokens":
         from .masking import MaskTokens
 

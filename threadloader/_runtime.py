@@ -11,12 +11,14 @@ import queue
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-__all__ = ["RUNTIME", "Lock", "Runtime", "Thread"]
+if TYPE_CHECKING:
+    import logging
+
+__all__ = ["RUNTIME", "Lock", "Runtime", "Thread", "log"]
 
 SIGNAL_SECONDS = 0.1
 """How often a wait looks for a signal that did not end it. Chosen: soon enough for whoever
@@ -134,9 +136,18 @@ class Runtime:
 
     def stack(self, thread: Thread) -> str:
         """Give the Python stack of a running thread, innermost call last."""
+        import traceback  # imported when it is asked for
+
         frame = sys._current_frames().get(thread.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame else "(no Python frame)\n"
 
 
 RUNTIME = Runtime()
 """The one that is used where no test has put another."""
+
+
+def log() -> logging.Logger:
+    """Give the package's log, of which most runs have no need: it is a tenth of an import."""
+    import logging
+
+    return logging.getLogger("threadloader")

@@ -20,8 +20,7 @@ source's own exception with a note of sample, epoch and step.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "BusyError",
@@ -41,8 +40,7 @@ class LoaderError(Exception):
     """Base of every error that threadloader itself raises."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong with a config, and where.
 
     Attributes:

@@ -24,7 +24,6 @@ from . import _check
 from ._bytes import bytes_of
 from ._file import Document, follow, read, split
 from ._report import Report
-from ._text import parse
 from ._words import hint
 
 __all__ = ["LoaderConfig", "Report", "bytes_of", "examine", "read_config"]
@@ -206,6 +205,8 @@ def examine(
         found += _check.check(options, refused, in_code)
         refused.update(mismatch.path for mismatch in found)
         return _report(options, _check.problems(found, options), refused, Path.cwd())
+    from ._text import parse  # a config in code does without
+
     file, names = split(config)
     base = Path(file).absolute().parent
     data = read(file)

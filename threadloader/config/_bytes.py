@@ -11,7 +11,7 @@ _UNITS = {
     for power, names in enumerate(["B", "KB KiB", "MB MiB", "GB GiB", "TB TiB"])
     for unit, factor in zip(names.split(), (1000, 1024), strict=False)
 }
-_FORM = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))? ?([A-Za-z]{1,3})")
+_FORM = r"([0-9]{1,15})(?:\.([0-9]{1,15}))? ?([A-Za-z]{1,3})"
 _MOST = 2**53 - 1  # the largest integer that every reader of JSON has exactly
 
 
@@ -34,7 +34,7 @@ def bytes_of(value: int | str) -> int:
     """
     number: int | None = None
     if isinstance(value, str):
-        match = _FORM.fullmatch(value)
+        match = re.fullmatch(_FORM, value)
         if match and match[3].lower() in _UNITS:
             parts = match[2] or ""
             # In integers, since floats would round.

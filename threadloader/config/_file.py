@@ -21,7 +21,7 @@ LARGEST_TEXT = 4 * 1024 * 1024  # bytes, or characters of a string
 DEEPEST = 64  # arrays and objects in one another
 
 # How a shell hands over what another program writes: `check <(make-config)`.
-_HANDED_OVER = re.compile(r"/dev/stdin|(?:/dev|/proc/self)/fd/\d+")
+_HANDED_OVER = r"/dev/stdin|(?:/dev|/proc/self)/fd/\d+"
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -127,7 +127,7 @@ def read(file: str) -> bytes:
     """
     try:
         kind = _KINDS.get(stat.S_IFMT(Path(file).stat().st_mode))  # a folder says so itself
-        if kind and not _HANDED_OVER.fullmatch(file):
+        if kind and not re.fullmatch(_HANDED_OVER, file):
             raise OSError(errno.EINVAL, f"expected a regular file, got {kind}", file)
         with Path(file).open("rb") as stream:
             return stream.read(LARGEST_TEXT + 1)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import weakref
 from collections.abc import Iterator
 
 from .. import _runtime
-from .._runtime import Runtime, Thread
+from .._runtime import Runtime, Thread, log
 from ._inline import from_signal
 from ._slots import Job
 from ._stream import Stream
@@ -17,8 +16,6 @@ from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, inside, launch
 from ._watch import Watch
 
 __all__ = ["Engine"]
-
-log = logging.getLogger("threadloader")
 
 GRACE_SECONDS = 0.2
 """How much longer than its bound `stop` waits for the feeder's own report."""
@@ -138,7 +135,7 @@ class Engine:
         if feeder is None or not self._launched or self._pid != os.getpid():
             return True
         if shared.end.wait(shared.close_timeout + GRACE_SECONDS) is None:
-            log.error(
+            log().error(
                 "the feeder has not ended within %g s; it is at\n%s",
                 shared.close_timeout,
                 self._runtime.stack(feeder),

@@ -6,7 +6,6 @@ import contextvars
 import functools
 import opcode
 import operator
-import signal
 import threading
 from collections.abc import Iterator
 from types import TracebackType
@@ -169,6 +168,8 @@ def from_signal(error: BaseException) -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return False
+    import signal  # where something was raised, and not with the package
+
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {code for handler in handlers if (code := _code(handler)) is not None}
     # Past a class that answers for its attributes itself, and may raise; isinstance asks it too.

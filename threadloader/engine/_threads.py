@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import warnings
 from collections import deque
 from typing import Any
 
-from .._runtime import Runtime, Thread
+from .._runtime import Runtime, Thread, log
 from ._bound import Bound
 from ._slots import ENDED, Outcome, Slot, Worker, caught
 
 __all__ = ["HELD_SECONDS", "LOOK", "STOP", "Shared", "abandon", "feed", "inside", "launch"]
-
-log = logging.getLogger("threadloader")
 
 CLAIM_SECONDS = 150e-6
 """Work that one claim should hold. A claim takes 1 us alone and 4 to 5 where threads fight
@@ -241,7 +238,7 @@ def _end(
         # An idle one needs a moment to leave, whatever the bound.
         thread.join(max(left, 0.0 if worker.job is not None else IDLE_SECONDS))
         if thread.is_alive():
-            log.error(
+            log().error(
                 "%s has not ended within %g s and stays behind; it is at %s\n%s",
                 thread.name,
                 shared.close_timeout,

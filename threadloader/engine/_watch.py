@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
-from .._runtime import Thread
+from .._runtime import Thread, log
 from ..errors import StalledError
 from ._slots import Outcome, Slot
 from ._threads import Shared
 
 __all__ = ["Watch"]
-
-log = logging.getLogger("threadloader")
 
 TICKS = 10
 """Looks in the time of the limit: so a stall is told at most a tenth of it late."""
@@ -82,4 +78,4 @@ class Watch:
         text = f"nothing has moved for {seconds:g} s while a batch is waited for; {who}".rstrip()
         if self._raises:
             raise StalledError(text, seconds)
-        log.warning("%s", text)
+        log().warning("%s", text)

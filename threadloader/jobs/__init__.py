@@ -1,13 +1,23 @@
 """What is done for a batch, or for several small ones: samples are read, transformed, collated.
 
 `_batch` is one batch as a job of the engine, `_group` several small ones as one, `_facts` what
-is known of them beforehand, `_policy` what is done about a sample that fails.
+is known of them beforehand, `_info` what one is for whoever asks, `_policy` what is done about
+a sample that fails, `_failure` one that was left out.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ._batch import BatchJob
-from ._facts import BatchInfo, Recipe, Span
+from ._facts import Recipe, Span
 from ._group import GroupJob, NoBatch
-from ._policy import Failure, Pause, Policy
+
+if TYPE_CHECKING:
+    from ._failure import Failure
+    from ._info import BatchInfo
+    from ._policy import Pause, Policy
 
 __all__ = [
     "BatchInfo",
@@ -20,3 +30,18 @@ __all__ = [
     "Recipe",
     "Span",
 ]
+
+
+_AT_NEED = {
+    "BatchInfo": "_info",
+    "Failure": "_failure",
+    "Pause": "_policy",
+    "Policy": "_policy",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what a run may do without when it is asked for (PEP 562)."""
+    if name in _AT_NEED:
+        return getattr(import_module(f".{_AT_NEED[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import length_hint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CollateError
-from ._facts import BatchInfo, Recipe, Span
-from ._policy import Failure, Policy, failure_of
+from ._facts import Recipe, Span
+
+if TYPE_CHECKING:
+    from ._failure import Failure
+    from ._info import BatchInfo
+    from ._policy import Policy
 
 __all__ = ["BatchJob"]
 
@@ -99,6 +103,8 @@ class BatchJob:
 
     def info(self, number: int = 0) -> BatchInfo:
         """Say what the batch is."""
+        from ._info import BatchInfo
+
         indices, valid = self._indices, self._valid
         if self._kept is not None:
             indices, valid = indices[self._kept], valid[self._kept]
@@ -172,6 +178,8 @@ class BatchJob:
                 if policy.again(self._tries[row]):
                     self._tries[row] += 1
                 elif policy.skip:
+                    from ._failure import failure_of
+
                     index = int(self._indices[row])
                     place, from_signal = self._locate(index), self._recipe.from_signal
                     self._failed[row] = failure_of(index, place, error, from_signal)

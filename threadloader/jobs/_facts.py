@@ -1,41 +1,17 @@
-"""What is known of batches before they are made: how, where they lie, and what they are."""
+"""What is known of batches before they are made: how, and where they lie."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._policy import Policy
+if TYPE_CHECKING:
+    from ._policy import Policy
 
-__all__ = ["BatchInfo", "Recipe", "Span"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)  # eq: arrays do not compare to one bool
-class BatchInfo:
-    """What one batch is.
-
-    Attributes:
-        epoch: number of its epoch, from 0.
-        step: its number in the epoch, from 0.
-        indices: int64, shape (rows,), read-only: the dataset index of each row.
-        valid: bool, shape (rows,), read-only: False where a row is padding, which repeats
-            a sample so that every shard makes the same number of steps.
-        skipped: dataset indices left out because they failed: of this batch, and of those
-            before it of which nothing was left.
-        fingerprint: that of the content of all batches that this shard was given, up to
-            this one; "" unless the config asks for it.
-    """
-
-    epoch: int
-    step: int
-    indices: NDArray[np.int64]
-    valid: NDArray[np.bool_]
-    skipped: tuple[int, ...] = ()
-    fingerprint: str = ""
+__all__ = ["Recipe", "Span"]
 
 
 class Recipe(NamedTuple):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._facts import BatchInfo, Recipe, Span
-from ._policy import Failure
+from ._facts import Recipe, Span
+
+if TYPE_CHECKING:
+    from ._failure import Failure
+    from ._info import BatchInfo
 
 __all__ = ["GroupJob", "NoBatch"]
 
@@ -90,6 +93,8 @@ class GroupJob:
 
     def info(self, number: int) -> BatchInfo:
         """Say what one of the batches is."""
+        from ._info import BatchInfo
+
         span = self.span
         return BatchInfo(span.epoch, span.step + number, self._indices[number], self._valid)
 

@@ -30,9 +30,9 @@ from ..errors import (
     StalledError,
     StateError,
 )
-from ..jobs import BatchInfo, BatchJob, GroupJob, NoBatch, Recipe
+from ..jobs import BatchJob, GroupJob, NoBatch, Recipe
 from ..order import Deal
-from ..state import dump, load, read, write
+from ..state import dump, load
 from ..stats import Tally
 from ._arguments import count_of
 from ._epochs import Epoch, Epochs
@@ -44,6 +44,7 @@ from ._skipping import Skipping
 from ._supply import Supply
 
 if TYPE_CHECKING:
+    from ..jobs import BatchInfo
     from ..stats import Stats
 
 __all__ = ["Batches"]
@@ -202,6 +203,8 @@ class Batches:
         Raises:
             OSError: the system cannot write it.
         """
+        from ..state import write  # imported when it is asked for
+
         write(self.state_dict(), path, tidy=not self._saved)
         self._saved = True
 
@@ -224,6 +227,8 @@ class Batches:
             OSError: the file cannot be read.
         """
         if isinstance(state, (str, PathLike)):
+            from ..state import read  # likewise
+
             state = read(state)
         live = self._place.live
         if live is not None and live() is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -13,10 +13,13 @@ from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig, bytes_of
 from ..engine import from_signal
 from ..errors import CollateError
-from ..jobs import Policy, Recipe
+from ..jobs import Recipe
 from ..sizes import nbytes
 from ..transforms import Several
 from ._supply import GROUPS_AHEAD
+
+if TYPE_CHECKING:
+    from ..jobs import Policy
 
 __all__ = ["make_recipe"]
 

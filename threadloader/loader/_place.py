@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import InlineStream, Stream
-from ..jobs import BatchInfo, BatchJob, GroupJob, NoBatch
+from ..jobs import BatchJob, GroupJob, NoBatch
 from ..state import Cursor
 from ..stats import Tally
 from ._schedule import Plan
 
 if TYPE_CHECKING:
+    from ..jobs import BatchInfo
     from ._epochs import Epoch
 
 __all__ = ["Delivery", "Place", "Shown"]
@@ -133,6 +133,8 @@ class Place(NamedTuple):
         info = job.info(number)
         if not mark and not passed:
             return info
+        from dataclasses import replace
+
         return replace(info, fingerprint=mark, skipped=passed + info.skipped)
 
     def settled(self) -> Place:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from .. import samplers, sources
-from ..adapters.launcher import shard_of_process
 from ..config import LoaderConfig
 from ..errors import ConfigError, Problem, SourceError, StateError
 from ..order import Deal
@@ -28,6 +27,8 @@ def deal_of(config: LoaderConfig) -> Deal:
         ConfigError: ``shard: "auto"`` finds an environment that makes no sense.
     """
     if config.shard == "auto":
+        from ..adapters.launcher import shard_of_process  # imported when it is asked for
+
         index, count = shard_of_process()
         remainder = "pad"
     else:

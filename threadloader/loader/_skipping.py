@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from .. import sources
 from .._runtime import Runtime
 from ..config import LoaderConfig
-from ..jobs import Failure, Pause, Policy
 
 if TYPE_CHECKING:
+    from ..jobs import Failure, Policy
     from ..quarantine import Quarantine
 
 __all__ = ["Skipping", "policy_of", "unlisted"]
@@ -22,6 +22,8 @@ def policy_of(config: LoaderConfig, runtime: Runtime) -> Policy | None:
     """Give what those who read samples do about one that fails; None: raise it."""
     if not isinstance(config.on_error, Mapping):
         return None
+    from ..jobs import Pause, Policy  # imported when it is asked for
+
     options = config.on_error
     pause = Pause(runtime.lock(), runtime.wait)
     skip = options["skip"] is not None

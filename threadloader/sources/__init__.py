@@ -18,16 +18,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from threadloader.errors import ConfigError, Problem
 
 from ._given import Without, as_source
-from ._paths import inside
 from ._per_thread import PerThread
-from ._stamp import stamp
 from .arrays import ArraySource
-from .columns import column, read_numbers
+
+if TYPE_CHECKING:
+    from ._paths import inside
+    from ._stamp import stamp
+    from .columns import column, read_numbers
 
 __all__ = [
     "ArraySource",
@@ -44,6 +46,21 @@ __all__ = [
     "read_numbers",
     "stamp",
 ]
+
+
+_AT_NEED = {
+    "inside": "_paths",
+    "stamp": "_stamp",
+    "column": "columns",
+    "read_numbers": "columns",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is about files when it is asked for: arrays do without (PEP 562)."""
+    if name in _AT_NEED:
+        return getattr(import_module(f".{_AT_NEED[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Source(Protocol):

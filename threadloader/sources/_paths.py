@@ -17,7 +17,6 @@ The rules of patterns, the same on every machine:
 from __future__ import annotations
 
 import fnmatch
-import logging
 import os
 import re
 import time
@@ -29,7 +28,6 @@ from threadloader.errors import ConfigError, Problem, SourceError
 __all__ = ["expand", "inside"]
 
 _MAGIC = frozenset("*?[")
-_LOG = logging.getLogger("threadloader")
 _TELL_SECONDS = 1.0
 """A search that takes longer says so, and again after as long. Chosen."""
 
@@ -170,7 +168,10 @@ def _search(start: Path, parts: Sequence[str], root: Path | None) -> Iterator[tu
         listed += 1
         if time.monotonic() - told > _TELL_SECONDS:
             told = time.monotonic()
-            _LOG.info("%s: found %d files in %d folders so far", start, files, listed)
+            import logging  # here, where it is hardly ever wanted: it is a tenth of an import
+
+            log = logging.getLogger("threadloader")
+            log.info("%s: found %d files in %d folders so far", start, files, listed)
 
 
 def _matcher(part: str) -> Callable[[str], object]:

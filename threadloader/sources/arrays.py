@@ -213,13 +213,14 @@ def _checked(label: str, field: Any) -> _Array:
         return ConfigError(Problem("source", f"{expected} ({label})", got, hint))
 
     name = type(field).__name__
-    if isinstance(field, np.ma.MaskedArray):
-        raise refusal(
-            "an array without a mask",
-            name,
-            "the mask would be lost: give array.filled(value) and the mask as two fields",
-        )
     if type(field) not in _PLAIN_TYPES:
+        # Asked last: newer numpy imports it only then, 1.2 MiB.
+        if isinstance(field, np.ma.MaskedArray):
+            raise refusal(
+                "an array without a mask",
+                name,
+                "the mask would be lost: give array.filled(value) and the mask as two fields",
+            )
         raise refusal(
             "a numpy array",
             name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -19,7 +18,6 @@ from ._files import inside, open_regular
 
 __all__ = ["column", "read_numbers"]
 
-_LOG = logging.getLogger("threadloader")
 
 _TELL_SECONDS = 1.0
 
@@ -66,7 +64,10 @@ def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any] | Se
             raise ConfigError(Problem(pointer, "a field that each sample has", got)) from error
         if time.monotonic() - told > _TELL_SECONDS:
             told = time.monotonic()
-            _LOG.info("field %r: read %d of %d samples", field, index + 1, len(source))
+            import logging  # as in `_paths`
+
+            log = logging.getLogger("threadloader")
+            log.info("field %r: read %d of %d samples", field, index + 1, len(source))
     return values
 
 

@@ -11,7 +11,22 @@ the new one.
 `_state` makes and reads the values, `_file` the files.
 """
 
-from ._file import read, write
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from ._state import FORMAT, NOTHING, VERSION, Cursor, Excluded, dump, load
 
+if TYPE_CHECKING:
+    from ._file import read, write
+
 __all__ = ["FORMAT", "NOTHING", "VERSION", "Cursor", "Excluded", "dump", "load", "read", "write"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is about files when it is asked for (PEP 562)."""
+    if name in ("read", "write"):
+        from . import _file
+
+        return getattr(_file, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

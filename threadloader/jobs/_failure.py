@@ -1,0 +1,49 @@
+"""A sample that was left out, in words: imported when one is."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Failure", "failure_of"]
+
+LONGEST_TEXT = 20_000
+"""Characters of a traceback that are kept: its last ones, which say most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A sample that was left out, in words: its exception would lead back to the batch.
+
+    Attributes:
+        index: its dataset index.
+        path: where it stands, as its source says; None where that says nothing.
+        error: the exception's type and message.
+        traceback: how it came about, as Python prints it.
+    """
+
+    index: int
+    path: str | None
+    error: str
+    traceback: str
+
+
+def failure_of(
+    index: int,
+    path: str | None,
+    error: BaseException,
+    from_signal: Callable[[BaseException], bool],
+) -> Failure:
+    """Tell a sample's failure in words, whatever its exception does when it is printed.
+
+    What a signal handler raises meanwhile passes: `from_signal` tells it.
+    """
+    try:
+        said = "".join(traceback.format_exception_only(error)).strip()
+        told = "".join(traceback.format_exception(error))[-LONGEST_TEXT:]
+    except Exception as problem:  # an exception may be made of anything
+        if from_signal(problem):
+            raise
+        said = told = f"{type(error).__name__} (not printable: {type(problem).__name__})"
+    return Failure(index, path, said, told)

@@ -1,0 +1,186 @@
+"""The samplers of a config, and those that are given in code: imported when there is one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ConfigError, Problem
+from ..order import Indices, Order
+from ._classes import classes
+from ._indices import checked
+from ._kept import EpochOrder, Kept, Listed
+
+if TYPE_CHECKING:
+    from . import Sampler
+
+__all__ = ["configured", "given"]
+
+
+def configured(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
+    """Give the sampler that a config describes.
+
+    Args:
+        spec: the config's ``sampler``, defaults filled in; what it names as files, and the
+            ``labels`` of a field, are there already, as arrays or lists.
+        n: samples of the source.
+        seed: seed of the run.
+        kept: the samples that are not excluded.
+
+    Raises:
+        ConfigError: weights, labels or indices that are wrong; with the option's pointer.
+    """
+    make = {"balanced": _balanced, "subset": _subset}.get(spec["type"], _by_weight)
+    return make(spec, n, seed, kept)
+
+
+def _by_weight(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
+    whole = _weights(spec["weights"], n)
+    weights = whole[kept.mask(np.arange(n))]
+    chosen = int(np.count_nonzero(weights))
+    if not chosen:
+        raise _wrong("weights", "a weight above 0 of a sample that is kept", "none")
+    replace = spec["type"] == "weighted"
+    length = spec.get("num_samples") or (kept.count if replace else chosen)
+    if not replace and length > chosen:
+        expected = f"at most {chosen}, the number of weights above 0 of samples that are kept"
+        raise _wrong("num_samples", expected, length)
+    name = _drawn(spec, spec["type"], _described(whole))
+    from ._weighted import Weighted, WithoutReplacement  # imported when it is asked for
+
+    kind = Weighted if replace else WithoutReplacement
+    return kind(weights, length, seed, kept, name)
+
+
+def _drawn(spec: Mapping[str, Any], *parts: str) -> str:
+    """Give the name of a sampler that draws.
+
+    Nothing in it may depend on what is excluded: that list may change while a run goes on.
+    """
+    number = spec.get("num_samples")
+    return ", ".join([*parts, *([] if number is None else [f"{number} samples"])])
+
+
+def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
+    option = "labels" if spec.get("field") is None else "field"
+    whole = classes(spec["labels"], n, f"/sampler/{option}")
+    if not kept.count:
+        raise _wrong(option, "a sample that is kept", "none")
+    # Numbered anew: a class of which no sample is kept is none.
+    left = np.unique(whole[kept.mask(np.arange(n))], return_inverse=True)[1].astype(np.int64)
+    length = spec.get("num_samples") or kept.count
+    name = _drawn(spec, "balanced", f"{int(whole.max()) + 1} classes", _described(whole))
+    from ._weighted import Balanced  # likewise
+
+    return Balanced(left, length, seed, kept, name)
+
+
+def _subset(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
+    indices = checked(spec["indices"], n, "/sampler/indices")
+    return _List(indices, "subset", seed, kept, shuffle=bool(spec.get("shuffle")))
+
+
+class _List:
+    """A list of dataset indices, in its own order or permuted in each epoch."""
+
+    def __init__(
+        self, indices: Indices, kind: str, seed: int, kept: Kept, *, shuffle: bool = False
+    ) -> None:
+        self.name = f"{kind}, {_described(indices)}" + (", shuffled" if shuffle else "")
+        self._indices = indices[kept.mask(indices)]
+        self.length = len(self._indices)
+        self._seed = seed
+        self._shuffle = shuffle
+
+    def order(self, epoch: int) -> EpochOrder:
+        if not self._shuffle:
+            return Listed(self._indices)
+        order = Order(self.length, seed=self._seed, epoch=epoch, shuffle=True)
+        return Listed(self._indices, order)
+
+
+class _Asked:
+    """A callable of the user's, asked for each epoch."""
+
+    length = None
+
+    def __init__(self, sampler: Callable[..., Any], n: int, kept: Kept) -> None:
+        self.name = _name(sampler)
+        self._sampler = sampler
+        self._n = n
+        self._kept = kept
+
+    def order(self, epoch: int) -> EpochOrder:
+        indices = checked(self._sampler(epoch, self._n), self._n, "sampler")
+        return Listed(indices[self._kept.mask(indices)])
+
+
+def given(sampler: Any, n: int, kept: Kept) -> Sampler:
+    """Give the sampler that was given in code.
+
+    Args:
+        sampler: a callable of (epoch, n) that gives dataset indices, in every epoch asked
+            anew; or a sequence of them, the same in every epoch. Its `name`, or that of
+            its function or class, goes into the state.
+        n: samples of the source.
+        kept: the samples that are not excluded.
+
+    Raises:
+        ConfigError: it is neither, or an index is not one of the source's.
+    """
+    if callable(sampler):
+        return _Asked(sampler, n, kept)
+    row = isinstance(sampler, Sequence) or hasattr(sampler, "__array__")
+    if not row or isinstance(sampler, (str, bytes)):
+        raise ConfigError(
+            Problem(
+                "sampler",
+                "a callable of (epoch, n), or a sequence of indices",
+                type(sampler).__name__,
+                "for an iterable: lambda epoch, n: list(it)",
+            )
+        )
+    return _List(checked(sampler, n, "sampler"), "sequence", 0, kept)
+
+
+def _weights(weights: Any, n: int) -> NDArray[np.float64]:
+    if isinstance(weights, list):  # integers of any size among them
+        try:
+            weights = np.array(weights, np.float64)
+        except OverflowError as error:
+            raise _wrong("weights", "numbers that a float64 can hold", "a larger one") from error
+    array = np.asarray(weights)
+    if array.shape != (n,) or array.dtype.kind not in "iuf":
+        expected = f"a number for each of the {n} samples"
+        raise _wrong("weights", expected, f"{array.dtype} of shape {array.shape}")
+    array = array.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+    if len(wrong):
+        got = f"{array[wrong[0]]} for sample {wrong[0]}"
+        raise _wrong("weights", "finite numbers >= 0", got)
+    return array
+
+
+def _wrong(option: str, expected: str, got: object) -> ConfigError:
+    return ConfigError(Problem(f"/sampler/{option}", expected, str(got)))
+
+
+def _described(values: NDArray[Any]) -> str:
+    """Name values by their number and a checksum, the same on every platform."""
+    import hashlib  # likewise
+
+    plain = values.astype(values.dtype.newbyteorder("<"), order="C")
+    return f"{len(values)} x {hashlib.blake2b(plain.tobytes(), digest_size=8).hexdigest()}"
+
+
+def _name(sampler: Callable[..., Any]) -> str:
+    while isinstance(sampler, functools.partial):
+        sampler = sampler.func
+    # Without the module, which is another one when a script is imported instead of run.
+    names = (getattr(sampler, name, None) for name in ("name", "__qualname__"))
+    own = next((name for name in names if isinstance(name, str)), None)
+    return type(sampler).__qualname__ if own is None else own
