@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["make_recipe"]
 
-GROUP_BYTES = (8 << 20) // GROUPS_AHEAD
-"""Small batches of a source that builds whole ones are made together up to this size, so that
-8 MiB are prepared ahead: below, the hand-offs cost too much."""
+GROUP_BYTES = 4 << 20
+"""Small batches of a source that builds whole ones are made together up to this size: below, the
+hand-offs cost too much."""
 
 GROUP_MOST = 256
 """Batches of a group: what a hand-off costs, among so many, is not to be seen any more."""
