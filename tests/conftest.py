@@ -18,27 +18,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-SOAK = "test_a_soak_finds_no_growth_and_no_wrong_batch"
-"""The test of what goes on beside all others; alone, it takes its time."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the test of the soak at the end."""
-    items.sort(key=lambda item: item.name == SOAK)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begins the soak, if its test is among the others."""
-    if not session.config.option.collectonly and session.items and session.items[-1].name == SOAK:
-        session.items[-1].module.begin()
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Ends the soak, if its test was not reached."""
-    if session.items and session.items[-1].name == SOAK:
-        session.items[-1].module.end()
-
-
 def open_files() -> set[str]:
     """Names the files that this process holds open, where the system can say so."""
     folder = "/proc/self/fd"

@@ -14,69 +14,24 @@ from campaigns.soak import BLOCKS, MEBIBYTE, Points, main, slope
 from leaks import resident
 from rounds import Soak
 
-MINUTES = 5
-"""Of the soak that is run at each commit. It goes on beside the other tests, in a process of its
-own: conftest begins it before the first of them, and its test is the last."""
-
-beside = []
-"""The soak that was begun and has not been waited for."""
-
 needs_resident = pytest.mark.skipif(
     not resident(), reason="the system does not say how much memory a process has"
 )
 
 
-def begun(*args, output):
-    """Begins the campaign in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "campaigns.soak", *args],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=output,
-        stderr=subprocess.STDOUT,
-    )
-
-
-def begin():
-    """Begins the soak that goes on beside the other tests."""
-    if resident() and not beside:
-        output = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by `end`)
-        beside[:] = begun("--minutes", str(MINUTES), "--seed", "1", output=output), output
-
-
-def end():
-    """Ends it, if nobody has waited for it: another test has ended all of them."""
-    if beside:
-        process, output = beside
-        beside.clear()
-        process.kill()
-        process.wait()
-        output.close()
-
-
-@needs_resident
-def test_a_soak_finds_no_growth_and_no_wrong_batch():
-    """Threads, files and objects are looked at every second, each batch when it comes."""
-    begin()
-    process, output = beside
-    try:
-        code = process.wait()
-        output.seek(0)
-        said = output.read()
-    finally:
-        end()
-    assert 0 == code, said
-    assert said.endswith("0 failed\n")
-
-
 @needs_resident
 def test_a_soak_finds_a_leak():
     """One of 200 KB a round, planted."""
-    with tempfile.TemporaryFile("w+") as output:
-        leak = ("--minutes", "0.2", "--every", "0.2", "--leak", "200000")
-        with begun(*leak, output=output) as child:
-            assert 1 == child.wait()
-        output.seek(0)
-        assert "FAILED: memory grows" in output.read()
+    leak = ("--minutes", "0.2", "--every", "0.2", "--leak", "200000")
+    soak = subprocess.run(
+        [sys.executable, "-m", "campaigns.soak", *leak],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert 1 == soak.returncode
+    assert "FAILED: memory grows" in soak.stdout
 
 
 def test_a_line_is_fitted_as_it_is():

@@ -1,6 +1,7 @@
 """The tools make their environment once, say plainly what is missing, and pass on how it went."""
 
 import configparser
+import contextlib
 import importlib.util
 import os
 import shlex
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -352,7 +353,10 @@ def test_an_interrupted_child_says_its_last_words() -> None:
 
 @pytest.fixture
 def tests(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """tools/test with fakes: ``tests.ran`` lists the commands, ``tests.codes`` how they end."""
+    """tools/test with fakes: ``tests.ran`` lists the commands, ``tests.codes`` how they end.
+
+    The soak is one of them where it is waited for; ``tests.beside_for_real`` is what runs it.
+    """
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.delitem(sys.modules, "_env", raising=False)
     tests: Any = loaded("test")
@@ -364,12 +368,24 @@ def tests(monkeypatch: pytest.MonkeyPatch) -> Any:
         tests.ran.append(" ".join(command[2:]))
         return int(tests.codes.get(command[2], 0))
 
+    @contextlib.contextmanager
+    def beside(python: str, campaign: list[str]) -> Iterator[Callable[[], int]]:
+        yield lambda: call([python, "-m", *campaign], ROOT)
+
+    tests.beside_for_real = tests.beside
+    monkeypatch.setattr(tests, "beside", beside)
     monkeypatch.setattr(tests._env, "environment", lambda extra: "python")
     monkeypatch.setattr(tests._env, "call", call)
     return tests
 
 
-EVERYTHING = ["ruff check .", "ruff format --check .", "mypy", "pytest"]
+EVERYTHING = [
+    "ruff check .",
+    "ruff format --check .",
+    "mypy",
+    "pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile",
+    "campaigns.soak --minutes 5 --seed 1",
+]
 
 
 @pytest.mark.parametrize(
@@ -380,12 +396,13 @@ EVERYTHING = ["ruff check .", "ruff format --check .", "mypy", "pytest"]
         ({"mypy": 2}, 1),
         ({"pytest": 5}, 5),
         ({"mypy": 1, "pytest": 3}, 3),
+        ({"campaigns.soak": 1}, 1),
     ],
 )
 def test_all_checks_run_and_any_failure_counts(
     tests: Any, codes: dict[str, int], expected: int
 ) -> None:
-    """Without arguments everything runs, pytest last, and one failure is enough to fail."""
+    """Without arguments everything runs, and one failure is enough to fail."""
     tests.codes = codes
     assert expected == tests.test([])
     assert EVERYTHING == tests.ran
@@ -395,11 +412,50 @@ def test_a_failed_check_is_said_at_the_end_too(
     tests: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What failed before the tests is the last line on stderr; stdout ends as pytest ends it."""
-    tests.codes = {"mypy": 1}
+    tests.codes = {"mypy": 1, "campaigns.soak": 1}
     tests.test([])
     out, err = capsys.readouterr()
-    assert "tools/test: FAILED before the tests: mypy\n" == err
-    assert out.endswith("== FAILED, see above: mypy; the tests follow\n== pytest\n")
+    before = "tools/test: FAILED before the tests: mypy\n"
+    assert before + "tools/test: FAILED beside the tests: the soak\n" == err
+    assert out.endswith(f"== FAILED, see above: mypy; the tests follow\n== {EVERYTHING[3]}\n")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no soak is begun there")
+class TestBeside:
+    """What runs while the tests do."""
+
+    def test_its_last_line_is_told_when_it_has_ended(
+        self, tests: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with tests.beside_for_real(sys.executable, ["this"]) as ended:
+            assert 0 == ended()
+        last = "Namespaces are one honking great idea -- let's do more of those!"
+        assert ("", f"beside the tests: {last}\n") == capsys.readouterr()
+
+    def test_all_is_told_where_it_fails(
+        self, tests: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with tests.beside_for_real(sys.executable, ["campaigns.soak", "--minutes", "0"]) as ended:
+            assert 2 == ended()
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) > 1
+        assert {"beside the tests"} == {line.partition(":")[0] for line in said}
+
+    def test_it_is_ended_when_the_tests_are_interrupted(
+        self, tests: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun: list[subprocess.Popen[str]] = []
+
+        class Noted(subprocess.Popen[str]):
+            def __init__(self, *args: Any, **options: Any) -> None:
+                super().__init__(*args, **options)
+                begun.append(self)
+
+        monkeypatch.setattr(subprocess, "Popen", Noted)
+        soak = tests.beside_for_real(sys.executable, ["campaigns.soak", "--minutes", "1"])
+        with pytest.raises(KeyboardInterrupt), soak:
+            raise KeyboardInterrupt
+        assert [-signal.SIGKILL] == [child.returncode for child in begun]
 
 
 def test_a_new_release_of_a_checker_breaks_no_checkout() -> None:
