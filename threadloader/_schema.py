@@ -85,12 +85,12 @@ class Schema:
     Args:
         schema: the schema, as JSON has it.
         where: JSON pointer of ``schema`` in the schema it is part of, for messages.
-        lazily: compile its parts when a value is held against them, and not before: of a
-            schema that is known to be good most is never needed.
+        lazily: compile its parts when a value is held against them, and look for no mistake
+            in them: for a schema that is known to be good.
 
     Raises:
-        ValueError: a keyword that is not in `KEYWORDS`, is badly formed, or could
-            have no effect where it stands; a schema nested too deeply.
+        ValueError: unless lazily, a keyword that is not in `KEYWORDS`, is badly formed, or
+            could have no effect where it stands; a schema nested too deeply.
     """
 
     def __init__(self, schema: object, where: str = "", *, lazily: bool = False) -> None:
@@ -104,8 +104,9 @@ class Schema:
         self._where = where
         self._lazily = lazily
         self._closed = "additionalProperties" in schema
-        if not lazily:
-            _ = self._items, self._branches, self.properties, self._others
+        if lazily:
+            return
+        _ = self._items, self._branches, self.properties, self._others
         for keyword, why in self._not_built():
             raise ValueError(f"schema at {where}/{keyword}: {why}")
 
@@ -337,14 +338,19 @@ def _texts(words: Iterable[object]) -> tuple[str, ...]:
     return tuple(word for word in words if isinstance(word, str))
 
 
+_NAMES = {type(None): "null", int: "integer", str: "string", list: "array", dict: "object"}
+
+
 def _kind(value: object) -> str:
     """The narrowest JSON type of a Python value; ``""`` for what JSON cannot say."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, float):
         return "integer" if value.is_integer() else "number" if isfinite(value) else ""
-    names = {type(None): "null", int: "integer", str: "string", list: "array", dict: "object"}
-    return next((name for kind, name in names.items() if isinstance(value, kind)), "")
+    name = _NAMES.get(type(value))
+    if name is not None:
+        return name
+    return next((name for kind, name in _NAMES.items() if isinstance(value, kind)), "")
 
 
 def _is_one_of(kind: str, kinds: Iterable[str]) -> bool:

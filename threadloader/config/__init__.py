@@ -240,8 +240,10 @@ def _report(
         source = _check.schema().properties["source"].fill(options.get("source"))
         root = options.get("root")
     if not problems:
-        filled = _check.filled(options)
-        config = LoaderConfig(**{name: filled[name] for name in filled if name != "$schema"})
+        # Made without `__post_init__`, which would check once more what has been checked.
+        filled, config = _check.filled(options), object.__new__(LoaderConfig)
+        for option in fields(LoaderConfig):
+            object.__setattr__(config, option.name, filled[option.name])
     return Report(config, source, root, base, tuple(problems), *where)
 
 
