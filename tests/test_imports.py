@@ -100,6 +100,7 @@ def test_a_loader_of_arrays_imports_nothing_more_of_numpy(run_child):
 
 
 def test_the_public_names_are_there_and_explained():
-    """Everything exported exists and has a docstring of its own."""
+    """Everything exported exists, is found by `dir`, and has a docstring of its own."""
+    assert set(threadloader.__all__) <= set(dir(threadloader))
     for name in threadloader.__all__:
         assert getattr(threadloader, name).__doc__

@@ -81,3 +81,8 @@ def __getattr__(name: str) -> Any:
 
         return Stats
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Name what is not imported yet as well."""
+    return sorted({*globals(), *__all__})
