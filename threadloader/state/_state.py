@@ -8,6 +8,11 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigError, Problem, StateError
 
+try:  # the function that `hashlib` gives, without OpenSSL, which is 3.5 MiB
+    from _blake2 import blake2b
+except ImportError:  # pragma: no cover - a Python whose `hashlib` has it from elsewhere
+    from hashlib import blake2b
+
 __all__ = ["FORMAT", "NOTHING", "VERSION", "Cursor", "Excluded", "checksum", "dump", "load"]
 
 FORMAT = "threadloader.state"
@@ -195,9 +200,7 @@ def checksum(state: Mapping[str, Any], excluded: Excluded) -> str:
 
 
 def _hashed(text: str) -> str:
-    import hashlib  # it loads OpenSSL, 3.5 MiB, so it comes with the first use
-
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _allowed(allow: Any, run: Mapping[str, Any]) -> frozenset[str]:
