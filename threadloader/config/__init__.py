@@ -24,6 +24,7 @@ from . import _check
 from ._bytes import bytes_of
 from ._file import Document, follow, read, split
 from ._report import Report
+from ._text import parse  # here: reading a config imports nothing, not even what reads it
 from ._words import hint
 
 __all__ = ["LoaderConfig", "Report", "bytes_of", "examine", "read_config"]
@@ -205,8 +206,6 @@ def examine(
         found += _check.check(options, refused, in_code)
         refused.update(mismatch.path for mismatch in found)
         return _report(options, _check.problems(found, options), refused, Path.cwd())
-    from ._text import parse  # a config in code does without
-
     file, names = split(config)
     base = Path(file).absolute().parent
     data = read(file)
