@@ -18,6 +18,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONGEST = ("test_simulated.py", "test_sweep.py", "test_config_fuzz.py", "test_security.py")
+"""The files that take over a minute."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest files first, so that no process is alone with one at the end."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 def open_files() -> set[str]:
     """Names the files that this process holds open, where the system can say so."""
     folder = "/proc/self/fd"

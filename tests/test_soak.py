@@ -22,7 +22,7 @@ needs_resident = pytest.mark.skipif(
 @needs_resident
 def test_a_soak_finds_a_leak():
     """One of 200 KB a round, planted."""
-    leak = ("--minutes", "0.2", "--every", "0.2", "--leak", "200000")
+    leak = ("--minutes", "0.3", "--every", "0.1", "--leak", "200000")
     soak = subprocess.run(
         [sys.executable, "-m", "campaigns.soak", *leak],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -383,7 +383,7 @@ EVERYTHING = [
     "ruff check .",
     "ruff format --check .",
     "mypy",
-    "pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile",
+    "pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder",
     "campaigns.soak --minutes 5 --seed 1",
 ]
 

@@ -807,6 +807,7 @@ def test_a_thread_that_cannot_start_leaves_none_that_waits_for_it(monkeypatch):
 
 
 def test_what_is_quick_says_nothing_and_what_is_not_tells_its_runs(capsys, monkeypatch):
+    monkeypatch.setattr(_progress, "PATIENCE_SECONDS", float("inf"))
     assert "same" == report_of(shown=Progress(sys.stderr)).result
     assert "" == capsys.readouterr().err
     monkeypatch.setattr(_progress, "PATIENCE_SECONDS", 0)
@@ -857,6 +858,8 @@ def command(folder, capsys, monkeypatch):
     (folder / "mine.py").write_text(MODULE, encoding="utf-8")
     (folder / "c.json").write_text(json.dumps({"source": NPZ, "batch_size": 4}), encoding="utf-8")
     path = sys.path[:]
+    # On a slow machine it would tell how far it is.
+    monkeypatch.setattr(_progress, "PATIENCE_SECONDS", float("inf"))
 
     def call(*arguments):
         code = cli.main(["verify", *map(str, arguments)])
