@@ -282,6 +282,12 @@ def listed(folder: Path) -> list[Any]:
 
 
 def list_of_lines(data: bytes) -> list[Any]:
+    last = data[max(data.rfind(b"\n"), data.rfind(b"\r")) + 1 :]
+    if last and b'{"index": '.startswith(last[:10]):  # as a kill tears a quarantine file
+        try:
+            json.loads(last)
+        except json.JSONDecodeError:
+            data = data[: -len(last)]
     values = [json.loads(line) for line in data.decode("utf-8-sig").splitlines() if line.strip()]
     return [plain(it["index"] if isinstance(it, dict) else it) for it in values]
 

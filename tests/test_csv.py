@@ -15,9 +15,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from threadloader.errors import ConfigError, SourceError
-from threadloader.sources import _line_scan, fingerprint
+from threadloader.sources import _line_scan, as_source, fingerprint
 from threadloader.sources._csv_columns import filler
 from threadloader.sources._csv_options import CsvOptions
+from threadloader.sources._dtypes import UnfitError
 from threadloader.sources.csv_file import CsvSource, open_csv
 
 SAMPLE = (
@@ -478,6 +479,53 @@ def test_a_star_for_missing_values_is_for_fields_that_can_hold_it(tmp_path):
     assert "line 2, column 'i'" == error.place
 
 
+def test_a_text_that_is_a_category_is_not_missing(tmp_path):
+    path = write(tmp_path, "k,i\nNA,1\n-,-\nx,NA\n")
+    options = {"missing": {"k": -100, "i": 0}, "missing_text": ["-", "NA"]}
+    batch = opened(
+        path, dtypes={"i": "int8"}, categories={"k": ["x", "NA"]}, **options
+    ).take(np.arange(3))  # fmt: skip
+    assert ([1, -100, 0], [1, 0, 0]) == (batch["k"].tolist(), batch["i"].tolist())
+
+
+@pytest.mark.parametrize(
+    ("fill", "dtype", "said"),
+    [
+        (-9999, "float16", "a number that float16 holds exactly, got -9999 for 'a'"),
+        (-9999.0, "float16", "a number that float16 holds exactly, got -9999.0 for 'a'"),
+        (16777217, "float32", "a number that float32 holds exactly, got 16777217 for 'a'"),
+        (1e39, "float32", "a number of float32, got 1e+39 for 'a'"),
+    ],
+)
+def test_a_whole_number_for_what_is_missing_is_held_exactly_or_refused(tmp_path, fill, dtype, said):
+    path = write(tmp_path, "a\n\n")
+    with pytest.raises(ConfigError) as caught:
+        opened(path, dtypes={"a": dtype}, missing={"a": fill})
+    assert str(caught.value).endswith(f"/source/missing: expected {said}")
+
+
+@given(
+    st.integers(-(2**70), 2**70) | st.integers(-70_000, 70_000),
+    st.sampled_from(["float16", "float32", "float64"]),
+)
+@example(2**53 + 1, "float64")
+@example(65520, "float16")
+def test_a_float_dtype_holds_a_whole_number_to_its_last_digit_or_refuses(number, dtype):
+    held = np.finfo(dtype)
+    digits = abs(number // (number & -number or 1)).bit_length()  # from the first to the last 1
+    if digits <= held.nmant + 1 and abs(number) <= int(held.max):
+        assert number == int(filler(number, np.dtype(dtype)))
+    else:
+        with pytest.raises(UnfitError):
+            filler(number, np.dtype(dtype))
+
+
+def test_a_fraction_for_what_is_missing_is_the_nearest_one(tmp_path):
+    path = write(tmp_path, "a\nNA\n")
+    source = opened(path, dtypes={"a": "float32"}, missing={"a": 0.1}, missing_text=["NA"])
+    assert np.float32(0.1) == source[0]["a"]
+
+
 def test_an_error_behind_missing_values_names_its_own_line(tmp_path):
     path = write(tmp_path, "x\nNA\n1\nNA\nwrong\n")
     error = refused(path, dtypes={"x": "int8"}, missing={"x": 0}, missing_text=["NA"])
@@ -545,6 +593,12 @@ def test_a_batch_is_what_its_samples_are(tmp_path):
             with pytest.raises(IndexError):
                 call(index)
     source.close()
+
+
+def test_given_in_code_it_is_taken_as_it_is(tmp_path):
+    """With what reads a whole batch, which is that of its own ``[]``."""
+    source = opened(write(tmp_path, SAMPLE), dtypes=DTYPES)
+    assert as_source(source) is source
 
 
 def test_a_file_with_no_row_but_a_header_is_an_empty_source(tmp_path):

@@ -3,7 +3,9 @@
 import io
 import logging
 import os
+import struct
 import threading
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
@@ -600,6 +602,69 @@ def test_16_bits_are_kept_and_never_cut_to_8(pillow):
         decoders["image"](mode="RGB")(data)
 
 
+def wide_png(colour, channels):
+    """Makes a PNG of one pixel, each of its values of 16 bits."""
+    parts = [
+        (b"IHDR", struct.pack(">IIBBBBB", 1, 1, 16, colour, 0, 0, 0)),
+        (b"IDAT", zlib.compress(b"\0" + b"\x12\x34" * channels)),
+        (b"IEND", b""),
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    )
+
+
+def wide_tiff(planes):
+    """Makes a TIFF of one pixel, its three values of 16 bits in one plane, or in three."""
+    # Behind a head of 8 bytes: bits of the values, places and sizes of three planes, the values.
+    body = struct.pack("<9H", 16, 16, 16, 26, 28, 30, 2, 2, 2) + b"\x12\x34" * 3
+    place, size, layout = ((1, 26), (1, 6), 1) if planes == 1 else ((3, 14), (3, 20), 2)
+    tags = [
+        (256, 1, 1), (257, 1, 1), (258, 3, 8), (259, 1, 1), (262, 1, 2), (273, *place),
+        (277, 1, 3), (278, 1, 1), (279, *size), (284, 1, layout),
+    ]  # fmt: skip
+    entries = b"".join(struct.pack("<HHII", tag, 3, *value) for tag, *value in tags)
+    return b"II*\0" + struct.pack("<I", 32) + body + struct.pack("<H", 10) + entries + bytes(4)
+
+
+WIDE = {
+    "PNG RGB": wide_png(2, 3),
+    "PNG grey and alpha": wide_png(4, 2),
+    "PNG RGBA": wide_png(6, 4),
+    "TIFF": wide_tiff(1),
+    "TIFF in planes": wide_tiff(3),
+    "PPM": b"P6 1 1 65535\n" + b"\x12\x34" * 3,
+    "PPM of 9 bits": b"P6 1 1 256\n" + b"\0\x12" * 3,
+    "PPM in digits": b"P3 1 1 1023\n1 2 1023\n",
+}
+
+
+@pytest.mark.parametrize("mode", ["RGB", "keep"])
+@pytest.mark.parametrize("name", WIDE)
+def test_colours_of_more_than_8_bits_are_refused_and_never_cut(pillow, name, mode):
+    _, decoders = pillow
+    said = "got several channels of more bits, which Pillow cannot hold; convert it to npy, or to 8"
+    with pytest.raises(SourceError, match=said):
+        decoders["image"](mode=mode)(WIDE[name])
+
+
+@pytest.mark.parametrize(
+    ("data", "pixels"),
+    [
+        (b"P6 1 1 255\n\x01\x02\xff", [[[1, 2, 255]]]),
+        (b"P6 1 1 15\n\x00\x01\x0f", [[[0, 17, 255]]]),
+        (b"P3 1 1 255\n1 2 255\n", [[[1, 2, 255]]]),
+        (b"P1 1 1\n1\n", [[False]]),
+        (b"P5 1 1 65535\n\x12\x34", [[0x1234]]),
+        (wide_png(0, 1), [[0x1234]]),
+    ],
+)
+def test_colours_of_8_bits_and_all_greys_are_kept(pillow, data, pixels):
+    _, decoders = pillow
+    assert pixels == decoders["image"](mode="keep")(data).tolist()
+
+
 def test_a_transparent_palette_is_read_without_a_warning(pillow):
     module, decoders = pillow
     file = io.BytesIO()
@@ -665,6 +730,34 @@ def test_a_file_that_cannot_be_read_names_the_path_and_the_reason(tmp_path, monk
         monkeypatch.setattr(files, "open_regular", Torn)
         with pytest.raises(SourceError, match=r"a\.txt: expected 3 bytes, got: Input/output error"):
             source[0]
+
+
+def test_what_a_signal_handler_raises_passes_as_it_is(tmp_path, monkeypatch):
+    """While a file is read, and while it is looked at."""
+    write(tmp_path, {"a.txt": "one"})
+    rung = TimeoutError("rung")
+
+    class Ringing(io.FileIO):
+        def read(self, size=-1):
+            raise rung
+
+    with closing(opened(tmp_path)) as source, monkeypatch.context() as patch:
+        patch.setattr(files, "open_regular", Ringing)
+        with pytest.raises(TimeoutError) as caught:
+            source[0]
+    assert rung is caught.value
+    real, rings = Path.stat, [rung]
+
+    def stat(path, **options):
+        if rings:
+            raise rings.pop()
+        return real(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", stat)
+        with pytest.raises(TimeoutError) as caught:
+            opened(tmp_path)
+    assert rung is caught.value
 
 
 def test_a_file_that_has_become_a_folder_is_an_error(tmp_path):

@@ -1,5 +1,6 @@
 """Names and patterns become files: which, in what order, and none outside of the root."""
 
+import contextlib
 import fnmatch
 import logging
 import os
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.errors import ConfigError, SourceError
-from threadloader.sources import _paths
+from threadloader.sources import _paths, open_source
 from threadloader.sources._files import expand, inside
 
 TREE = [
@@ -36,9 +37,9 @@ def found(tree, path, root=None):
     return [file.relative_to(tree).as_posix() for file in expand(tree, path, root)]
 
 
-def refused(*args):
+def refused(*args, **options):
     with pytest.raises(SourceError) as caught:
-        expand(*args)
+        expand(*args, **options)
     return caught.value
 
 
@@ -129,6 +130,60 @@ def test_a_file_that_comes_by_a_linked_folder_too_is_refused(tree):
     assert "each file once" in refused(tree, "*/a.npy", None).message
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["a?.npy", ["a2.npy", "a3.npy"], ["a3.npy", "[a]2.npy"], ["a[3].npy", "sub/../a2.npy"]],
+)
+@pytest.mark.parametrize("target", ["a2.npy", "sub/../a2.npy", "on/way.npy"])
+def test_a_file_that_comes_by_a_link_to_it_too_is_refused_where_links_count(tree, path, target):
+    (tree / "on").mkdir()
+    link(tree / "on" / "way.npy", "../a2.npy")
+    link(tree / "a3.npy", target)
+    assert 2 == len(expand(tree, path, None))
+    message = refused(tree, path, None, through_links=True).message
+    assert message.startswith("expected each file once, got it by ")
+    assert message.endswith("patterns that neither overlap nor find a link to it")
+
+
+def test_links_to_files_that_do_not_come_themselves_are_found_where_links_count(tree):
+    link(tree / "a3.npy", "sub/a.npy")
+    link(tree / "a4.npy", "gone.npy")
+    files = ["a2.npy", "a3.npy", "a4.npy"]
+    assert files == [file.name for file in expand(tree, "a?.npy", None, through_links=True)]
+    assert files == [file.name for file in expand(tree, files, None, through_links=True)]
+
+
+def test_only_links_are_followed_where_links_count(tree, monkeypatch):
+    """To follow each of a million files would take longer than the search."""
+    followed = []
+    real = os.path.realpath
+
+    def follow(path):
+        followed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(_paths.os.path, "realpath", follow)
+    expand(tree, ["a*.npy", "B.npy"], None, through_links=True)
+    assert [tree] == followed
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"type": "text"},
+        {"type": "jsonl"},
+        {"type": "csv", "header": False},
+        {"type": "tokens", "dtype": "uint8", "window": 1},
+    ],
+    ids=lambda spec: spec["type"],
+)
+def test_a_link_beside_its_file_does_not_give_the_data_twice(tmp_path, spec):
+    (tmp_path / "a.bin").write_bytes(b"1\n2\n")
+    link(tmp_path / "latest.bin", "a.bin")
+    with pytest.raises(SourceError, match=r"latest\.bin: expected each file once"):
+        open_source({**spec, "path": "*.bin"}, tmp_path)
+
+
 def test_every_file_is_found_once_in_a_tree_of_links_that_lead_round(tree):
     link(tree / "sub" / "round", tree)
     assert ["sub/a.npy", "sub/deep/a.npy"] == found(tree, "sub/**/a.npy")
@@ -137,6 +192,62 @@ def test_every_file_is_found_once_in_a_tree_of_links_that_lead_round(tree):
 def test_a_link_that_leads_nowhere_is_found_and_not_passed_over(tree):
     link(tree / "a3.npy", tree / "gone.npy")
     assert ["a2.npy", "a3.npy"] == found(tree, "a?.npy")
+
+
+@pytest.mark.parametrize("target", ["odd.txt", "a.npy/x"], ids=["to itself", "through a file"])
+def test_a_link_to_nowhere_is_no_fault_of_its_folder_and_fails_by_its_name(tree, target):
+    link(tree / "odd.txt", target)
+    assert ["a2.npy"] == found(tree, "a?.npy")
+    assert ["sub/a.npy", "sub-1/a.npy"] == found(tree, "*/a.npy")
+    assert ["b.txt", "odd.txt"] == found(tree, "*.txt", tree)
+    with pytest.raises(SourceError) as caught:
+        open_source({"type": "text", "path": "*.txt"}, tree)
+    assert str(tree / "odd.txt") == caught.value.path
+
+
+class Locked:
+    """What a listing has of a link into a folder that others have locked."""
+
+    name = "locked"
+    link = True
+
+    def is_dir(self):
+        raise PermissionError(13, "Permission denied")
+
+    def is_symlink(self):
+        return self.link
+
+
+def test_a_link_into_a_locked_folder_fails_where_it_is_meant_and_only_there(tree, monkeypatch):
+    """It may be a file or a folder: neither is passed over."""
+    real = os.scandir
+
+    def scandir(path):
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied")
+        with real(path) as entries:
+            return contextlib.nullcontext([*entries, *([Locked()] if Path(path) == tree else [])])
+
+    monkeypatch.setattr(_paths.os, "scandir", scandir)
+    assert ["a2.npy"] == found(tree, "a?.npy")
+    assert ["b.txt", "locked"] == found(tree, "[bl]*")
+    assert str(tree / "locked") == refused(tree, "*/a.npy", None).path
+    monkeypatch.setattr(Locked, "link", False)  # that is no link, then: what is in it is unknown
+    assert str(tree) == refused(tree, "a?.npy", None).path
+
+
+@pytest.mark.parametrize("call", ["scandir", "path.realpath"])
+def test_what_a_signal_handler_raises_in_a_search_passes_as_it_is(tree, monkeypatch, call):
+    rung = TimeoutError("rung")
+
+    def ring(path):
+        raise rung
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"os.{call}", ring)
+        with pytest.raises(TimeoutError) as caught:
+            expand(tree, "a?.npy", None)
+    assert rung is caught.value
 
 
 def test_a_folder_that_cannot_be_listed_is_an_error(tree, monkeypatch):

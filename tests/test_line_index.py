@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from threadloader.errors import SourceError
 from threadloader.sources import _index_cache, _line_scan, _lines
+from threadloader.sources._files import expand
 from threadloader.sources._index_cache import SUFFIX, IndexCache
 from threadloader.sources._lines import LineFiles
 from threadloader.sources.text import open_text
@@ -95,6 +96,12 @@ def test_an_index_beside_is_no_data_for_a_pattern(file):
         source = open_text({"path": "*", "index": "beside"}, file.parent)
         assert LINES == [source[i] for i in range(len(source))]
         source.close()
+
+
+def test_only_a_pattern_that_begins_with_a_dot_takes_an_index_for_data(file):
+    read(file)
+    assert [file] == expand(file.parent, "*", None) == expand(file.parent, "**", None)
+    assert [index_of(file)] == expand(file.parent, ".*", None)
 
 
 def test_files_of_one_name_have_an_index_each_in_a_folder(tmp_path, passes):
@@ -225,6 +232,20 @@ def test_a_file_that_kept_its_size_and_time_is_found_out_when_it_is_read(file, p
     assert ["fünf", "first"] == read(file)[:2]
 
 
+def test_a_line_that_was_blank_in_a_file_that_kept_its_size_and_time_stays_left_out(file):
+    """What the documents say cannot be noticed: a line that nobody asks for is not read."""
+    expected = ["first", "fünf", "last without an end"]
+    assert expected == read(file, skip_blank=True)
+    before = file.stat()
+    file.write_bytes(DATA.replace(b" \t", b"no"))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    if file.stat().st_mtime_ns != before.st_mtime_ns:
+        pytest.skip("this system does not keep such times")
+    assert expected == read(file, skip_blank=True)
+    index_of(file, skip_blank=True).unlink()
+    assert ["first", "no", *expected[1:]] == read(file, skip_blank=True)
+
+
 def test_an_index_that_was_given_another_file_s_name_is_not_taken(file, passes):
     other = file.with_name("other.txt")
     other.write_bytes(b"x" * len(DATA))
@@ -300,6 +321,12 @@ def test_a_folder_that_cannot_be_written_is_one_warning_and_the_index_stays_in_m
     assert record.message.endswith("; going on with the index in memory")
 
 
+def test_a_folder_that_no_system_has_is_one_warning_and_the_index_stays_in_memory(file, caplog):
+    assert LINES == read(file, file.parent / "no\0folder")
+    (record,) = caplog.records
+    assert record.message.startswith("expected to keep an index of lines, got: ")
+
+
 @pytest.mark.parametrize("step", ["open", "write", "fsync", "replace"])
 def test_a_failure_at_any_step_leaves_the_old_index_or_none_and_no_other_file(
     file, monkeypatch, caplog, step
@@ -335,6 +362,42 @@ def test_an_interrupt_while_it_is_written_leaves_no_file(file, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         read(file)
     assert [file] == list(file.parent.iterdir())
+
+
+def test_an_interrupt_right_behind_the_opening_leaves_no_file(file, monkeypatch):
+    """The file is there; nothing has been told of it yet."""
+    real = Path.open
+
+    def interrupted(path, mode="r", **options):
+        opened = real(path, mode, **options)
+        if mode != "xb":
+            return opened
+        opened.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        read(file)
+    assert [file] == list(file.parent.iterdir())
+
+
+@pytest.mark.parametrize("step", ["load", "fsync", "unlink"])
+def test_what_a_signal_handler_raises_passes_as_it_is(file, monkeypatch, step):
+    """It is not taken for an index that cannot be read or written."""
+    if step == "load":
+        read(file)
+    rung = TimeoutError("rung")
+
+    def ring(*args, **options):
+        raise rung
+
+    place = {"load": (_index_cache, "_fill"), "fsync": (os, "fsync"), "unlink": (Path, "unlink")}
+    with monkeypatch.context() as patch:
+        patch.setattr(*place[step], ring)
+        with pytest.raises(TimeoutError) as caught:
+            read(file)
+    assert rung is caught.value
+    assert {file, index_of(file)} >= set(file.parent.iterdir())
 
 
 # Many at once

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.errors import ConfigError, SourceError
-from threadloader.sources import fingerprint, npz, open_source
+from threadloader.sources import as_source, fingerprint, npz, open_source
 
 ARRAYS = {
     "images": np.arange(24, dtype=np.uint8).reshape(6, 2, 2),
@@ -383,3 +383,20 @@ def test_any_bytes_are_an_array_or_a_refusal(tmp_path_factory, data):
         archive(path, x=content)
         with pytest.raises(SourceError):
             opened(path)
+
+
+def test_what_a_signal_handler_raises_while_it_is_read_passes_as_it_is(good, monkeypatch):
+    rung = TimeoutError("rung")
+
+    def ring(*args):
+        raise rung
+
+    monkeypatch.setattr(npz, "read_header", ring)
+    with pytest.raises(TimeoutError) as caught:
+        opened(good)
+    assert rung is caught.value
+
+
+def test_given_in_code_it_is_taken_as_it_is(good):
+    source = opened(good)
+    assert as_source(source) is source

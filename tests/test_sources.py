@@ -16,7 +16,7 @@ from leaks import Watch
 
 from threadloader import Loader
 from threadloader.collate import stack
-from threadloader.errors import ClosedError, CollateError, ConfigError
+from threadloader.errors import ClosedError, CollateError, ConfigError, StateError
 from threadloader.sources import (
     as_source,
     column,
@@ -764,3 +764,55 @@ def test_a_take_that_takes_a_number_does_not_hide_what_the_data_is():
             return self[:n]
 
     assert has_fingerprint(as_source(Indexer([1, 2])))
+
+
+class Doubled(Known):
+    """Says of its samples what is true of the base class's."""
+
+    def __getitem__(self, index):
+        return 2 * super().__getitem__(index)
+
+
+class More(Known):
+    """Has the samples of its base class."""
+
+
+@pytest.mark.parametrize("wrapped", [lambda make: make(), per_thread], ids=["own", "per_thread"])
+@pytest.mark.parametrize(
+    ("make", "said", "known"),
+    [
+        (lambda: Delegating(Known([1, 2])), f"{__name__}.Delegating, known", False),
+        (lambda: Slotted(Known([1, 2])), f"{__name__}.Slotted, known", False),
+        (lambda: Delegating([1, 2]), f"{__name__}.Delegating, 2 samples", False),
+        (lambda: Doubled([1, 2]), f"{__name__}.Doubled, known", True),
+        (lambda: More([1, 2]), "known", True),
+    ],
+    ids=["wrapper", "slots", "wrapper of a list", "own items", "subclass"],
+)
+def test_what_another_says_its_data_is_counts_with_the_class(wrapped, make, said, known):
+    """Else a state or a cache of the one would be taken for the other's."""
+    source = as_source(wrapped(make))
+    assert (said, known) == (fingerprint(source), has_fingerprint(source))
+
+
+def test_what_an_object_is_given_to_say_of_its_data_is_its_own():
+    source = Delegating(Known([1, 2]))
+    source.fingerprint = lambda: "mine"
+    assert ("mine", True) == (fingerprint(source), has_fingerprint(source))
+
+
+def test_a_fingerprint_that_is_none_says_nothing():
+    source = type("Silent", (Known,), {"fingerprint": None})([1, 2])
+    assert (f"{__name__}.Silent, 2 samples", False) == (
+        fingerprint(source),
+        has_fingerprint(source),
+    )
+
+
+@pytest.mark.parametrize("make", [Doubled, lambda data: Delegating(Known(data))])
+def test_a_state_of_what_is_wrapped_is_refused(make):
+    with Loader({}, Known([1, 2])) as batches:
+        state = batches.state_dict()
+    with Loader({}, make([1, 2])) as batches:
+        with pytest.raises(StateError, match="source"):
+            batches.load_state_dict(state)

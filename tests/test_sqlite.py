@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import PurePosixPath, PureWindowsPath
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import _sqlite_connections, sqlite
+from threadloader.sources import _sqlite_connections, sqlite, stamp
 from threadloader.sources.sqlite import open_sqlite
 
 QUERY = "SELECT id, text, label FROM t"
@@ -310,6 +311,19 @@ def test_a_name_with_the_characters_of_a_uri_is_a_name(tmp_path):
     assert 3 == len(samples(opened(tmp_path, path="a?mode=rw&#%20 é.db")))
 
 
+@pytest.mark.parametrize(
+    ("path", "uri"),
+    [
+        (PureWindowsPath(r"\\server\share\a b.db"), "file:////server/share/a%20b.db?mode=ro"),
+        (PureWindowsPath(r"C:\data\a.db"), "file:///C:/data/a.db?mode=ro"),
+        (PurePosixPath("/data/a.db"), "file:///data/a.db?mode=ro"),
+    ],
+)
+def test_a_share_of_windows_is_a_uri_without_an_authority(path, uri):
+    """Which is all that SQLite takes: "invalid uri authority: server", it says of another."""
+    assert uri == _sqlite_connections._uri(path)
+
+
 # Damage and change
 
 
@@ -380,6 +394,35 @@ def test_a_database_replaced_meanwhile_is_an_error_for_threads_that_connect_late
             os.replace(tmp_path / "b.db", tmp_path / "a.db")
             assert "got one that was written to" in str(pool.submit(lambda: source[0]).exception())
         assert -7 == source[0]["id"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_a_commit_in_the_log_of_a_linked_database_is_an_error_for_threads_that_connect_later(
+    tmp_path,
+):
+    """SQLite writes its log beside the database itself, and not beside the link."""
+    made(tmp_path, journal_mode="WAL", name="real.db")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "link.db").symlink_to("../real.db")
+    with (
+        closing(sqlite3.connect(tmp_path / "real.db")) as writer,
+        closing(opened(tmp_path, path="in/link.db")) as source,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        before = (tmp_path / "real.db").stat().st_mtime_ns
+        writer.execute("UPDATE t SET text = 'new'")
+        writer.commit()
+        assert before == (tmp_path / "real.db").stat().st_mtime_ns
+        assert "got one that was written to" in str(pool.submit(lambda: source[0]).exception())
+
+
+def test_reading_leaves_the_stamp_of_a_database_with_a_log_as_it_was(tmp_path):
+    """Though it may leave a log beside the database, in which is nothing."""
+    made(tmp_path, journal_mode="WAL")
+    spec = {"type": "sqlite", "path": "a.db"}
+    before = stamp(spec, tmp_path)
+    assert 3 == len(samples(opened(tmp_path)))
+    assert before == stamp(spec, tmp_path)
 
 
 def test_a_database_with_a_write_ahead_log_is_read_with_what_is_in_it(tmp_path):
@@ -454,6 +497,32 @@ def test_a_thread_that_does_not_let_go_keeps_its_connection(tmp_path, caplog, mo
         assert (1,) == connection.execute("SELECT 1").fetchone()
         connection.close()
         connection.execute("SELECT 1")
+
+
+def test_every_connection_is_closed_though_one_close_is_interrupted(tmp_path, monkeypatch):
+    """As by a second Ctrl-C. The other two are closed all the same."""
+    source = opened(made(tmp_path))
+    together = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda index: (together.wait(10), source[index]), range(2)))
+    connections = list(source._connections._made)
+    real, asked = _sqlite_connections._Connection.close, []
+
+    def close(connection, path):
+        asked.append(connection)
+        if len(asked) == 1:
+            raise KeyboardInterrupt
+        real(connection, path)
+
+    monkeypatch.setattr(_sqlite_connections._Connection, "close", close)
+    with pytest.raises(KeyboardInterrupt):
+        source.close()
+    source.close()
+    real(asked[0], tmp_path)
+    assert 3 == len(connections) == len(asked)
+    for connection in connections:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+            connection.sql.execute("SELECT 1")
 
 
 def test_nothing_stays_open_when_opening_fails(tmp_path):

@@ -1,6 +1,8 @@
 """A stamp changes when a file of the source is written to, and not otherwise."""
 
 import os
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +59,46 @@ def test_a_pattern_may_not_leave_the_root(tmp_path):
     (tmp_path / "in").mkdir()
     with pytest.raises(SourceError, match='inside the folder "root"'):
         stamp({"type": "text", "path": "../a*.txt"}, tmp_path / "in", ".")
+
+
+def test_a_log_in_which_nothing_is_does_not_count(tmp_path):
+    """Those who only read a database make one, and leave it."""
+    spec = {"type": "sqlite", "path": "a.db"}
+    (tmp_path / "a.db").write_bytes(b"some")
+    before = stamp(spec, tmp_path)
+    (tmp_path / "a.db-wal").write_bytes(b"")
+    assert before == stamp(spec, tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_the_log_of_a_linked_database_stands_beside_the_database_itself(tmp_path):
+    spec = {"type": "sqlite", "path": "link.db"}
+    (tmp_path / "real.db").write_bytes(b"some")
+    (tmp_path / "link.db").symlink_to("real.db")
+    before = stamp(spec, tmp_path)
+    (tmp_path / "link.db-wal").write_bytes(b"some")
+    assert before == stamp(spec, tmp_path)
+    (tmp_path / "real.db-wal").write_bytes(b"some")
+    assert before != stamp(spec, tmp_path)
+
+
+@pytest.mark.parametrize("path", [".", "no.db", "a\0b"])
+def test_what_is_no_database_is_left_to_the_opening(tmp_path, path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert stamp({"type": "sqlite", "path": path})
+
+
+@pytest.mark.parametrize("rings_at", ["a.db", "a.db-wal"])
+def test_what_a_signal_handler_raises_is_no_state_of_a_file(tmp_path, rung, monkeypatch, rings_at):
+    (tmp_path / "a.db").write_bytes(b"some")
+    real = Path.stat
+
+    def ringing(path, **options):
+        if path.name == rings_at:
+            signal.raise_signal(signal.SIGINT)
+        return real(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", ringing)
+        with pytest.raises(TimeoutError, match="rung"):
+            stamp({"type": "sqlite", "path": "a.db"}, tmp_path)

@@ -104,6 +104,12 @@ def test_decode_chooses_by_field_or_by_its_last_part(tmp_path):
     assert {"__key__": "1", "png": 3, "seg.png": b"12", "txt": 7} == sample
 
 
+def test_a_rule_that_another_one_overrides_is_no_error(tmp_path):
+    write(tmp_path, {"1.seg.txt": b"12"})
+    rules = {"txt": "int", "seg.txt": "bytes"}
+    assert [{"__key__": "1", "seg.txt": b"12"}] == samples(opened(tmp_path, decode=rules))
+
+
 @pytest.mark.parametrize("name", ["jpg", ".png", "PNG", "seg"])
 def test_to_decode_what_is_not_there_is_a_config_error(tmp_path, name):
     write(tmp_path, {"1.seg.png": b"12"})
@@ -200,6 +206,14 @@ def test_several_archives_follow_each_other_in_their_sorted_order(tmp_path):
     assert "s-2.tar: '1', byte 512: expected the fields 'txt', got 'cls', 'txt'" in refused(
         tmp_path, path="s-*.tar"
     )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_an_archive_and_a_link_to_it_are_one_archive_twice(tmp_path):
+    write(tmp_path, {"1.txt": "x"})
+    (tmp_path / "b.tar").symlink_to("a.tar")
+    assert "expected each file once" in refused(tmp_path, path="*.tar")
+    assert 1 == len(samples(opened(tmp_path, "b.tar")))
 
 
 def test_an_archive_may_be_empty_beside_another(tmp_path):
@@ -515,5 +529,16 @@ def test_an_archive_that_grows_before_it_is_let_go_is_an_error(tmp_path):
     with closing(opened(write(tmp_path, {"1.txt": "one"}))) as source:
         with (tmp_path / "a.tar").open("ab") as file:
             file.write(bytes(512))
+        with pytest.raises(SourceError, match="expected a file at rest"):
+            source._archives[0].let_go()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be replaced")
+def test_an_archive_replaced_before_it_is_let_go_is_an_error(tmp_path):
+    """Though it has the same size, its members stand elsewhere."""
+    with closing(opened(write(tmp_path, {"1.txt": "one", "2.txt": ""}))) as source:
+        write(tmp_path, {"1.txt": "", "2.txt": "two"}, name="b.tar")
+        assert (tmp_path / "a.tar").stat().st_size == (tmp_path / "b.tar").stat().st_size
+        os.replace(tmp_path / "b.tar", tmp_path / "a.tar")
         with pytest.raises(SourceError, match="expected a file at rest"):
             source._archives[0].let_go()

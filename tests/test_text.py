@@ -288,6 +288,41 @@ def test_a_read_that_close_overtakes_says_that_the_source_is_closed(tmp_path, mo
         source[1]
 
 
+@pytest.mark.parametrize("kind", [TimeoutError, ValueError])
+@pytest.mark.parametrize("keep", [True, False], ids=["kept open", "opened for each read"])
+def test_what_a_signal_handler_raises_in_a_read_passes_as_it_is(tmp_path, monkeypatch, kind, keep):
+    """Like the system's own errors and those of a closed file, but of neither."""
+    (path,) = write(tmp_path, b"a\n")
+    rung = kind("rung")
+
+    def ring(*args):
+        raise rung
+
+    reader = FileReader(path, keep=keep)
+    for read in (lambda: reader.read(0, 1), reader.modified):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fstat", ring)
+            with pytest.raises(kind) as caught:
+                read()
+        assert rung is caught.value
+    reader.close()
+
+
+@pytest.mark.parametrize("kind", [TimeoutError, FileNotFoundError])
+def test_what_a_signal_handler_raises_in_an_opening_passes_as_it_is(tmp_path, monkeypatch, kind):
+    (path,) = write(tmp_path, b"a\n")
+    rung = kind("rung")
+
+    def ring(*args, **options):
+        raise rung
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", ring)
+        with pytest.raises(kind) as caught:
+            _files.open_regular(path)
+    assert rung is caught.value
+
+
 def test_reading_after_close_is_an_error_and_closing_twice_is_none(tmp_path, both_ways):
     source = opened(write(tmp_path, b"a\n"))
     with ThreadPoolExecutor(1) as pool:

@@ -7,6 +7,7 @@ import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -453,4 +454,54 @@ def test_a_reader_that_is_not_kept_open_refuses_another_file_under_the_name(tmp_
     other.replace(path)
     with pytest.raises(SourceError, match="got another one under its name"):
         reader.read(0, 1)
+    reader.close()
+
+
+@pytest.mark.parametrize("options", [{"keep": False}, {"shared": False}], ids=str)
+def test_a_reader_finds_its_file_wherever_the_process_has_gone(tmp_path, monkeypatch, options):
+    """It is opened again, for a read or in another thread; messages name it as it was named."""
+    write(tmp_path, bytes(range(10)))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    reader = FileReader(Path("000.bin"), **options)
+    monkeypatch.chdir("elsewhere")
+    with ThreadPoolExecutor(1) as pool:
+        assert b"\1\2" == pool.submit(reader.read, 1, 2).result()
+    with pytest.raises(SourceError, match=r"^000\.bin: expected the 10 bytes"):
+        reader.read(9, 2)
+    reader.close()
+
+
+def test_a_reader_whose_file_is_gone_says_that_it_was_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (path,) = write(tmp_path, bytes(10))
+    reader = FileReader(Path("000.bin"), keep=False)
+    path.unlink()
+    expected = "expected the file that was there when the source was opened, found none"
+    for read in (lambda: reader.read(0, 1), reader.modified):
+        with pytest.raises(SourceError) as caught:
+            read()
+        assert f"000.bin: {expected}" == str(caught.value)
+    path.mkdir()
+    with pytest.raises(SourceError) as caught:
+        reader.read(0, 1)
+    assert "000.bin: expected a regular file, got a folder" == str(caught.value)
+    reader.close()
+
+
+def test_a_reader_that_is_not_kept_open_reads_without_its_lock(tmp_path):
+    """Who was forked while another thread held it would wait for it for ever."""
+
+    class Held:
+        def __enter__(self):
+            raise AssertionError("waits")
+
+        def __exit__(self, *exception):
+            pass
+
+    (path,) = write(tmp_path, bytes(range(10)))
+    reader = FileReader(path, keep=False)
+    lock, reader._lock = reader._lock, Held()
+    assert b"\1\2" == reader.read(1, 2)
+    reader._lock = lock
     reader.close()

@@ -1,8 +1,8 @@
 """Images by Pillow: the only file that imports PIL, when an image decoder is made.
 
 What Pillow could do and is kept from: run another program (Ghostscript, for EPS), read
-formats that nobody trains on, fill a damaged image with grey, or unpack a small file
-into more memory than the limit.
+formats that nobody trains on, fill a damaged image with grey, cut colours of 16 bits to 8,
+or unpack a small file into more memory than the limit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ MAX_PIXELS = 89_478_485
 """Pillow's own bound, ``PIL.Image.MAX_IMAGE_PIXELS``: 256 MiB of RGB."""
 
 _WIDE = ("I", "F")
-"""The modes that hold more than 8 bits a value begin with one of these."""
+"""The modes that hold more than 8 bits a value begin with one of these; all have one channel."""
+
+_BITS_PER_SAMPLE = 258
+"""The tag of a TIFF with the bits of a value, for each channel."""
 
 
 def image_decoder(
@@ -47,9 +50,10 @@ def image_decoder(
     Returns:
         A function, safe in several threads. It gives a new array ``(height, width, 3)``
         of uint8; with 4 channels for RGBA, ``(height, width)`` for L. ``"keep"`` gives
-        what the file has: bool or 16 bits too, and indices of a palette as indices. Of
-        an animation it is the first picture. Exif is not applied: a photograph that is
-        to be turned stays as it lies. It raises SourceError for what is no whole image.
+        what the file has: bool or 16 bits of grey too, and indices of a palette as
+        indices. Of an animation it is the first picture. Exif is not applied: a photograph
+        that is to be turned stays as it lies. It raises SourceError for what is no whole
+        image, and for one that would be cut to 8 bits a value.
 
     Raises:
         SourceError: Pillow is not installed.
@@ -93,6 +97,11 @@ def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) ->
             f"expected an image of 8 bits a value, got mode {image.mode}, which would be cut; "
             'read it with "image_mode": "keep"'
         )
+    if _is_cut(image):
+        raise SourceError(
+            "expected an image of 8 bits a value, or one of grey alone, got several channels of "
+            "more bits, which Pillow cannot hold; convert it to npy, or to 8 bits a value"
+        )
     if image.format == "PNG":
         # Its checksums, which reading the pixels passes over.
         with module.open(BytesIO(data), formats=["PNG"]) as again:
@@ -105,3 +114,21 @@ def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) ->
         image = image.convert(mode)
     # A copy: what is seen through Pillow's memory cannot be written to.
     return np.array(image)
+
+
+def _is_cut(image: Any) -> bool:
+    """Tell whether Pillow is going to cut values to 8 bits, which it does without a word.
+
+    Its mode does not show that. Its notes of how to unpack the file do.
+    """
+    if image.mode.startswith(_WIDE) or not image.tile:
+        return False
+    how = image.tile[0][3]
+    cut: bool = False
+    if image.format == "PNG":  # "RGB;16B"
+        cut = ";16" in how
+    elif image.format == "PPM":  # a mode alone, or with the largest value
+        cut = isinstance(how, tuple) and how[-1] > 255
+    elif image.format == "TIFF":  # in which a channel that lies for itself is unpacked as "R"
+        cut = any(bits > 8 for bits in image.tag_v2.get(_BITS_PER_SAMPLE, ()))
+    return cut

@@ -15,6 +15,7 @@ files; paths go through `_files.expand`; what it opens, ``close`` closes.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from threadloader.errors import ConfigError, Problem
 
-from ._given import Without, as_source
+from ._given import Without, as_source, has_own
 from ._per_thread import PerThread
 from .arrays import ArraySource
 
@@ -76,7 +77,8 @@ class Source(Protocol):
       makes: as `numpy.empty` does, but in memory that may have been used before.
     - ``__getitems__(indices) -> list of samples``, where reading many at once is faster.
     - ``fingerprint() -> str``, the same in every run over the same data and different
-      for other data: a saved state is refused when it has changed.
+      for other data: a saved state is refused when it has changed. One of another object
+      or a base class, which knows nothing of this ``[]``, counts with this class's name.
     - ``column(field)``, one field of every sample, or None, where it can be had without
       reading them: a balanced sampler asks for it.
     - ``locate(index) -> str``, where a sample stands (``notes.txt:17``), for messages.
@@ -183,7 +185,9 @@ def fingerprint(source: Source) -> str:
         source: any source.
 
     Returns:
-        What the source's own ``fingerprint()`` says; without one, its class and length.
+        What the source's own ``fingerprint()`` says; without one, its class and length. What
+        one says that belongs to another ``[]``, as that of an object which is wrapped, comes
+        behind the class: the samples are not those that it speaks of.
 
     Raises:
         ConfigError: its ``fingerprint()`` gives something else than a str.
@@ -195,19 +199,25 @@ def fingerprint(source: Source) -> str:
         return fingerprint(source.mine())
     if isinstance(source, Without):
         return fingerprint(source.source)
-    own = getattr(source, "fingerprint", None)
-    if not callable(own):
-        return f"{type(source).__module__}.{type(source).__qualname__}, {len(source)} samples"
-    text = own()
+    kind = f"{type(source).__module__}.{type(source).__qualname__}"
+    said = getattr(source, "fingerprint", None)
+    if not callable(said):
+        return f"{kind}, {len(source)} samples"
+    text = said()
     if not isinstance(text, str):
         raise ConfigError(Problem("source", "a str from its fingerprint()", type(text).__name__))
-    return text
+    return text if has_own(source, "fingerprint") else f"{kind}, {text}"
 
 
 def has_fingerprint(source: Source) -> bool:
-    """Tell whether a source says itself what its data is."""
+    """Tell whether a source says itself what its data is.
+
+    A wrapper does not by passing on the attributes of what it wraps.
+    """
     if isinstance(source, PerThread):
         return has_fingerprint(source.mine())
     if isinstance(source, Without):
         return has_fingerprint(source.source)
-    return callable(getattr(source, "fingerprint", None))
+    # What the object or its class has, and not what its ``__getattr__`` would find.
+    defined = inspect.getattr_static(source, "fingerprint", None) is not None
+    return defined and callable(getattr(source, "fingerprint", None))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._dtypes import UnfitError, to_array
+from ._dtypes import UnfitError, say, to_array
 
 __all__ = ["Categories", "Column", "Numbers", "Texts"]
 
@@ -182,14 +182,20 @@ class Texts(Column):
 def filler(fill: float, dtype: np.dtype[Any]) -> Any:
     """Give the value for what is missing, as a numpy scalar.
 
+    A fraction becomes the nearest one that a float dtype has: 0.1 is none of them.
+
     Raises:
-        UnfitError: the dtype does not hold it exactly.
+        UnfitError: the dtype does not hold it, or a whole number not exactly.
     """
     if isinstance(fill, float) and dtype.kind != "f" and fill.is_integer():
         fill = int(fill)
     if dtype.kind == "f" and fill != fill:
         return dtype.type(fill)
-    return to_array([fill], dtype)[0]
+    value = to_array([fill], dtype)[0]
+    # As Python's integers, which have no end: numpy would round the one to compare the two.
+    if dtype.kind == "f" and int(fill) == fill and int(value) != int(fill):
+        raise UnfitError(f"a number that {dtype} holds exactly", say(fill))
+    return value
 
 
 def show_cell(cell: str) -> str:

@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from threadloader.errors import ClosedError, SourceError
 
-from ._paths import expand, inside
+from ._paths import by_handler, expand, inside
 
-__all__ = ["KEPT_OPEN", "FileReader", "expand", "inside", "open_regular"]
+__all__ = ["KEPT_OPEN", "FileReader", "by_handler", "expand", "inside", "open_regular"]
 
 KEPT_OPEN = 128
 """Files that one source keeps open. Chosen: half of the 256 that macOS allows a process."""
@@ -55,12 +55,14 @@ def open_regular(path: Path) -> FileIO:
         mode = path.stat().st_mode
         if stat.S_ISREG(mode):
             return path.open("rb", buffering=0)
-    except FileNotFoundError as error:
-        raise SourceError(
-            "expected a file, found none; a relative path starts at the folder of the config",
-            path,
-        ) from error
     except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
+        if by_handler(error):
+            raise
+        if isinstance(error, FileNotFoundError):
+            raise SourceError(
+                "expected a file, found none; a relative path starts at the folder of the config",
+                path,
+            ) from error
         reason = getattr(error, "strerror", None) or error
         raise SourceError(f"expected a file that can be read, got: {reason}", path) from error
     kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"
@@ -95,6 +97,8 @@ class FileReader:
         self._shared = shared
         self._keep = keep
         self._first = open_regular(path)
+        # What is opened again is the same file wherever the process has gone by then.
+        self._again = path if shared and keep else path.absolute()
         self._identity = _identity(self._first)
         self.size = os.fstat(self._first.fileno()).st_size
         self._local = threading.local()
@@ -122,6 +126,8 @@ class FileReader:
                 if not self._keep:
                     handle.close()
         except ValueError as error:  # what fileno() says of a closed file
+            if not self._closed:  # but a signal handler's it is not
+                raise
             raise self._closed_error() from error
 
     def read(self, offset: int, length: int) -> bytes:
@@ -148,10 +154,14 @@ class FileReader:
                 if not self._keep:
                     handle.close()
         except ValueError as error:  # what fileno() says of a closed file
+            if not self._closed:  # but a signal handler's it is not
+                raise
             raise self._closed_error() from error
         except SourceError:
             raise
         except OSError as error:
+            if by_handler(error):
+                raise
             if self._closed:
                 raise self._closed_error() from error
             message = f"expected {length} bytes, got: {error.strerror or error}"
@@ -229,7 +239,7 @@ class FileReader:
         if handle is not None:
             return handle
         with ExitStack() as undo:
-            handle = open_regular(self.path)
+            handle = self._opened_again()
             undo.callback(handle.close)
             if _identity(handle) != self._identity:
                 raise SourceError(
@@ -237,14 +247,28 @@ class FileReader:
                     "name; open the source again",
                     self.path,
                 )
-            with self._lock:
-                if self._closed:
-                    raise self._closed_error()
-                if self._keep:
+            if self._keep:
+                with self._lock:
+                    if self._closed:
+                        raise self._closed_error()
                     self._handles.append(handle)
                     self._local.handle = handle
+            elif self._closed:  # no lock: close() in a forked process might wait for it for ever
+                raise self._closed_error()
             undo.pop_all()
         return handle
+
+    def _opened_again(self) -> FileIO:
+        try:
+            return open_regular(self._again)
+        except SourceError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise SourceError(
+                    "expected the file that was there when the source was opened, found none",
+                    self.path,
+                ) from error
+            error.path = str(self.path)  # as it was named
+            raise
 
     def _closed_error(self) -> ClosedError:
         return ClosedError(f"{self.path}: expected an open source, got one that has been closed")

@@ -13,7 +13,7 @@ from threadloader.errors import ConfigError, Problem
 from ._per_thread import PerThread
 from .arrays import ArraySource
 
-__all__ = ["Without", "as_source"]
+__all__ = ["Without", "as_source", "has_own"]
 
 
 def as_source(data: Any) -> Any:
@@ -59,7 +59,7 @@ def as_source(data: Any) -> Any:
         )
     if isinstance(data, (PerThread, Without)):
         return data
-    hidden = [name for name in _AT_ONCE if hasattr(data, name) and not _has_own(data, name)]
+    hidden = [name for name in _AT_ONCE if hasattr(data, name) and not has_own(data, name)]
     if _takes_otherwise(data):
         hidden.append("take")
     return Without(data, hidden) if hidden else data
@@ -83,11 +83,11 @@ _AT_ONCE = ("take", "take_into", "__getitems__", "column")
 """What a source may offer to be read by, in the place of ``[]``."""
 
 
-def _has_own(source: Any, name: str) -> bool:
-    """Tell whether a way to read at once belongs to the ``[]`` that this object has.
+def has_own(source: Any, name: str) -> bool:
+    """Tell whether what an object offers by a name belongs to the ``[]`` that it has.
 
     Not if another object's is given by ``__getattr__``, or a base class's behind a class that
-    has a ``[]`` of its own: what that makes of a sample would be lost.
+    has a ``[]`` of its own: it knows nothing of what that makes of a sample.
     """
     try:  # not another object's, by ``__getattr__``
         own = object.__getattribute__(source, "__dict__")

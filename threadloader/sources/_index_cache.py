@@ -4,7 +4,9 @@ A kept index is a file of fixed form: a header (which file it is of: size and ti
 last change; what it holds: how many offsets and rows), a checksum over header, name of the
 file and contents, and the contents as little-endian int64. It is believed only if it is
 whole, of this very file in this very state, and consistent. Whatever else is found under
-its name is built anew: an index can cost time, it cannot change samples.
+its name is built anew. So an index can cost time; it changes samples in one case alone: of a
+file that was written to and given its old size and time back, blank lines are left out where
+they were before.
 
 It is written under a name of its own, flushed to the disk and then renamed. So several
 processes may build it at once: each name holds a whole index or none.
@@ -17,16 +19,13 @@ import logging
 import os
 import secrets
 import struct
-from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import SourceError
-
-from ._files import open_regular
+from ._files import by_handler, open_regular
 
 __all__ = ["SUFFIX", "IndexCache", "IntArray"]
 
@@ -58,8 +57,9 @@ class IndexCache:
     def path(self, file: Path, skip_blank: bool) -> Path:
         """Give the name of a file's index.
 
-        It begins with a dot, so that no pattern takes it for data. In a folder of their
-        own, files of the same name are told apart by a checksum of where they are.
+        It begins with a dot, so that a pattern takes it for data only if it begins with one
+        itself. In a folder of their own, files of the same name are told apart by a checksum
+        of where they are.
         """
         name = f".{file.name}{'.no-blank' if skip_blank else ''}"
         if self._folder is None:
@@ -87,7 +87,9 @@ class IndexCache:
             _LOG.info("%s: the index is of another state of the file (%s); built anew", path, error)
         except _DamagedError as error:
             _LOG.warning("%s: this is no sound index (%s); built anew", path, error)
-        except (SourceError, OSError) as error:
+        except OSError as error:  # a SourceError is one
+            if by_handler(error):
+                raise
             if not isinstance(error.__cause__, FileNotFoundError):
                 self._warn(error)
         else:
@@ -113,22 +115,26 @@ class IndexCache:
         try:
             if self._folder is not None:
                 self._folder.mkdir(parents=True, exist_ok=True)
-            stream = own.open("xb")
             try:
-                with stream:
+                with own.open("xb") as stream:
                     stream.write(header[:-_DIGEST] + _checksum(header, file.name, parts))
                     for part in parts:
                         stream.write(part.data)
                     stream.flush()
                     os.fsync(stream.fileno())
                 own.replace(path)
-            finally:
-                with suppress(OSError):  # after the renaming there is nothing of this name
+            finally:  # around the opening, too: an interrupt may come right behind it
+                try:
                     own.unlink()
-        except OSError as error:
+                except OSError as error:  # after the renaming there is nothing of this name
+                    if by_handler(error):
+                        raise
+        except (OSError, ValueError) as error:  # ValueError: a folder that no system has
+            if by_handler(error):
+                raise
             self._warn(error)
 
-    def _warn(self, error: OSError) -> None:
+    def _warn(self, error: OSError | ValueError) -> None:
         if not self._warned:
             self._warned = True
             _LOG.warning(

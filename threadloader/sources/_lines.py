@@ -52,7 +52,7 @@ def open_lines(spec: Mapping[str, Any], base: Path, root: Path | None = None) ->
         SourceError: as `LineFiles` and `expand` say.
         ConfigError: the list of files is empty.
     """
-    files = expand(base, spec["path"], root)
+    files = expand(base, spec["path"], root, through_links=True)
     index = spec.get("index", "memory")
     if isinstance(index, Mapping):
         index = inside(base / index["folder"], root)

@@ -16,6 +16,7 @@ The rules of patterns, the same on every machine:
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import re
@@ -25,20 +26,32 @@ from pathlib import Path, PurePath
 
 from threadloader.errors import ConfigError, Problem, SourceError
 
-__all__ = ["expand", "inside"]
+__all__ = ["by_handler", "expand", "inside"]
 
 _MAGIC = frozenset("*?[")
 _TELL_SECONDS = 1.0
 """A search that takes longer says so, and again after as long. Chosen."""
 
 
-def expand(base: Path, path: str | Sequence[str], root: Path | None) -> list[Path]:
+def by_handler(error: BaseException) -> bool:
+    """Tell whether a signal handler has raised this, in the middle of a call of the system.
+
+    An error of the system has a number, and a `TimeoutError` that a timer raises has none.
+    It is not about the file, and passes as it is.
+    """
+    return isinstance(error, OSError) and error.errno is None and not isinstance(error, SourceError)
+
+
+def expand(
+    base: Path, path: str | Sequence[str], root: Path | None, *, through_links: bool = False
+) -> list[Path]:
     """Give the files that names and patterns mean.
 
     Args:
         base: the folder to which relative ones are relative.
         path: one of them, or several.
         root: the folder that no file may lie outside of; None for no bound.
+        through_links: a link to a file that comes as well is that file a second time.
 
     Returns:
         The files, in the order given; what one pattern finds is sorted. A plain name
@@ -57,14 +70,18 @@ def expand(base: Path, path: str | Sequence[str], root: Path | None) -> list[Pat
     seen: dict[tuple[str, str], str] = {}
     folders: dict[Path, str] = {}  # where each folder really is, found out once
     for name in names:
-        for file in _files_of(base, name, root):
-            if file.parent not in folders:
-                folders[file.parent] = _real(file.parent)
-            where = folders[file.parent], os.path.normcase(file.name)
+        for file, is_link in _files_of(base, name, root):
+            if through_links and is_link:
+                folder, real = os.path.split(_real(file))
+            else:  # following links costs some calls for each folder on the way
+                if file.parent not in folders:
+                    folders[file.parent] = _real(file.parent)
+                folder, real = folders[file.parent], file.name
+            where = folder, os.path.normcase(real)
             if where in seen:
                 raise SourceError(
                     f"expected each file once, got it by {seen[where]!r} and by {name!r}; "
-                    "name it once, by patterns that do not overlap",
+                    "name it once, by patterns that neither overlap nor find a link to it",
                     file,
                 )
             seen[where] = name
@@ -101,24 +118,27 @@ def _real(path: Path) -> str:
     try:
         return os.path.realpath(path)
     except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
+        if by_handler(error):
+            raise
         reason = getattr(error, "strerror", None) or error
         raise SourceError(f"expected a path that can be followed, got: {reason}", path) from error
 
 
-def _files_of(base: Path, name: str, root: Path | None) -> list[Path]:
-    """Give the file of a name, or those of a pattern, sorted."""
+def _files_of(base: Path, name: str, root: Path | None) -> list[tuple[Path, bool]]:
+    """Give the file of a name, or those of a pattern, sorted; and of each whether it is a link."""
     parts = PurePath(name).parts
     anchored = bool(PurePath(name).anchor)  # it may have a "?" that means no pattern
     first = next((i for i in range(anchored, len(parts)) if _MAGIC & set(parts[i])), len(parts))
     if first == len(parts):
-        return [inside(base / name, root)]
+        file = inside(base / name, root)
+        return [(file, os.path.islink(file))]  # noqa: PTH114 - of a long name is_symlink() raises
     pattern = base / name
     if ".." in parts[first:]:
         raise SourceError('expected ".." before the first of *, ? and [ only', pattern)
     start = base.joinpath(*parts[:first])
     found = sorted(
         _search(start, parts[first:], root),
-        key=lambda found: [part.encode("utf-8", "surrogatepass") for part in found],
+        key=lambda found: [part.encode("utf-8", "surrogatepass") for part in found[0]],
     )
     if not found:
         raise SourceError(
@@ -126,11 +146,13 @@ def _files_of(base: Path, name: str, root: Path | None) -> list[Path]:
             "a relative path starts at the folder of the config",
             pattern,
         )
-    return [start.joinpath(*below) for below in found]
+    return [(start.joinpath(*below), is_link) for below, is_link in found]
 
 
-def _search(start: Path, parts: Sequence[str], root: Path | None) -> Iterator[tuple[str, ...]]:
-    """Give what a pattern finds below a folder, as the names on the way there.
+def _search(
+    start: Path, parts: Sequence[str], root: Path | None
+) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Give what a pattern finds below a folder: the names on the way there, whether it is a link.
 
     Each folder is listed once, with the set of places in the pattern at which the next
     name may stand; so several ways through the pattern find a file once.
@@ -161,9 +183,9 @@ def _search(start: Path, parts: Sequence[str], root: Path | None) -> Iterator[tu
                 if is_link:
                     inside(folder / name, root)
                 files += 1
-                yield (*below, name)
+                yield (*below, name), is_link
             then.discard(len(steps))
-            if is_folder and then:
+            if is_folder is not False and then:
                 todo.append(((*below, name), then))
         listed += 1
         if time.monotonic() - told > _TELL_SECONDS:
@@ -181,22 +203,39 @@ def _matcher(part: str) -> Callable[[str], object]:
     return lambda name: not name.startswith(".") and expression(name)
 
 
-def _listing(folder: Path, *, missing_is_empty: bool) -> list[tuple[str, bool, bool]]:
-    """List a folder: name, whether it is a folder, whether it is a link."""
+def _listing(folder: Path, *, missing_is_empty: bool) -> list[tuple[str, bool | None, bool]]:
+    """List a folder: name, whether it is a folder as `_is_folder` says, whether it is a link."""
     try:
         with os.scandir(folder) as entries:
             return [
                 # A junction is what Windows has for a link to a folder.
-                (each.name, each.is_dir(), each.is_symlink() or _is_junction(each))
+                (each.name, _is_folder(each), each.is_symlink() or _is_junction(each))
                 for each in entries
             ]
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if missing_is_empty:
-            return []
-        raise SourceError("expected a folder, found none any more", folder) from error
     except (OSError, ValueError) as error:  # ValueError: a path that no system has
+        if by_handler(error):
+            raise
+        if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            if missing_is_empty:
+                return []
+            raise SourceError("expected a folder, found none any more", folder) from error
         reason = getattr(error, "strerror", None) or error
         raise SourceError(f"expected a folder that can be listed, got: {reason}", folder) from error
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool | None:
+    """Tell whether an entry is a folder; None: a link to where nobody may look.
+
+    As a file or a folder that a pattern means, such a link fails by its own name. One that
+    no pattern means is no fault of the folder that it stands in.
+    """
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if by_handler(error) or not entry.is_symlink():
+            raise
+        # To itself, or through a file: it leads nowhere.
+        return False if error.errno in (errno.ELOOP, errno.ENOTDIR) else None
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:

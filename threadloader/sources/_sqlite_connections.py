@@ -8,9 +8,11 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
+
+from ._stamp import log_status
 
 __all__ = ["Connections"]
 
@@ -165,13 +167,8 @@ class Connections:
             raise SourceError(f"expected a regular file, got {kind}", self._path)
         if not status.st_size:  # which SQLite takes for a database without tables
             raise SourceError("expected a database, got an empty file", self._path)
-        log: _Status = ()
-        try:
-            log_status = self._path.with_name(self._path.name + "-wal").stat()
-            if log_status.st_size:  # an empty one is made by those who only read
-                log = log_status.st_size, log_status.st_mtime_ns
-        except OSError:
-            pass
+        written = log_status(self._path)
+        log = () if written is None else (written.st_size, written.st_mtime_ns)
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, *log
 
     def _changed(self) -> SourceError:
@@ -193,8 +190,18 @@ class Connections:
         with self._lock:
             self._closed = True
             made, self._made = self._made, []
-        for connection in made:
-            connection.close(self._path)
+        with ExitStack() as stack:  # closes each of them, even when one close raises
+            for connection in made:
+                stack.callback(connection.close, self._path)
+
+
+def _uri(path: PurePath) -> str:
+    """Give the URI by which SQLite opens a file, named from its root, for reading alone."""
+    uri = path.as_uri()
+    if not uri.startswith("file:///"):
+        # The server of a Windows share, which SQLite takes as a part of the path alone.
+        uri = f"file:////{uri.removeprefix('file://')}"
+    return f"{uri}?mode=ro"
 
 
 class _Connection:
@@ -204,7 +211,7 @@ class _Connection:
         # Held by the thread that reads, and by the one that closes.
         self.lock = threading.Lock()
         self.sql = sqlite3.connect(
-            f"{path.as_uri()}?mode=ro",
+            _uri(path),
             uri=True,
             isolation_level=None,
             check_same_thread=False,  # it is closed by another thread

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ._files import expand
+from ._files import by_handler, expand
 from ._hash import sha256
 
-__all__ = ["stamp"]
+__all__ = ["log_status", "stamp"]
 
 
 def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | None = None) -> str:
@@ -34,15 +35,39 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
     """
     base = Path(base)
     files = _files_of(spec, base, None if root is None else base / root)
+    statuses = [_status(file) for file in files]  # opening says what is wrong with one
+    if spec["type"] == "sqlite" and statuses[0] is not None:
+        # What SQLite has written last may stand beside the database.
+        statuses.append(log_status(files[0]))
     digest = sha256()
-    for file in files:
-        try:
-            status = file.stat()
-        except (OSError, ValueError):  # opening says what is wrong with it
-            digest.update(b"none\n")
-        else:
-            digest.update(f"{status.st_size} {status.st_mtime_ns}\n".encode())
-    return f"{len(files)} files, sha256 of sizes and times {digest.hexdigest()}"
+    for status in statuses:
+        told = "none" if status is None else f"{status.st_size} {status.st_mtime_ns}"
+        digest.update(f"{told}\n".encode())
+    return f"{len(statuses)} files, sha256 of sizes and times {digest.hexdigest()}"
+
+
+def log_status(database: Path) -> os.stat_result | None:
+    """Give the status of the write-ahead log of an SQLite database.
+
+    Args:
+        database: the database, or a link to it; there is such a file.
+
+    Returns:
+        None where nothing is in the log: those who only read make an empty one, and leave it.
+    """
+    # SQLite names the log after the file that a link leads to; on Windows after the link.
+    name = database if os.name == "nt" else os.path.realpath(database)
+    status = _status(Path(f"{name}-wal"))
+    return status if status is not None and status.st_size else None
+
+
+def _status(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except (OSError, ValueError) as error:
+        if by_handler(error):
+            raise
+        return None
 
 
 def _files_of(spec: Mapping[str, Any], base: Path, root: Path | None) -> list[Path]:
@@ -54,7 +79,5 @@ def _files_of(spec: Mapping[str, Any], base: Path, root: Path | None) -> list[Pa
     if spec.get("path") is None:
         return [base / name for name in spec["fields"].values()]
     if spec["type"] in ("npz", "npy", "sqlite"):  # a name, in which "*" means itself
-        file = base / spec["path"]
-        # What SQLite has written last may stand beside the database.
-        return [file, file.with_name(f"{file.name}-wal")]
+        return [base / spec["path"]]
     return expand(base, spec["path"], root)

@@ -53,7 +53,8 @@ def open_csv(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> C
     """
     rest = {name: value for name, value in spec.items() if name not in ("type", "path")}
     rest["quote"] = rest.get("quote", '"') or ""
-    return CsvSource(expand(base, spec["path"], root), CsvOptions(**rest))
+    files = expand(base, spec["path"], root, through_links=True)
+    return CsvSource(files, CsvOptions(**rest))
 
 
 class CsvSource(ArraySource):
@@ -105,6 +106,10 @@ class CsvSource(ArraySource):
             begin, end = sample[field].tolist()
             sample[field] = joined[begin:end].decode()
         return sample
+
+    # Of this class, since it has a `[]` of its own: that of a base class is not used then. It is
+    # by `take_into`, and so gives the same as this `[]`.
+    take = ArraySource.take
 
     def take_into(self, indices: npt.ArrayLike, empty: Empty) -> dict[str, Any]:
         """Give a batch: the same as the samples of these indices, stacked. `take` is this, too.

@@ -29,7 +29,7 @@ import numpy as np
 from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
 
 from ._decode import Decoder, Decoders, Image, apply, decoder_of
-from ._files import expand, inside, open_regular
+from ._files import by_handler, expand, inside, open_regular
 from ._hash import sha256
 from ._labels import labels_of
 from ._row_numbers import row_number
@@ -203,7 +203,9 @@ def _look(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
         regular = stat.S_ISREG(status.st_mode)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if by_handler(error):
+            raise
         regular = False
     if not regular:
         open_regular(path).close()  # says what is wrong with it
@@ -230,6 +232,8 @@ def _read(path: Path, size: int, changed: int) -> bytes:
             "expected the file that was there when the source was opened, found none", path
         ) from error
     except OSError as error:
+        if by_handler(error):
+            raise
         raise SourceError(f"expected {size} bytes, got: {error.strerror or error}", path) from error
     if (len(data), status.st_size, status.st_mtime_ns) != (size, size, changed):
         raise SourceError(

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from threadloader.errors import SourceError
 
 from ._fields import chosen_fields
-from ._files import inside, open_regular
+from ._files import by_handler, inside, open_regular
 from ._npy_header import read_header
 from ._row_numbers import row_number
 from .arrays import ArraySource
@@ -126,6 +126,8 @@ class _Archive:
         except (SourceError, MemoryError):
             raise
         except Exception as error:
+            if by_handler(error):
+                raise
             reason = str(error) or type(error).__name__
             what = "a readable array" if name else "an npz file (a zip archive of arrays)"
             raise self._fault(f"expected {what}, got: {reason}; {_DAMAGED}", name) from error

@@ -72,7 +72,7 @@ def open_tar(
         ConfigError: the options contradict each other.
     """
     return TarSource(
-        expand(base, spec["path"], root),
+        expand(base, spec["path"], root, through_links=True),
         spec.get("fields"),
         spec.get("decode"),
         decoders=decoders,
@@ -136,14 +136,10 @@ class TarSource:
 
     def _kinds(self, decode: Mapping[str, str], fields: Sequence[str]) -> list[str]:
         rules = {**DECODE, **decode}
-        kinds = []
-        used = set()
-        for field in fields:
-            rule = field if field in rules else field.rpartition(".")[2]
-            used.add(rule)
-            kinds.append(rules.get(rule, "bytes"))
+        parts = [(field, field.rpartition(".")[2]) for field in fields]
+        kinds = [rules.get(field, rules.get(last, "bytes")) for field, last in parts]
         for name in decode:
-            if name not in used:
+            if not any(name in each for each in parts):
                 raise ConfigError(
                     Problem(
                         f"/source/decode/{name.replace('~', '~0').replace('/', '~1')}",
@@ -236,10 +232,13 @@ class _Archive:
 
     def let_go(self) -> None:
         """Hold the file open no longer: it is opened for each read from now on."""
-        self.reader.close()
         again = FileReader(self.reader.path, keep=False)
-        if again.size != self.reader.size:
-            raise SourceError("expected a file at rest, got one that grows or shrinks", again.path)
+        # While the first is open, no other file can get its number.
+        if (again.size, again._identity) != (self.reader.size, self.reader._identity):
+            raise SourceError(
+                "expected a file at rest, got one that grows, shrinks or was replaced", again.path
+            )
+        self.reader.close()
         self.reader = again
 
     def _fault(self, message: str, key: str, at: int) -> SourceError:

@@ -64,7 +64,7 @@ def open_tokens(spec: Mapping[str, Any], base: Path, root: Path | None = None) -
         ConfigError: the options contradict each other.
     """
     return TokensSource(
-        expand(base, spec["path"], root),
+        expand(base, spec["path"], root, through_links=True),
         format=spec.get("format", "raw"),
         dtype=spec.get("dtype"),
         window=spec["window"],
