@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threadloader import Loader
-from threadloader.loader import _choice
+from threadloader.loader import _choice, _supply
 from threadloader.loader._choice import Choice
 
 
@@ -187,18 +187,31 @@ def test_the_batches_are_the_same_whoever_prepares_them(whole, seed, n, workers,
     assert expected == got
 
 
-def test_what_was_prepared_here_is_counted():
-    class Here(Choice):
-        def note(self, now, waited, batches, busy):
-            changed, self.here = not self.here, True
-            return changed
+class Here(Choice):
+    """Has the consumer prepare the batches from the first chance on."""
 
+    def note(self, now, waited, batches, busy):
+        changed, self.here = not self.here, True
+        return changed
+
+
+def test_what_was_prepared_here_is_counted():
     with Loader({"batch_size": 1, "prefetch_batches": 2}, source=list(range(40))) as batches:
         batches._supply.choice = Here()
         assert 40 == len(list(batches))
         stats = batches.stats()
     assert 40 - 3 == stats.prepared_here
     assert "37 batches prepared without the workers" in str(stats)
+
+
+@pytest.mark.parametrize(("action", "prepared"), [("log", 37), ("raise", 0)])
+def test_threads_are_never_doubted_where_a_stall_is_to_be_raised(monkeypatch, action, prepared):
+    """Nobody watches the loop while it prepares a batch itself."""
+    monkeypatch.setattr(_supply, "Choice", Here)
+    config = {"batch_size": 1, "prefetch_batches": 2, "stall_action": action}
+    with Loader(config, source=list(range(40))) as batches:
+        assert 40 == len(list(batches))
+        assert prepared == batches.stats().prepared_here
 
 
 def test_a_callable_sampler_is_asked_by_the_feeder_alone():
@@ -209,11 +222,6 @@ def test_a_callable_sampler_is_asked_by_the_feeder_alone():
 def test_what_is_prepared_here_does_not_see_the_context_of_the_loop():
     """As in a worker: else a batch might depend on who prepares it."""
     seen = contextvars.ContextVar("seen", default="nothing")
-
-    class Here(Choice):
-        def note(self, now, waited, batches, busy):
-            changed, self.here = not self.here, True
-            return changed
 
     def transform(sample):
         return seen.get(), threading.current_thread() is threading.main_thread()

@@ -163,6 +163,21 @@ def test_equal_dtypes_stack_exactly_and_different_ones_are_refused(shape):
             assert f"dtype {d2}" in error.message
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0)])
+@pytest.mark.parametrize("dtype", ["U0", "S0", "V0"])
+def test_strings_of_no_width_keep_their_dtype(dtype, shape):
+    """numpy makes them one character wide, unless they are a field; a source gives them so."""
+    values = np.zeros((5, *shape), [("a", dtype)])["a"]
+    batch, taken = stack([values[row : row + 1].reshape(shape) for row in range(5)]), values[:]
+    assert (taken.dtype, taken.shape) == (batch.dtype, batch.shape)
+    assert 0 == batch.dtype.itemsize
+    assert taken.tolist() == batch.tolist()
+    assert batch.flags.writeable
+    assert batch.flags.c_contiguous
+    error = refused(stack, [np.zeros((), [("a", dtype)])["a"], np.zeros((), "U1")])
+    assert (0, 1) == error.rows
+
+
 def test_the_table_of_types():
     batch = stack(
         [

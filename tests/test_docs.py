@@ -31,6 +31,8 @@ import threadloader
 from threadloader import Loader, engine
 from threadloader.cli import main
 from threadloader.config import read_config
+from threadloader.loader._making import GROUP_BYTES, GROUP_MOST
+from threadloader.loader._supply import GROUPS_AHEAD
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "threadloader"
@@ -318,6 +320,16 @@ def test_the_tuning_guide_quotes_what_bench_says():
     quoted = re.findall(r'^\| "([^"]+)" \|', page, re.MULTILINE)
     assert quoted
     assert [] == [sentence for sentence in quoted if sentence not in code]
+
+
+def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
+    """The numbers of docs/tuning.md are those of the loader, and what stats() tells."""
+    mebibytes = GROUP_BYTES >> 20
+    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
+    said = f"groups of up to {mebibytes} MiB or {GROUP_MOST} batches, and three groups ahead"
+    assert f"{said} at least: some {(GROUPS_AHEAD + 1) * mebibytes} MiB" in " ".join(page.split())
+    with Loader({"batch_size": 1}, np.zeros((9, 8))) as batches:
+        assert 3 * GROUP_MOST == batches.stats().prefetch_batches
 
 
 def test_readme_tells_every_error():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from threadloader.adapters.launcher import shard_of_process
+from threadloader.adapters.launcher import LAUNCHERS, shard_of_process
 from threadloader.errors import ConfigError
 
 
@@ -79,3 +79,40 @@ def test_the_process_environment_is_read(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "8")
     assert (1, 8) == shard_of_process()
+
+
+def older_jax(monkeypatch, state):
+    """Puts a jax in place which is not asked whether it is distributed; no launcher is there."""
+    for _, ranks, counts in LAUNCHERS:
+        for name in (*ranks, *counts):
+            monkeypatch.delenv(name, raising=False)
+    distributed = SimpleNamespace(initialize=None)
+    jax = SimpleNamespace(__version__="0.4.35", distributed=distributed)
+    inner = SimpleNamespace() if state is None else SimpleNamespace(global_state=state)
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", inner)
+    return jax
+
+
+@pytest.mark.parametrize(("client", "shard"), [(object(), (2, 4)), (None, (0, 1))])
+def test_an_older_jax_tells_by_its_state(monkeypatch, client, shard):
+    """Before 0.5.1 there is no `is_initialized`; one that was only imported is alone."""
+    older_jax(monkeypatch, SimpleNamespace(client=client, process_id=2, num_processes=4))
+    assert shard == shard_of_process()
+
+
+@pytest.mark.parametrize("state", [None, SimpleNamespace(client=object(), process_id=2)])
+def test_a_jax_that_does_not_tell_is_never_taken_for_one_process(monkeypatch, state):
+    """It is refused, unless a launcher's variables tell."""
+    older_jax(monkeypatch, state)
+    with pytest.raises(ConfigError, match=r"jax 0\.5\.1 or newer, .*, got jax 0\.4\.35"):
+        shard_of_process()
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    assert (1, 8) == shard_of_process()
+
+
+def test_a_jax_without_the_distributed_part_is_alone(monkeypatch):
+    """Nobody can have initialised what was not imported."""
+    del older_jax(monkeypatch, None).distributed
+    assert (0, 1) == shard_of_process()

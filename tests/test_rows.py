@@ -1,11 +1,13 @@
 """Large arrays are written into their rows as they come, and the batch is what stack gives."""
 
+import itertools
 import threading
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweep import Interrupt, Sweep
 
 from threadloader import CollateError, Loader
 from threadloader.collate import RowsMaker, stack
@@ -138,3 +140,43 @@ def test_a_loader_gives_the_same_batches_of_large_samples(workers):
             assert np.array_equal(indices, batch["label"])
             assert (batch["image"] == indices[:, np.newaxis, np.newaxis]).all()
             assert (len(indices), 80, 80) == batch["image"].shape
+
+
+def test_a_thread_that_finds_the_memory_finds_what_is_written_too():
+    """1. A worker stores the memory. 2. Another one writes its row. 3. The first goes on."""
+    rows, put = RowsMaker().rows(2), [None, None]
+
+    def fill(row):
+        put[row] = rows.put(row, np.full(5000, row))
+
+    class Stored(dict):
+        def setdefault(self, path, made):
+            found = super().setdefault(path, made)
+            other = threading.Thread(target=fill, args=(1,))
+            other.start()
+            other.join()
+            return found
+
+    rows._memories = Stored()
+    fill(0)
+    assert np.array_equal(np.repeat([[0], [1]], 5000, axis=1), rows.stack(put))
+
+
+def test_a_ctrl_c_at_any_line_leaves_rows_that_can_be_written_again():
+    """Without workers the loop's thread writes them, and then asks for the same batch again."""
+    samples = [{"x": np.full(5000, row)} for row in range(2)]
+    heard = 0
+    for at in itertools.count(1):
+        rows = RowsMaker().rows(2)
+        with Interrupt() as interrupt:
+            sweep = Sweep(at, interrupt)
+            try:
+                with sweep:
+                    rows.put(0, samples[0])
+            except KeyboardInterrupt:
+                heard += 1
+        put = [rows.put(row, sample) for row, sample in enumerate(samples)]
+        assert plain(stack(samples)) == plain(rows.stack(put)), sweep.where
+        if not sweep.where:
+            break
+    assert heard > 10

@@ -4,12 +4,14 @@ import logging
 import signal
 import threading
 
+import numpy as np
 import pytest
 
 from threadloader import Loader, StalledError
 from threadloader._runtime import Runtime
 from threadloader.engine import Engine
 from threadloader.engine._watch import LONGEST_TICK
+from threadloader.jobs import BatchJob, Pause, Policy, Recipe, Span
 
 WAIT = 30.0
 """Seconds after which a test gives up."""
@@ -189,33 +191,77 @@ class Steps:
         return f"part {part}"
 
 
-def watched(job, at, seconds=300.0):
+def watched(job, at, seconds=300.0, gate=None):
     """Runs a job of an engine with a watch that raises; gives the outcome's value."""
-    runtime = Ticks(at)
+    runtime, gate = Ticks(at), gate or job
     engine = Engine(1, 5.0, runtime, stall_seconds=seconds, stall_raises=True)
     engine.start()
     try:
         return engine.stream(iter([job]), 1).result(0).value, runtime.waits
     finally:
-        for _ in range(job.parts):
-            job.permits.release()
+        for _ in range(gate.parts):
+            gate.permits.release()
         engine.stop()
+
+
+def one_at_each_ninth(gate):
+    """Lets one of eleven steps be done at each ninth look: none sees the tenth of the same."""
+
+    def at(looks):
+        if looks == 1:
+            assert gate.begun.acquire(timeout=WAIT)
+        if looks % 9 == 0:
+            gate.permits.release()
+            assert looks == 99 or gate.begun.acquire(timeout=WAIT)
+        return looks >= 99
+
+    return at
 
 
 def test_a_slow_first_batch_is_no_stall_while_its_samples_come():
     """G11: ninety looks, of which each nine see the same, and none of them sees ten."""
     job = Steps(11)
-
-    def at(looks):
-        if looks == 1:
-            assert job.begun.acquire(timeout=WAIT)
-        if looks % 9 == 0:
-            job.permits.release()
-            assert looks == 99 or job.begun.acquire(timeout=WAIT)
-        return looks >= 99
-
-    value, waits = watched(job, at, seconds=10.0)
+    value, waits = watched(job, one_at_each_ninth(job), seconds=10.0)
     assert ("done", 99) == (value, len(waits))
+
+
+class Together:
+    """Sample i is i; read all at once, which can fail the first time, or in steps, alone."""
+
+    def __init__(self, gate, fails):
+        self._gate, self._fails = gate, fails
+
+    def __getitems__(self, indices):
+        if self._fails:
+            self._fails = False
+            raise ValueError("one of them")
+        if len(indices) == 1:
+            self._gate.run(indices)
+        return indices
+
+    def take(self, indices):
+        return np.array(self.__getitems__(indices.tolist()))
+
+
+@pytest.mark.parametrize("way", ["transform", "getitems", "take"])
+def test_rows_that_come_one_by_one_in_one_part_are_no_stall(way):
+    """G11: behind `__getitems__` they are transformed so; after a failure, read so."""
+    gate, rows = Steps(11), np.arange(11)
+    source = Together(gate, fails=way != "transform")
+
+    def transform(sample, key, position):
+        gate.run([sample])
+        return sample
+
+    if way == "transform":
+        recipe = Recipe(source, transform, list, whole="getitems")
+    else:
+        policy = Policy(0, 0.0, True, Pause(threading.Lock(), lambda lock, seconds: False))
+        recipe = Recipe(source, None, list, whole=way, take=source.take, policy=policy)
+    span = Span(0, 0, 1, 0, 11, 11, last=True, over=True)
+    job = BatchJob(recipe, span, rows, rows, np.ones(11, bool), 11, 0)
+    (batch,), waits = watched(job, one_at_each_ninth(gate), seconds=10.0, gate=gate)
+    assert ([*range(11)], 99) == (list(batch), len(waits))
 
 
 def test_a_stall_is_told_at_the_limit():

@@ -108,6 +108,29 @@ def test_an_interval_is_the_difference_of_two_snapshots():
     assert 0.25 == interval.data_wait_fraction
 
 
+def test_an_interval_that_begins_before_the_first_batch_has_its_part_of_that_time():
+    """Begun at 0, failed at 1, looked at at 10, the first batch at 11, the next at 18, 20."""
+    tally = Tally().waited(0.0, 1.0, failed=1)
+    earlier = tally.stats(10.0, prefetch_batches=3)
+    tally = feed(tally, [(5.0, 11.0), (12.0, 18.0)])
+    interval = tally.stats(20.0, prefetch_batches=3).since(earlier)
+    assert (10.0, 1.0) == (interval.elapsed_seconds, interval.first_batch_seconds)
+    assert (6.0, 6.0 / 9.0, "poor") == (
+        interval.data_wait_seconds,
+        interval.data_wait_fraction,
+        interval.data_wait_band,
+    )
+
+
+def test_an_interval_in_which_no_batch_came_has_no_first_batch():
+    """Nor has one whose first batch came before it, by the clock of another thread."""
+    tally = Tally().waited(0.0, 1.0, failed=1)
+    earlier = tally.stats(10.0, prefetch_batches=3)
+    assert 0.0 == tally.stats(20.0, prefetch_batches=3).since(earlier).first_batch_seconds
+    late = feed(tally, [(2.0, 9.0)]).stats(20.0, prefetch_batches=3)
+    assert 0.0 == late.since(earlier).first_batch_seconds
+
+
 def test_a_line_begins_with_the_data_wait():
     stats = Stats(
         batches=10,

@@ -40,9 +40,12 @@ def test_a_number_holds_as_long_as_the_loader_is_open(workers):
         assert batches.stats().switch_interval_shortened
 
 
-def test_a_longer_one_than_it_is_changes_nothing():
-    with load(0.5):
+@pytest.mark.parametrize("wish", [0.5, BEFORE])
+def test_a_longer_one_than_it_is_changes_nothing(wish):
+    """And is not told as a change, which would keep back the advice to shorten it."""
+    with load(wish) as batches:
         assert pytest.approx(BEFORE) == sys.getswitchinterval()
+        assert not batches.stats().switch_interval_shortened
 
 
 def test_the_shortest_of_several_holds():
@@ -55,8 +58,13 @@ def test_the_shortest_of_several_holds():
 
 
 def test_a_later_choice_of_the_user_is_left_alone():
-    with load(0.002):
+    """Nor does a loader that is opened behind it say that it had changed anything."""
+    with load(0.002) as batches:
         sys.setswitchinterval(0.004)
+        with load(0.001) as later:
+            assert pytest.approx(0.004) == sys.getswitchinterval()
+            assert batches.stats().switch_interval_shortened
+            assert not later.stats().switch_interval_shortened
     assert pytest.approx(0.004) == sys.getswitchinterval()
     sys.setswitchinterval(BEFORE)
 

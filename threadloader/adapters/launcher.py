@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from ..errors import ConfigError, Problem
 
@@ -33,15 +34,16 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
         environ: the environment; that of the process by default.
 
     Raises:
-        ConfigError: a launcher's variables are incomplete or are not a shard.
+        ConfigError: a launcher's variables are incomplete or are not a shard; or there are
+            none, and a jax before 0.5.1 does not tell on how many processes it runs.
 
     >>> shard_of_process({"RANK": "3", "WORLD_SIZE": "8"})
     (3, 8)
     """
-    if environ is None:
-        if (processes := _jax_processes()) is not None:
-            return processes
-        environ = os.environ
+    told = _jax_processes() if environ is None else None
+    if isinstance(told, tuple):
+        return told
+    environ = os.environ if environ is None else environ
     for launcher, ranks, counts in LAUNCHERS:
         if launcher == "SLURM" and _in_batch_script(environ):
             continue
@@ -59,6 +61,8 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
         if index >= total:
             raise _problem(f"{rank} below {count}", f"{rank}={index} and {count}={total}")
         return index, total
+    if told is not None:  # else each of many processes might load everything
+        raise told
     return 0, 1
 
 
@@ -90,10 +94,24 @@ def _problem(expected: str, got: str) -> ConfigError:
     )
 
 
-def _jax_processes() -> tuple[int, int] | None:
-    """Ask jax, if the program has imported it and runs it on several processes."""
-    jax = sys.modules.get("jax")
-    is_initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
-    if jax is None or is_initialized is None or not is_initialized():
+def _jax_processes() -> tuple[int, int] | ConfigError | None:
+    """Ask jax, if the program has imported it, whether it runs on several processes.
+
+    Returns:
+        Index and count of the processes; None where there is this one alone; what is to be
+        raised where it cannot be told, unless a launcher tells it.
+    """
+    jax: Any = sys.modules.get("jax")
+    if not hasattr(jax, "distributed"):
         return None
-    return int(jax.process_index()), int(jax.process_count())
+    if hasattr(jax.distributed, "is_initialized"):  # since 0.5.1
+        running = jax.distributed.is_initialized()
+        return (int(jax.process_index()), int(jax.process_count())) if running else None
+    state: Any = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    if hasattr(state, "client"):
+        if state.client is None:
+            return None
+        if hasattr(state, "num_processes"):  # the first ones did not keep it
+            return int(state.process_id), int(state.num_processes)
+    version = getattr(jax, "__version__", "of an unknown version")
+    return _problem("jax 0.5.1 or newer, which tells how many processes it has", f"jax {version}")

@@ -227,12 +227,14 @@ def _tensors(torch: Any, batch: Any) -> Any:
     if isinstance(batch, np.ndarray):
         try:
             return torch.from_numpy(batch if batch.flags.writeable else batch.copy())
-        except TypeError:
+        except (TypeError, ValueError):  # the latter: a foreign byte order
             return batch
     if isinstance(batch, Mapping):
         return {name: _tensors(torch, part) for name, part in batch.items()}
-    if isinstance(batch, tuple):
+    if isinstance(batch, (tuple, list)):
         parts = [_tensors(torch, part) for part in batch]
+        if isinstance(batch, list):
+            return parts
         return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
     return batch
 
@@ -243,6 +245,13 @@ def rows(batch: Any) -> int:
     >>> rows({"x": (np.zeros((3, 2)), ["a", "b", "c"])})
     3
     """
-    while isinstance(batch, (Mapping, tuple)) and len(batch):
+    while _has_fields(batch):
         batch = next(iter(batch.values() if isinstance(batch, Mapping) else batch))
     return len(batch) if hasattr(batch, "__len__") else 1
+
+
+def _has_fields(batch: Any) -> bool:
+    """Whether a batch is made of fields; a list of texts, or of numbers, is one field itself."""
+    if isinstance(batch, list) and batch:
+        return hasattr(batch[0], "__len__") and not isinstance(batch[0], (str, bytes))
+    return isinstance(batch, (Mapping, tuple)) and len(batch) > 0

@@ -86,9 +86,11 @@ class Rows:
         if memory is None:
             made = self._maker._empty((self._count, *value.shape), value.dtype)
             with self._guard:
-                # Another worker may have been faster; what this one made is let go.
-                memory = self._memories.setdefault(path, made)
+                # Another worker may have been faster; what this one made is let go. The memory
+                # comes last: whoever finds it, without the guard or after a Ctrl-C between the
+                # two, finds which of its rows are written, too.
                 self._written.setdefault(path, np.zeros(self._count, np.bool_))
+                memory = self._memories.setdefault(path, made)
         if memory.shape[1:] != value.shape or memory.dtype != value.dtype:
             return value
         memory[row] = value

@@ -148,6 +148,8 @@ def _stack_numbers(rows: Sequence[Any], path: Path, faults: Faults) -> npt.NDArr
         uniform = uniform and have_all(rows, "dtype", dtype) and have_all(rows, "shape", shape)
     if not uniform:
         rows = up_to_fault(rows, path, faults, lambda value: kind_of(value) == kind)
+    if not dtype.itemsize:  # strings of no width, which numpy makes one wide except as a field
+        return np.zeros((len(rows), *shape), [("", dtype)])["f0"]
     if shape:
         batch = np.empty((len(rows), *shape), dtype)
         # A third of the time of numpy.stack for many small arrays.

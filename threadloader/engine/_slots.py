@@ -16,6 +16,9 @@ class Job(Protocol):
     Attributes:
         parts: how many parts there are, at least 1.
         size: bytes of the result, once it is made; read where they are bounded.
+
+    A job may have `at`, too: where it has got to inside of a part, and None where there is
+    nothing to tell. Other threads read it; whenever it changes, something has moved (G11).
     """
 
     parts: int

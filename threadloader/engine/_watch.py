@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .._runtime import Thread, log
 from ..errors import StalledError
 from ._slots import Outcome, Slot
@@ -21,8 +23,8 @@ class Watch:
 
     A look counts as much time as was waited for, and not what a clock says: a process that
     was stopped and goes on, or a machine that slept, has lost a look and no more. Nor is it
-    told while somebody sits in a debugger. What moves is a worker that takes a part, and goes
-    on to the next. Belongs to the consumer.
+    told while somebody sits in a debugger. What moves is a worker that takes a part, goes on
+    to the next, or gets on inside of one, if its job tells. Belongs to the consumer.
 
     Args:
         shared: what the threads share.
@@ -59,8 +61,9 @@ class Watch:
             outcome = slot.wait(self._tick)
         return outcome
 
-    def _moves(self) -> list[tuple[int, int | None]]:
-        return [(worker.claims, worker.part) for worker, _ in self._shared.crew]
+    def _moves(self) -> list[tuple[int, int | None, Any]]:
+        crew = self._shared.crew
+        return [(it.claims, it.part, getattr(it.job, "at", None)) for it, _ in crew]
 
     def _in_debugger(self) -> bool:
         runtime = self._shared.runtime

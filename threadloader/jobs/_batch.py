@@ -37,6 +37,7 @@ class BatchJob:
 
     Attributes:
         span: where it lies.
+        at: the row that a worker has got to which does all of them, one by one; else None.
         digests: the fingerprint of the batch's content, once it is made, if that is wanted.
         size: bytes of the batch, once it is made, if they count.
         failures: the samples that were left out, once the batch is made, lowest row first.
@@ -52,11 +53,11 @@ class BatchJob:
         "_positions",
         "_real",
         "_recipe",
-        "_row",
         "_rows",
         "_samples",
         "_tries",
         "_valid",
+        "at",
         "digests",
         "failures",
         "parts",
@@ -90,8 +91,7 @@ class BatchJob:
         self._positions: list[int] = [] if recipe.each is None else positions.tolist()
         self._key = key
         self.parts = 1 if recipe.whole else len(indices)
-        # Where whoever transforms all of the batch's samples has got to.
-        self._row: int | None = None
+        self.at: int | None = None
         # Each row is written by the one worker that claimed it and read after all are done.
         self._samples: Any = [None] * len(indices)
         # Likewise: what is left out, and how often a row was tried again.
@@ -197,9 +197,9 @@ class BatchJob:
                 raise
         samples = []
         for row in range(len(self._indices)):
-            self._row = row
+            self.at = row
             samples.append(self._try(policy, row, self._read_alone))
-        self._row = None
+        self.at = None
         kept = [row for row, failed in enumerate(self._failed) if failed is None]
         if self._recipe.whole == "take" and kept:
             return self._recipe.take(self._indices[kept])  # type: ignore[misc]  # as below
@@ -217,7 +217,7 @@ class BatchJob:
 
     def _read_whole(self) -> Any:
         source, transform = self._recipe.source, self._recipe.each
-        self._row = None  # it may have got somewhere before a Ctrl-C
+        self.at = None  # it may have got somewhere before a Ctrl-C
         if self._recipe.whole == "take":
             return self._recipe.take(self._indices)  # type: ignore[misc]  # there with "take"
         samples = list(source.__getitems__(self._rows))
@@ -234,9 +234,9 @@ class BatchJob:
         transform: Any = self._recipe.transform
         made = []
         for row, position in enumerate(self._places.tolist()):
-            self._row = row
+            self.at = row
             made.append(transform(samples[row], self._key, position))
-        self._row = None
+        self.at = None
         return made
 
     def finish(self) -> list[Any]:
@@ -269,7 +269,7 @@ class BatchJob:
 
     def _collated(self, samples: list[Any]) -> Any:
         """Give the batch of the samples that were read."""
-        self._row = None  # likewise
+        self.at = None  # likewise
         if self._recipe.together is None:
             return self._recipe.collate(samples)
         failure = None
@@ -287,7 +287,7 @@ class BatchJob:
         """Say which sample a part is; None: the whole batch, or the row that it is at."""
         where = f"step {self.span.step}, epoch {self.span.epoch}"
         if self._recipe.whole or part is None:
-            part = self._row
+            part = self.at
         if part is None:
             named = ", ".join(map(str, self._indices[:8]))
             more = ", ..." if len(self._indices) > 8 else ""

@@ -43,6 +43,7 @@ class Supply:
         engine: the threads; without workers, none.
         choice: whether they or the consumer prepare batches; None where that is settled.
         ahead: how many batches are prepared ahead, at most.
+        shortened: whether the switch interval was shortened.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class Supply:
         )
         self._here = Inline(apart=True)  # user code must not see which thread runs it
         doubted = config.num_workers and not asked and not recipe.threads_only
+        # Nobody watches the thread that asks: a stall of its own could not be raised.
+        doubted = doubted and config.stall_action != "raise"
         self.choice = Choice() if doubted else None
         self._depth = config.prefetch_batches
         if recipe.group > 1:  # each job has several batches
@@ -73,6 +76,7 @@ class Supply:
         self.ahead = most if config.num_workers else 0
         # Takes back the wish for a shorter switch interval; made with the wish.
         self._restore: weakref.finalize[..., Supply] | None = None
+        self.shortened = False
 
     def start(self) -> None:
         """Start the threads.
@@ -92,16 +96,11 @@ class Supply:
             self._recipe.policy.pause.end()  # before the workers in it are waited for
         return self.engine.stop() and self._here.stop()
 
-    @property
-    def shortened(self) -> bool:
-        """Whether the switch interval was shortened."""
-        return self._restore is not None
-
     def _shorten(self, seconds: float) -> None:
         wish = object()
         self._restore = weakref.finalize(self, restore, wish)
         self._restore.atexit = False
-        shorten(wish, seconds)
+        self.shortened = shorten(wish, seconds)
 
     def open(
         self,

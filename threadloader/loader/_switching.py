@@ -25,12 +25,15 @@ _before = 0.0  # what was set when the first loader asked
 _ours = 0.0  # what we have set since
 
 
-def shorten(owner: object, seconds: float) -> None:
+def shorten(owner: object, seconds: float) -> bool:
     """Shorten the interval for a loader.
 
     Args:
         owner: who asks, for `restore`.
         seconds: the interval; one that is longer than what is set changes nothing.
+
+    Returns:
+        Whether that is shorter than what was set before any loader asked, and is heeded.
     """
     global _before, _ours  # noqa: PLW0603 - the interval is the process's as well
     with _guard:
@@ -38,6 +41,7 @@ def shorten(owner: object, seconds: float) -> None:
             _before = _ours = sys.getswitchinterval()
         _wanted[owner] = seconds
         _apply()
+        return seconds < _before and _is_ours()
 
 
 def restore(owner: object) -> None:
@@ -49,10 +53,15 @@ def restore(owner: object) -> None:
 
 def _apply() -> None:
     global _ours  # noqa: PLW0603
-    # Somebody else's later choice is left alone. The interpreter keeps whole microseconds.
-    while abs(sys.getswitchinterval() - _ours) < 1e-6:
+    # Somebody else's later choice is left alone.
+    while _is_ours():
         shortest = min([_before, *_wanted.values()])
         sys.setswitchinterval(shortest)
         _ours = sys.getswitchinterval()
         if shortest == min([_before, *_wanted.values()]):  # else a loader ended in between
             return
+
+
+def _is_ours() -> bool:
+    """Whether what is set is what we have set; the interpreter keeps whole microseconds."""
+    return abs(sys.getswitchinterval() - _ours) < 1e-6

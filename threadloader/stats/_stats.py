@@ -147,6 +147,9 @@ class Stats:
             for field in fields(self)
             if field.name not in _OF_NOW
         }
+        if not earlier.batches:  # of the time to the first batch only this part is in it
+            waited = self.first_batch_seconds - earlier.elapsed_seconds
+            changed["first_batch_seconds"] = max(0.0, waited)
         return replace(self, **changed)
 
     def as_dict(self) -> dict[str, int | float | str | bool]:
