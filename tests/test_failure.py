@@ -6,7 +6,7 @@ import sys
 import pytest
 from conftest import our_threads
 
-from threadloader import Loader, WorkerError
+from threadloader import Loader, SourceError, WorkerError
 from threadloader.loader._failure import note_beside
 from threadloader.loader._supply import Supply
 
@@ -125,6 +125,49 @@ def test_a_keyboard_interrupt_thrown_into_a_generator_is_the_source_s_own(made):
         with pytest.raises(WorkerError, match="KeyboardInterrupt was raised for sample 1"):
             next(epoch)
         assert [2] == next(epoch).tolist()
+
+
+@pytest.mark.parametrize("skip", [None, 3])
+def test_a_signal_that_an_error_of_ours_was_made_of_passes_as_it_is(rung, skip):
+    """A reader takes what the handler raised for the system's, and says where it was."""
+
+    class Reader(list):
+        rings = 1
+
+        def __getitem__(self, index):
+            try:
+                if self.rings:
+                    self.rings -= 1
+                    signal.raise_signal(signal.SIGINT)
+            except OSError as error:
+                raise SourceError("cannot be read", "a.bin") from error
+            return super().__getitem__(index)
+
+    config = {"num_workers": 0, "shuffle": False, "on_error": {"retry": 1, "skip": skip}}
+    with Loader(config, source=Reader([1, 2])) as batches:
+        epoch = iter(batches)
+        with pytest.raises(TimeoutError, match="rung"):
+            next(epoch)
+        assert [1, 2] == next(epoch).tolist()
+        assert (0, 0) == (batches.stats().retried, batches.stats().skipped)
+
+
+def test_what_a_source_makes_of_a_signal_itself_is_its_failure(rung):
+    """As one that gives each read a time of its own by a timer."""
+
+    class SlowError(Exception):
+        pass
+
+    class Timed(list):
+        def __getitem__(self, index):
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except TimeoutError as error:
+                raise SlowError(f"sample {index}") from error
+
+    with Loader({"num_workers": 0, "shuffle": False}, source=Timed([1])) as batches:
+        with pytest.raises(SlowError, match="sample 0"):
+            next(iter(batches))
 
 
 def test_a_signal_passes_while_a_source_says_where_a_sample_stands(rung):

@@ -4,6 +4,7 @@
 """
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from sized import Ledger, Sized
 from threadloader import ConfigError, Loader, per_thread
 from threadloader.engine import ENDED, Engine
 from threadloader.engine._bound import Bound
+from threadloader.loader._supply import Supply
 
 WAIT = 30.0
 """Seconds after which a test gives up."""
@@ -173,3 +175,55 @@ class TestTheCampaign:
         run = campaign.loaded if loader else campaign.worked
         with pytest.raises(AssertionError, match="bytes were ahead"):
             run(deep, sizes, campaign.Pace(consumer=0.001))
+
+
+def first_of_next(batches):
+    """Give the first batch of the next epoch, from a thread that is given up if it hangs."""
+    got = []
+    asking = threading.Thread(target=lambda: got.append(int(next(iter(batches))[0, 0])))
+    asking.start()
+    asking.join(WAIT)
+    return got
+
+
+BROKEN = {"batch_size": 1, "num_workers": 1, "prefetch_batches": 8, "max_bytes": 12_000}
+"""A batch has 8,000 bytes: one waits, and seven are held back."""
+
+
+def test_an_epoch_that_is_broken_off_does_not_hold_back_the_next(monkeypatch):
+    """Its slots wait for room. The feeder looks at those of the next epoch at a bad moment."""
+    forget = Supply.forget
+
+    def slowly(supply):  # called when the next epoch's slots have been sent
+        inbox = supply.engine._shared.inbox
+        while not inbox.empty():
+            time.sleep(0)
+        forget(supply)
+
+    source = [np.full(1000, number) for number in range(50)]
+    # A sampler in code: the loop does not prepare batches itself.
+    with Loader(BROKEN, source, sampler=lambda epoch, n: range(n)) as batches:
+        epoch = iter(batches)
+        next(epoch)
+        while not batches._place.stream.ready(1):  # one waits, and leaves room for none
+            time.sleep(0)
+        monkeypatch.setattr(Supply, "forget", slowly)
+        assert [0] == first_of_next(batches)
+        del epoch
+
+
+def test_an_interrupt_while_an_epoch_begins_does_not_hold_back_the_next(monkeypatch):
+    """What was sent for the epoch that never began is nobody's, and must not take the room."""
+    forget, interrupts = Supply.forget, iter([True])
+
+    def interrupted(supply):
+        if next(interrupts, False):
+            raise KeyboardInterrupt
+        forget(supply)
+
+    source = [np.full(1000, number) for number in range(50)]
+    with Loader(BROKEN, source, sampler=lambda epoch, n: range(n)) as batches:
+        monkeypatch.setattr(Supply, "forget", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            iter(batches)
+        assert [0] == first_of_next(batches)

@@ -526,15 +526,42 @@ def test_steps_of_epochs_of_differing_length_are_passed_over_one_by_one():
         assert (2, [[2]]) == (epoch.number, [batch.tolist() for batch in epoch])
 
 
-@pytest.mark.parametrize("steps", [-1, 1.5, "3", True, None])
+@pytest.mark.parametrize("steps", [-1, 1.5, "3", True, None, np.array([1]), np.array(1.0), int])
 def test_skip_steps_of_no_number_are_refused(steps):
     with pytest.raises(ConfigError, match="skip_steps: expected an integer >= 0"):
         Loader(config(), np.arange(4), skip_steps=steps)
 
 
 def test_steps_that_no_epoch_has_are_refused():
-    with pytest.raises(ConfigError, match="skip_steps: expected steps to leave out"):
+    with pytest.raises(ConfigError, match="skip_steps: expected steps to leave out, got an epoch"):
         Loader(config(), np.arange(0), skip_steps=1).__enter__()
+
+
+def test_more_steps_than_any_run_has_are_refused():
+    with pytest.raises(ConfigError, match="skip_steps: expected steps to leave out, got so many"):
+        Loader(config(), np.arange(10), skip_steps=10**25).__enter__()
+
+
+def test_what_a_sampler_raises_while_steps_are_left_out_is_told_as_its_own():
+    with pytest.raises(ConfigError, match=r"^sampler: expected indices from 0 to 9"):
+        Loader(config(), np.arange(10), sampler=lambda epoch, n: [-1], skip_steps=1).__enter__()
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_steps_are_not_left_out_of_an_epoch_that_has_become_shorter(n):
+    """One whose sampler gives fewer indices than were delivered, as without the steps."""
+    with Loader(config(), np.arange(10), sampler=lambda epoch, n: range(10)) as batches:
+        epoch = iter(batches)
+        for _ in range(4):
+            next(epoch)
+        state = batches.state_dict()
+        del epoch
+    assert state["world"]["position"] > n
+    short = Loader(
+        config(), np.arange(10), sampler=lambda epoch, _: range(n), resume=state, skip_steps=1
+    )
+    with pytest.raises(ValueError, match="expected a sampler that gives the same indices"):
+        short.__enter__()
 
 
 SAMPLERS = {

@@ -422,6 +422,24 @@ class TestLengths:
             assert [1, 0, 0, 0] == [int(batch[0]) for batch in epoch]
 
     @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_behind_the_epochs_that_were_asked_for_is_that_of_the_one_that_comes(self, workers):
+        """Their stream has ended there; the run has not."""
+        with Loader({"batch_size": 1, "num_workers": workers}, range(N), sampler=of_lengths) as it:
+            for epoch in it.epochs(2):
+                list(epoch)
+            assert LENGTHS[2] == len(it) == len(list(it))
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_behind_the_run_is_that_of_its_last_epoch(self, workers):
+        """No sampler is asked for an epoch beyond `num_epochs`."""
+        orders = [range(3), range(5)]
+        config = {"batch_size": 1, "num_workers": workers, "num_epochs": 2}
+        with Loader(config, range(N), sampler=lambda epoch, n: orders[epoch]) as batches:
+            for epoch in batches.epochs():
+                list(epoch)
+            assert 5 == len(batches)
+
+    @pytest.mark.parametrize("workers", WORKERS)
     def test_zero_length_epochs_pass(self, workers):
         """They count, and give no batch; the state stands behind them."""
         config = {"batch_size": 2, "num_workers": workers}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
+from ..errors import LoaderError
 from ._slots import ENDED, Job, Outcome, caught
 
 __all__ = ["Inline", "InlineStream", "from_signal"]
@@ -106,7 +107,7 @@ class InlineStream:
             job, error = caught(next, self._jobs, None)
             try:
                 if error is not None and from_signal(error):
-                    raise error
+                    raise _raised(error)
                 outcome = None if error is None else Outcome(error=error)
             finally:
                 del error  # as in _run
@@ -143,7 +144,7 @@ def _run(job: Job) -> Outcome:
         else:  # at the part that was given last; before the first, at none
             part = job.parts - operator.length_hint(parts) - 1
         if error is not None and from_signal(error):
-            raise error
+            raise _raised(error)
         return Outcome(job, value, error, part if part != -1 else None)
     finally:
         del error
@@ -165,6 +166,9 @@ def from_signal(error: BaseException) -> bool:
     only ``throw`` of a generator makes raise. What this cannot see: a handler written in C by
     somebody else; and, from CPython 3.13 on, a KeyboardInterrupt that user code throws into a
     generator that has begun, which passes for a real one.
+
+    An error of ours that was made of such an exception counts as one, since a file of ours took
+    it for the system's.
     """
     if threading.current_thread() is not threading.main_thread():
         return False
@@ -172,6 +176,7 @@ def from_signal(error: BaseException) -> bool:
 
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {code for handler in handlers if (code := _code(handler)) is not None}
+    error = _raised(error)
     # Past a class that answers for its attributes itself, and may raise; isinstance asks it too.
     step: TracebackType | None = object.__getattribute__(error, "__traceback__")
     last = step
@@ -186,6 +191,13 @@ def from_signal(error: BaseException) -> bool:
     code, at = last.tb_frame.f_code.co_code, last.tb_lasti
     # A generator that has not begun stands at its making, from 3.13 on behind that.
     return code[at] not in _RAISING and code[max(at - 2, 0)] != _MAKING
+
+
+def _raised(error: BaseException) -> BaseException:
+    """Give what was raised first: the cause of an error of ours, and else the error itself."""
+    while issubclass(type(error), LoaderError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _code(handler: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from ..errors import ConfigError, Problem
@@ -15,10 +16,13 @@ def count_of(argument: str, value: Any, expected: str = "an integer >= 0") -> in
     Raises:
         ConfigError: it is something else.
     """
-    count = getattr(value, "__index__", lambda: -1)()  # numpy's integers too
-    if isinstance(value, bool) or count < 0:
+    try:
+        count = -1 if isinstance(value, bool) else operator.index(value)  # numpy's integers too
+    except TypeError:  # also of what has an __index__ and is none, as an array
+        count = -1
+    if count < 0:
         raise ConfigError(Problem(argument, expected, repr(value)))
-    return int(count)
+    return count
 
 
 def wrong(argument: str, expected: str, got: Any, hint: str = "") -> ConfigError:

@@ -39,7 +39,7 @@ from ._epochs import Epoch, Epochs
 from ._failure import explained
 from ._place import Delivery, Place
 from ._sampling import Samplings
-from ._schedule import Plan, skipped
+from ._schedule import NoStepsError, Plan, skipped
 from ._skipping import Skipping
 from ._supply import Supply
 
@@ -266,7 +266,7 @@ class Batches:
         place = self._place
         try:
             cursor = skipped(self._deal, place.plan, place.cursor, steps)
-        except ValueError as error:
+        except NoStepsError as error:
             raise ConfigError(Problem("skip_steps", "steps to leave out", str(error))) from error
         self._place = place._replace(cursor=cursor)
 
@@ -358,6 +358,10 @@ class Batches:
             ):
                 stream, taken = before, place.taken
             else:
+                # First: slots of the one before that wait for room in `max_bytes` would hold
+                # back those of the next, and nobody would look at them again.
+                if before is not None:
+                    before.cancel()
                 stream, taken = self._supply.open(place.plan, cursor, end), 0
             epoch = Epoch(self, cursor.epoch)
             following = Place(
@@ -372,10 +376,13 @@ class Batches:
                 end=end,
                 passed=place.passed,
             )
-            stream.prefetch(taken)
-            self._supply.forget()  # what was done between two epochs is no batch
-            if before is not None and before is not stream:
-                before.cancel()
+            try:
+                stream.prefetch(taken)
+                self._supply.forget()  # what was done between two epochs is no batch
+            except BaseException:
+                if stream is not before:  # nobody will take from it: likewise
+                    stream.cancel()
+                raise
             place.plan.begun = cursor.epoch
             self._place = following
             return epoch
@@ -413,7 +420,9 @@ class Batches:
             outcome = stream.result(place.taken)
             if outcome is ENDED:
                 self._check_open()
-        if not place.over or stream is None or stream.cancelled:
+        # The stream may end sooner than the run: at the end of `epochs(n)`.
+        goes_on = outcome is ENDED and (end is None or cursor.epoch < end)
+        if not place.over or stream is None or stream.cancelled or goes_on:
             if stream is not None:
                 stream.cancel()
             stream = self._supply.open(place.plan, cursor, end)

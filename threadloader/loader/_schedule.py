@@ -14,7 +14,15 @@ from ..order import Deal, key
 from ..samplers import EpochOrder, Sampler
 from ..state import Cursor, Excluded
 
-__all__ = ["Plan", "Sampling", "jobs", "skipped"]
+__all__ = ["NoStepsError", "Plan", "Sampling", "jobs", "skipped"]
+
+
+_LAST_EPOCH = 1 << 62
+"""Far beyond any run, and within what keys of orders have room for."""
+
+
+class NoStepsError(Exception):
+    """There are not as many steps as are to be left out."""
 
 
 class Sampling(NamedTuple):
@@ -111,13 +119,17 @@ def jobs(
     recipes = _Recipes(recipe, strict=strict)
     while end is None or epoch < end:
         order = plan.order(epoch)
-        if start > order.n:
-            raise ValueError(
-                f"expected a sampler that gives the same indices for epoch {epoch} again, got "
-                f"{order.n} of them, where {start} were delivered already"
-            )
+        _check_length(epoch, order.n, start)
         yield from _epoch(recipes, deal, order, (epoch, start, step), seed, sizes)
         epoch, start, step = epoch + 1, 0, 0
+
+
+def _check_length(epoch: int, n: int, delivered: int) -> None:
+    if delivered > n:
+        raise ValueError(
+            f"expected a sampler that gives the same indices for epoch {epoch} again, got "
+            f"{n} of them, where {delivered} were delivered already"
+        )
 
 
 class _Sizes:
@@ -207,7 +219,9 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
         The cursor behind them, which remembers that they were left out.
 
     Raises:
-        ValueError: an epoch on the way has no step.
+        NoStepsError: an epoch on the way has no step, or they lead beyond what a run can have.
+        ValueError: a sampler gives fewer indices than its epoch was given already.
+        Exception: whatever a sampler raises.
     """
     if not steps:
         return cursor
@@ -217,14 +231,17 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
         plan.begun = epoch
         sampler = plan.of(epoch).sampler
         n = plan.order(epoch).n if sampler.length is None else sampler.length
+        _check_length(epoch, n, position)
         there = deal.world_steps(n, position)
         if steps < there:
             position, step = position + steps * deal.global_batch, step + steps
             break
         if not there and not position:
-            raise ValueError(f"expected an epoch with steps to leave out, got {n} samples")
+            raise NoStepsError(f"an epoch of {n} samples, which has none")
         # Epochs of one length are passed over at once, however many they are.
         whole = 1 if position or sampler.length is None else steps // there
         steps -= whole * there
         epoch, position, step = epoch + whole, 0, 0
+        if epoch > _LAST_EPOCH:
+            raise NoStepsError(f"so many that they end in epoch {epoch}")
     return cursor._replace(epoch=epoch, position=position, step=step, skips=(*cursor.skips, skip))
