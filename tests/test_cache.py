@@ -1,12 +1,14 @@
 """What is kept comes again as it was, for all workers, and nobody can spoil it for the others."""
 
 import logging
+import os
 import random
 import sys
 import threading
 import tracemalloc
 import warnings
 from collections import OrderedDict, namedtuple
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -326,6 +328,99 @@ def test_after_closing_all_are_misses_and_the_numbers_stay(cache):
     assert cache.get(0, lambda index: "b") == "b"
     assert cache.find(0) is MISSING
     assert (held.samples, held.bytes) == (cache.stats().samples, cache.stats().bytes)
+
+
+def locks(cache):
+    """Lists the locks that a cache holds while it does something."""
+    memory = isinstance(cache, Memory)
+    return [cache._lock] if memory else [cache._writing, cache._shelf._lock, cache._shelf._looking]
+
+
+@pytest.mark.parametrize("kind", ["memory", "folder"])
+def test_it_can_be_counted_and_closed_by_whoever_holds_its_locks(tmp_path, kind):
+    """As by the handler of a signal that comes while this thread keeps a sample."""
+    cache = Memory() if kind == "memory" else Folder(tmp_path, "key", 3)
+    cache.get(0, lambda index: "a")
+    counted = []
+
+    def handler():
+        with ExitStack() as held:
+            for lock in locks(cache):
+                held.enter_context(lock)
+            counted.append(cache.stats().samples)
+            cache.close()
+
+    # In a thread of its own, which a test that fails can leave to itself.
+    thread = threading.Thread(target=handler, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert [1] == counted
+    assert not thread.is_alive()
+    cache.close()  # what it was held up with
+    assert cache.find(0) is MISSING
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.parametrize("kind", ["memory", "folder"])
+def test_a_forked_child_closes_whatever_was_held(tmp_path, run_child, kind):
+    """A thread was at keeping a sample when the process forked: in the child it never ends that."""
+    child = run_child(
+        """
+import os, signal, sys, threading, warnings
+from pathlib import Path
+from test_cache import locks
+from threadloader.cache import Folder, Memory
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+cache = Memory() if sys.argv[1] == "memory" else Folder(Path(sys.argv[2]), "key", 3)
+cache.get(0, str)
+held, over = threading.Event(), threading.Event()
+def hold():
+    for lock in locks(cache):
+        lock.acquire()
+    held.set()
+    over.wait()
+    for lock in locks(cache):
+        lock.release()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)  # the end of one that waits for ever
+    code = 3 + (cache.stats().samples == 1)
+    cache.close()
+    os._exit(code)
+_, status = os.waitpid(pid, 0)
+over.set()
+thread.join()
+cache.close()
+print(os.waitstatus_to_exitcode(status))
+""",
+        kind,
+        str(tmp_path / "kept"),
+        env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert ("4", "") == (child.stdout.strip(), child.stderr)
+
+
+def test_what_is_kept_while_it_is_closed_is_not_found(monkeypatch):
+    """One thread has found room for its sample; another closes before it is put there."""
+    cache = Memory()
+    real = Memory._fits
+
+    def closing(self, size):
+        fits = real(self, size)
+        # The second time it asks with the lock held.
+        if cache._lock.locked():
+            closer = threading.Thread(target=cache.close, daemon=True)
+            closer.start()
+            closer.join(30)
+            assert not closer.is_alive()
+        return fits
+
+    monkeypatch.setattr(Memory, "_fits", closing)
+    cache.keep(0, "a")
+    assert cache.find(0) is MISSING
 
 
 def test_a_cached_source_is_read_through_the_cache():

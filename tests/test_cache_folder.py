@@ -533,6 +533,89 @@ def test_a_file_that_cannot_be_read_is_damage(tmp_path, monkeypatch):
     assert (0, COUNT, COUNT) == numbers(read(tmp_path))
 
 
+def rung(*args, **options):
+    """What a handler does whose signal comes in the middle of a call of the system."""
+    raise TimeoutError("rung")
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [(Segment, "read"), (_shelf, "names_in"), (_segments, "_write_all")],
+)
+def test_what_a_signal_handler_raises_passes_and_is_no_damage(tmp_path, monkeypatch, where, name):
+    """Wherever it comes: as it is, and the cache goes on as before."""
+    filled(tmp_path, range(3))
+    clock = Clock()
+    cache = Folder(tmp_path, "key", COUNT, clock=clock)
+    cache.get(3, made)
+    clock.now += 1  # so that the next miss looks for what others have written
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, rung)
+        with pytest.raises(TimeoutError, match="rung"):
+            cache.get(0 if where is Segment else 4, made)
+    for index in range(COUNT):
+        assert same(made(index), cache.get(index, made))
+    cache.close()
+    assert 0 == cache.stats().damaged
+    assert 0 == read(tmp_path).damaged
+
+
+def test_what_a_signal_handler_raises_passes_while_it_is_closed(tmp_path, monkeypatch):
+    cache = Folder(tmp_path, "key", COUNT)
+    cache.get(0, made)
+    real = Writer.close
+    monkeypatch.setattr(Writer, "close", lambda writer: real(writer) or rung())
+    with pytest.raises(TimeoutError, match="rung"):
+        cache.close()
+    cache.close()
+    assert cache.find(0) is MISSING
+
+
+def test_what_a_signal_handler_raises_passes_while_it_is_opened(tmp_path, monkeypatch):
+    """It is no fault of the folder; what had been opened is closed."""
+    filled(tmp_path)
+    for where, name in ((Segment, "new_entries"), (Path, "iterdir")):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, rung)
+            with pytest.raises(TimeoutError, match="rung"):
+                Folder(tmp_path, "key", COUNT)
+    assert (COUNT, 0, 0) == numbers(read(tmp_path))
+
+
+def test_a_handler_that_closes_it_and_raises_leaves_no_file_open(tmp_path, monkeypatch):
+    """Its signal comes while this thread writes: whoever writes closes what it wrote to."""
+    cache = Folder(tmp_path, "key", COUNT)
+    cache.get(0, made)
+
+    def closing(*args):
+        cache.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_shelf.Shelf, "find", closing)
+    with pytest.raises(KeyboardInterrupt):
+        cache.keep(1, made(1))
+    assert cache._writer is None
+
+
+def test_a_segment_that_is_added_while_it_is_closed_is_closed(tmp_path, monkeypatch):
+    """Between the opening of its file and the note of it another thread closes."""
+    filled(tmp_path, [0])
+    opened = []
+
+    class Closing(Segment):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            opened.append(self)
+            shelf.close()
+
+    (folder,) = tmp_path.iterdir()
+    shelf = _shelf.Shelf(folder, b"", COUNT)
+    monkeypatch.setattr(_shelf, "Segment", Closing)
+    shelf.look()
+    assert [True] == [segment._file.closed for segment in opened]
+    assert (0, 0) == shelf.held()
+
+
 def test_closing_waits_for_no_write(tmp_path, monkeypatch):
     """A write hangs; `close` returns; when the write comes back its thread closes the files."""
     begun, go_on = threading.Event(), threading.Event()

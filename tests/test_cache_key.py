@@ -8,9 +8,11 @@ import subprocess
 import sys
 import threading
 import types
-from collections import OrderedDict
+from argparse import Namespace
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +28,14 @@ class Chain(list):
 
     def __call__(self, sample):
         return self[0](sample)
+
+
+class Wrapping:
+    """Looks like what it wraps, and does more."""
+
+    def __init__(self, function, times):
+        functools.update_wrapper(self, function)
+        self.times = times
 
 
 class Slots:
@@ -98,6 +108,7 @@ def test_the_same_code_has_the_same_key_wherever_it_stands():
             "class G:\n    @staticmethod\n    def n(): return 1\nf = G()",
             "class G:\n    @staticmethod\n    def n(): return 2\nf = G()",
         ),
+        ("class G(list): pass\nf = G", "class G(dict): pass\nf = G"),
         ("def f(x): return x in {1, 2}", "def f(x): return x in {1, 3}"),
         ("V = {'a': 1}\ndef f(x): return V[x]", "V = {'a': 2}\ndef f(x): return V[x]"),
     ],
@@ -105,6 +116,61 @@ def test_the_same_code_has_the_same_key_wherever_it_stands():
 def test_another_program_is_another_key(one, other):
     assert key_of(defined(one)) == key_of(defined(one))
     assert key_of(defined(one)) != key_of(defined(other))
+
+
+CLASS = """
+import functools, re, types
+from enum import Enum
+from pathlib import Path
+import numpy as np
+class H:
+    def __init__(self, n): self.n = n
+    def __call__(self, x): return self.n
+class G:
+    {}
+f = G()
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "n = re.compile('{}')",
+        "n = np.float32({})",
+        "n = np.dtype('i{}')",
+        "n = np.arange({})",
+        "n = Path('{}')",
+        "n = range({})",
+        "n = functools.partial(max, {})",
+        "n = functools.partialmethod(max, {})",
+        "n = functools.lru_cache(lambda self: {})",
+        "n = staticmethod(functools.cache(lambda: {}))",
+        "n = classmethod(functools.lru_cache(3)(lambda kind: {}))",
+        "n = functools.cached_property(lambda self: {})",
+        "n = functools.singledispatchmethod(lambda self, x: {})",
+        "n = property(None, lambda self, x: {})",
+        "n = types.SimpleNamespace(a={})",
+        "n = Enum('E', {{'A': {}}})",
+        "n = H({})",
+        "n = [H, H({})]",
+        "__call__ = H({})",
+        "__call__ = functools.partialmethod(max, {})",
+        "class n: m = {}",
+        "class n(H):\n        def go(self): return {}",
+    ],
+)
+def test_all_that_a_class_has_is_seen(line):
+    one, same, other = (defined(CLASS.format(line.format(n))) for n in (1, 1, 2))
+    assert key_of(one) == key_of(same)
+    assert key_of(one) != key_of(other)
+
+
+def test_integers_of_any_size_are_seen():
+    """Python writes none of more than 4,300 digits in decimal."""
+    one, other = 10**5000, 10**5000 + 1
+    for make in (lambda n: n, lambda n: {n}, lambda n: {(n,)}, lambda n: functools.partial(max, n)):
+        assert key_of(make(one)) == key_of(make(one)) != key_of(make(other))
+    assert key_of(range(one))
 
 
 def test_what_a_module_of_yours_has_is_seen_where_it_is_named():
@@ -116,6 +182,19 @@ def test_what_a_module_of_yours_has_is_seen_where_it_is_named():
     assert before == key_of(defined(text, settings=settings))
     settings.SIZE = 2
     assert before != key_of(defined(text, settings=settings))
+
+
+def test_what_a_module_inside_a_package_has_is_seen():
+    """As after ``import package.texts``, which binds the package's name alone."""
+    package, texts = (types.ModuleType(name) for name in ("package_of_mine", "its_texts"))
+    package.texts, texts.package = texts, package  # as a module that imports its package
+    text = "def f(x): return package.texts.f(x)"
+    found = []
+    for clean in ("def f(x): return x + 1", "def f(x): return x + 2"):
+        texts.f = defined(clean)
+        found.append(key_of(defined(text, package=package)))
+        assert found[-1] == key_of(defined(text, package=package))
+    assert found[0] != found[1]
 
 
 def test_what_a_function_closes_over_is_seen():
@@ -154,6 +233,22 @@ def test_what_a_function_closes_over_is_seen():
         (None, ...),
         (re.compile("a"), re.compile("a", re.IGNORECASE)),
         (Path("a"), Path("b")),
+        (np.array([None, 1]), np.array([None, 2])),
+        (np.array(["a", [1]], object), np.array(["a", [2]], object)),
+        (np.array([(1, "a")], "i4,O"), np.array([(1, "b")], "i4,O")),
+        (np.dtype("<f4"), np.dtype(">f4")),
+        (np.dtype("S3"), np.dtype("S4")),
+        (np.dtype("i4,f4"), np.dtype("i4,f8")),
+        (np.dtype("i4,f4"), np.dtype([("a", "i4"), ("f1", "f4")])),
+        (np.dtype("i4,i8"), np.dtype("i4,i8", align=True)),
+        (np.zeros(2, "<f4"), np.zeros(2, ">f4")),
+        (np.zeros(1, "i4,f4"), np.zeros(1, "i4,i4")),
+        (Namespace(a=[1]), Namespace(a=[2])),
+        (SimpleNamespace(a=np.zeros(2)), SimpleNamespace(a=np.ones(2))),
+        (SimpleNamespace(a=Slots()), SimpleNamespace(a=Slots(n=1))),
+        (defaultdict(list), defaultdict(set)),
+        (Wrapping(len, 1), Wrapping(len, 2)),
+        (Wrapping(len, 1), Wrapping(max, 1)),
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
         (Chain([1]).append, Chain([2]).append),
         (Chain([1]).__call__, Chain([2]).__call__),
@@ -222,6 +317,47 @@ def test_what_the_process_has_done_does_not_count(tmp_path):
     assert before == key_of(logger, path, threading.Lock())
 
 
+def test_what_a_class_is_made_of_by_the_interpreter_does_not_count():
+    """Where it stands, how it is explained, whose slots and tables it has."""
+    text = (
+        "import abc\nclass G(abc.ABC):\n    __slots__ = ('a',)\n    def go(self): return 1\nf = G"
+    )
+    moved = text.replace("class", "\n\n# moved\nclass", 1).replace(
+        "abc.ABC):", "abc.ABC):\n    x: int", 1
+    )
+    assert key_of(defined(text)) == key_of(defined(text)) == key_of(defined(moved))
+
+
+def test_members_of_an_enumeration_count_and_what_is_made_of_them_does_not():
+    """A combination of flags is kept by its class when somebody asks for it first."""
+    text = "from enum import Flag\nclass G(Flag):\n    A = 1\n    B = {}\nf = G"
+    flags = defined(text.format(2))
+    before = key_of(flags)
+    assert 3 == (flags.A | flags.B).value
+    assert before == key_of(flags) == key_of(defined(text.format(2)))
+    assert before != key_of(defined(text.format(4)))
+
+
+def test_the_level_of_a_log_does_not_count():
+    """Whoever asks to be told more gets the same samples."""
+    log = logging.getLogger("one of mine")
+    before = key_of(log)
+    log.setLevel(logging.DEBUG)
+    try:
+        assert before == key_of(log)
+    finally:
+        log.setLevel(logging.NOTSET)
+
+
+@pytest.mark.skipif(
+    not hasattr(np, "dtypes") or not hasattr(np.dtypes, "StringDType"), reason="numpy 2 has them"
+)
+def test_texts_of_any_length_are_seen():
+    """They stand elsewhere, and the array has their addresses."""
+    one, same, other = (np.array(["a" * 50, text], "T") for text in ("b" * 50, "b" * 50, "c" * 50))
+    assert key_of(one) == key_of(same) != key_of(other)
+
+
 def test_objects_in_sets_that_know_each_other_take_no_time():
     """Each of 40 nodes has a set of all: only that they are there is told."""
 
@@ -262,13 +398,41 @@ def test_every_run_gives_the_same_key():
     """Whatever the order of sets in this run."""
     code = """
 from threadloader.cache import key_of
+import abc, argparse, enum, functools, logging, re, types
+from collections import OrderedDict, defaultdict
+from pathlib import Path
+import numpy as np
 words = {"a", "b", "c", "d"}
+class H:
+    def __init__(self): self.lock = __import__("threading").Lock()
+class Kind(enum.Flag):
+    A, B = 1, 2
 def f(x, more=frozenset("xyz")):
     return x in words or x in {"p", "q", "r"}
 class G:
     def __init__(self): self.here = {"a": words}
     def __call__(self, x): return f(x)
-print(key_of(f, G(), G().__call__, {"type": "text", "path": ["a", "b"]}))
+class K(abc.ABC):
+    words, more, kind = words, defaultdict(set, a=words), Kind.A | Kind.B
+    ordered = OrderedDict(a=words)
+    spaces = types.SimpleNamespace(a=words), argparse.Namespace(a=[H()])
+    objects = np.array([words, H(), None], object), np.dtype("i4,f4"), np.float32(1)
+    path, log, pattern = Path("a"), logging.getLogger("a"), re.compile("a")
+    partial, held, kinds = functools.partial(f, more=words), H(), Kind
+    again = functools.partialmethod(f, words)
+    class Inner:
+        here = H
+    @functools.lru_cache
+    def cached(self): return words
+    @functools.cached_property
+    def later(self): return words
+    @functools.singledispatchmethod
+    def chosen(self, x): return words
+    @staticmethod
+    def aside(): return H()
+def g(x): return Wrapped(x), K
+Wrapped = functools.wraps(f)(G())
+print(key_of(f, G(), G().__call__, {"type": "text", "path": ["a", "b"]}, K, K(), g, 10**5000))
 """
     found = {
         subprocess.run(

@@ -5,8 +5,10 @@ import os
 import numpy as np
 import pytest
 
-from threadloader import Loader
+from threadloader import Loader, per_thread
 from threadloader.errors import ConfigError
+from threadloader.loader import _caching
+from threadloader.sources import ArraySource
 
 CACHES = [{"max_bytes": "1MiB"}, {"max_samples": 7}, {"folder": "kept"}]
 
@@ -103,6 +105,89 @@ def test_samples_of_a_list_cannot_be_kept_for_the_next_run():
     """Nothing tells them from others."""
     with pytest.raises(ConfigError, match="/cache/folder: expected a source that says"):
         Loader({"cache": {"folder": "kept"}}, [1, 2]).__enter__()
+
+
+def test_a_list_beside_a_source_in_the_config_cannot_be_kept_either():
+    """It is not what the config names, whose options and files say nothing of it."""
+    with pytest.raises(ConfigError, match="/cache/folder: expected a source that says"):
+        Loader(config(cache={"folder": "kept"}), ["a", "b"]).__enter__()
+
+
+def test_a_source_of_the_config_that_is_not_used_need_not_be_there():
+    """A source in code takes its place; nothing looks for its files."""
+
+    class Said(list):
+        def fingerprint(self):
+            return "1"
+
+    options = config(cache={"folder": "kept"})
+    options["source"]["path"] = "none*.txt"
+    for before in (0, 2):
+        with Loader(options, Said(["a", "b"]), transform=steady) as batches:
+            assert before == batches.stats().cache_samples
+            assert 1 == len(list(batches))
+
+
+def kept(source):
+    """Gives the samples of a source in code, in order, and how many of them were kept before."""
+    options = {"cache": {"folder": "kept"}, "batch_size": 1, "shuffle": False}
+    with Loader(options, source, collate=lambda samples: samples[0]) as batches:
+        before = batches.stats().cache_samples
+        return list(batches), before
+
+
+SHAPES = {
+    "array": lambda x, y: x,
+    "tuple": lambda x, y: (y, x),
+    "dict": lambda x, y: {"y": y, 3: x},
+    "by columns": lambda x, y: np.asfortranarray(x),
+    "for each thread": lambda x, y: per_thread(lambda: x),
+    "a class of mine": lambda x, y: Mine({"x": x}),
+}
+
+
+class Mine(ArraySource):
+    """Has a length for its samples."""
+
+    def __len__(self):
+        return super().__len__() - 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_value_of_an_array_in_code_counts(shape):
+    """Also those between the rows that its fingerprint reads: nothing old is given out."""
+    x, y = np.arange(600.0).reshape(300, 2), np.arange(300)
+    _, before = kept(SHAPES[shape](x, y))
+    assert 0 == before
+    samples, before = kept(SHAPES[shape](x.copy(), y))
+    assert len(samples) == before
+    changed = x.copy()
+    changed[1, 1] = -1
+    samples, before = kept(SHAPES[shape](changed, y))
+    assert 0 == before
+    sample = samples[1]
+    if shape in ("tuple", "dict"):
+        sample = sample[1 if shape == "tuple" else 3]
+    assert [2.0, -1.0] == (sample["x"] if isinstance(sample, dict) else sample).tolist()
+
+
+@pytest.mark.parametrize("at_once", [1, 100, 1 << 20])
+def test_an_array_is_summed_up_in_pieces(at_once, monkeypatch):
+    monkeypatch.setattr(_caching, "_BYTES_AT_ONCE", at_once)
+    rows = np.zeros((50, 3))
+    assert [0, 50] == [kept(rows)[1] for _ in range(2)]
+    rows[-1, -1] = 1
+    assert 0 == kept(rows)[1]
+
+
+def test_arrays_of_another_byte_order_or_of_nothing_are_others():
+    """The samples have the byte order, though the values are the same."""
+    order = [np.zeros(3, dtype) for dtype in ("<i4", ">i4")]
+    for rows in (*order, np.zeros((3, 0)), np.zeros((3, 0, 2)), np.zeros((3, 0), "f4")):
+        samples, before = kept(rows)
+        assert 0 == before
+        assert [(rows.dtype, rows.shape[1:])] * 3 == [(it.dtype, it.shape) for it in samples]
+    assert ([], 0) == kept(np.zeros((0, 4)))
 
 
 def test_the_folder_may_not_leave_the_root(tmp_path):

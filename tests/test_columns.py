@@ -162,6 +162,40 @@ class TestNumbers:
         kind = np.int64 if isinstance(expected[0], int) else np.float64
         assert (expected, kind) == (numbers.tolist(), numbers.dtype)
 
+    @pytest.mark.parametrize("before", [b"", b"7\n", b'{"index": 7}\r\n\n'])
+    def test_a_last_line_that_a_kill_has_torn_does_not_count(self, tmp_path, before, caplog):
+        """Wherever a line of a quarantine file was cut; the log tells of it."""
+        line = b'{"index": 4, "path": "a}\\u00e9\\n", "error": "no", "traceback": null}'
+        for length in range(1, len(line)):
+            caplog.clear()
+            expected = [7] if before else []
+            assert expected == self.read(tmp_path, before + line[:length]).tolist()
+            (told,) = caplog.messages
+            assert f"line {len(before.splitlines()) + 1} is cut short" in told
+        assert [*expected, 4] == self.read(tmp_path, before + line).tolist()
+
+    @pytest.mark.parametrize(
+        "damaged",
+        [
+            b'7\n{"index": 4, "pa\n',
+            b'7\r{"index": 4, "pa\r',
+            b'{"index": 4, "pa\n7',
+            b'7\n {"index": 4, "pa',
+            b'7\n{"index":4, "pa',
+            b'7\n{"path": "a", "ind',
+            b'7\n{"index": \xff',
+            b'7\n{"index": "4"}',
+            b'7\n{"index": ' + b"9" * 5000 + b"}",
+            b'7\n{"index": ' + b"[" * 100_000,
+            b"7\n4x",
+        ],
+        ids=lambda data: repr(data[:24]),
+    )
+    def test_any_other_damaged_line_is_refused(self, tmp_path, damaged):
+        """One with an end, one in the middle, one that begins as no line of ours."""
+        with pytest.raises(SourceError, match="expected a number, or an object"):
+            self.read(tmp_path, damaged)
+
     @pytest.mark.parametrize("data", [b"", b"\n \n\r\n"])
     def test_an_empty_file_has_no_number(self, tmp_path, data):
         assert (0,) == self.read(tmp_path, data).shape

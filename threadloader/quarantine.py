@@ -8,9 +8,14 @@ does not try.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
+import sys
+import time
 from collections.abc import Iterable, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +24,19 @@ from .errors import ConfigError, Problem
 __all__ = ["Quarantine"]
 
 _BEGIN = b'{"index": '
-"""What each line that is written here begins with."""
+"""What each line that is written here begins with; `read_numbers` of the sources knows it."""
 
 _LONGEST = 1 << 20
 """Bytes of a line that are looked at. Chosen: a line here is far shorter."""
+
+_HELD_SECONDS = 10.0
+"""How long somebody else may hold the file. Chosen: long; it is held for one write."""
+
+_PAUSE_SECONDS = 0.01
+"""How often it is asked whether the file is free. Chosen: a write takes less."""
+
+_FAR = (1 << 31) - 2
+"""The byte that is locked on Windows, where nobody can read what is locked: behind any end."""
 
 
 class Quarantine:
@@ -37,44 +51,109 @@ class Quarantine:
     """
 
     def __init__(self, path: Path, option: str = "/on_error/quarantine") -> None:
-        if "\0" in str(path):
-            raise ConfigError(Problem(option, "a path that a system can have", repr(str(path))))
-        there = path.exists()
-        if not path.parent.is_dir():
-            raise ConfigError(Problem(option, "a file in a folder that is there", str(path)))
-        if there and not path.is_file():
-            raise ConfigError(Problem(option, "a file", f"{path}, which is none"))
-        if not os.access(path if there else path.parent, os.W_OK | (os.R_OK if there else 0)):
-            raise ConfigError(Problem(option, "a file that can be written", str(path)))
-        if there and not _may_be_one(path):
-            hint = "name another file, which need not be there"
-            raise ConfigError(Problem(option, "lines of JSON", f"another file, {path}", hint))
+        try:
+            wrong = _wrong_with(path, option)
+        except ValueError:  # NUL, or half of a character
+            wrong = Problem(option, "a path that a system can have", repr(str(path)))
+        except OSError as error:
+            if error.errno is None:  # no error of the system: a signal handler has raised it
+                raise
+            wrong = Problem(option, "a file that can be written", f"{path}: {error.strerror}")
+        if wrong:
+            raise ConfigError(wrong)
         self._path = path
 
     def add(self, failures: Iterable[Mapping[str, Any]]) -> None:
         """Add a line for each failure: all in one write, so that shards may share the file.
 
         A killed write leaves a torn last line, which the next one cuts off. What else there is
-        stays: a last line that is whole but for its end gets that.
+        stays: a last line that is whole but for its end gets that. While one looks and writes, a
+        lock keeps the others out, where the system and its disk have locks.
 
         Args:
             failures: what stands in the lines, plain JSON values.
 
         Raises:
-            OSError: the system cannot write them.
+            OSError: the system cannot write them, or somebody else holds the file.
         """
         lines = "".join(json.dumps(dict(failure)) + "\n" for failure in failures).encode()
         with self._path.open("ab+", buffering=0) as file:
-            if file.seek(0, os.SEEK_END):
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":
-                    before, end, last = self._path.read_bytes().rpartition(b"\n")
-                    if _is_torn(last):
-                        file.truncate(len(before + end))
-                    else:
-                        lines = b"\n" + lines
-            if file.write(lines) != len(lines):
-                raise OSError(f"{self._path}: a part of a line was written; is the disk full?")
+            held = self._hold(file)
+            try:
+                self._write(file, lines)
+            finally:
+                # Not left to closing: a process that was forked meanwhile has the file open, too.
+                if held:
+                    _lock(file, held=False)
+
+    def _hold(self, file: FileIO) -> bool:
+        """Wait until nobody else adds lines; tell whether there is a lock to keep them out."""
+        until = time.monotonic() + _HELD_SECONDS
+        while True:
+            try:
+                return _lock(file, held=True)
+            except OSError as error:
+                if error.errno is None:  # as above
+                    raise
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    return False  # a disk without locks
+                if time.monotonic() >= until:
+                    text = f"somebody else has held it for {_HELD_SECONDS:g} s; is one stopped?"
+                    raise OSError(error.errno, text, str(self._path)) from error
+            # Asked again and again, since to wait for a lock has no bound.
+            time.sleep(_PAUSE_SECONDS)
+
+    def _write(self, file: FileIO, lines: bytes) -> None:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                data = self._path.read_bytes()
+                last = data.splitlines(keepends=True)[-1]
+                if _is_torn(last):
+                    file.truncate(len(data) - len(last))
+                else:
+                    lines = b"\n" + lines
+        if file.write(lines) != len(lines):
+            raise OSError(f"{self._path}: a part of a line was written; is the disk full?")
+
+
+def _wrong_with(path: Path, option: str) -> Problem | None:
+    """Say what keeps a path from being a quarantine file, if anything does."""
+    try:
+        regular, there = stat.S_ISREG(path.stat().st_mode), True
+    except (FileNotFoundError, NotADirectoryError):
+        regular = there = False
+    if not path.parent.is_dir():
+        return Problem(option, "a file in a folder that is there", str(path))
+    if there and not regular:
+        return Problem(option, "a file", f"{path}, which is none")
+    if not os.access(path if there else path.parent, os.W_OK | (os.R_OK if there else 0)):
+        return Problem(option, "a file that can be written", str(path))
+    if there and not _may_be_one(path):
+        hint = "name another file, which need not be there"
+        return Problem(option, "lines of JSON", f"another file, {path}", hint)
+    return None
+
+
+def _lock(file: FileIO, *, held: bool) -> bool:
+    """Take a file's lock, or give it back; tell whether the system has such locks.
+
+    Raises:
+        OSError: EAGAIN or EACCES, at once, where somebody else has it; others where the disk has
+            no locks.
+    """
+    if sys.platform == "win32":  # pragma: no cover - on Windows alone
+        import msvcrt  # here and below: imported when it is asked for
+
+        file.seek(_FAR)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK if held else msvcrt.LK_UNLCK, 1)
+        return True
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover - a system without
+        return False
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if held else fcntl.LOCK_UN)
+    return True
 
 
 def _may_be_one(path: Path) -> bool:

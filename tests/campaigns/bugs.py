@@ -327,8 +327,8 @@ MEMORY = [
     _bug(
         "What a cache keeps in a folder does not depend on the transform.",
         "threadloader/loader/_caching.py",
-        "stamp, config.source, transform)",
-        "stamp, config.source)",
+        "stamp, spec, transform)",
+        "stamp, spec)",
         "caching.py",
     ),
     _bug(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import errno
 import hashlib
 import logging
 import re
@@ -10,7 +11,6 @@ import stat
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from ._segments import (
     LARGEST,
     RECORD_HEAD,
     Writer,
+    by_handler,
     new_name,
     record,
     sound,
@@ -88,8 +89,11 @@ class Folder(Cache):
             _make_folder(self._folder)
             self._shelf.look()
             self._tell()
-        except (OSError, ValueError) as error:  # ValueError: a path that no system has
-            self.close()
+        except BaseException as error:
+            self.close()  # nobody else has it
+            # ValueError: a path that no system has.
+            if by_handler(error) or not isinstance(error, (OSError, ValueError)):
+                raise
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(
                 Problem(
@@ -123,8 +127,11 @@ class Folder(Cache):
     def look(self) -> None:
         """Look for what other processes have written; a miss does so, at most once a second."""
         self._looked = self._clock()
-        with suppress(OSError):  # samples are prepared; if writing fails too, that says why
+        try:
             self._shelf.look()
+        except OSError as error:  # samples are prepared; if writing fails too, that says why
+            if by_handler(error):
+                raise
 
     def _read(self, index: int) -> Any:
         place = self._shelf.find(index)
@@ -137,6 +144,8 @@ class Folder(Cache):
                 return decode(made, RECORD_HEAD)
             problem = "its checksum is another one"
         except (OSError, ValueError, DamagedError) as error:  # ValueError: it has been closed
+            if by_handler(error):
+                raise
             problem = str(error)
         if self._shelf.forget(index, place):
             self._count.mine[Count.DAMAGED] += 1
@@ -155,11 +164,13 @@ class Folder(Cache):
             return
         parts = encode(frozen)
         size = RECORD_HEAD + sum(map(len, parts))
-        with self._writing:
-            if self._shelf.find(index) is None:  # no other thread has kept it in the meantime
-                self._write_if_it_fits(index, parts, size)
-        if self._stopped:
-            self._retire()
+        try:
+            with self._writing:
+                if self._shelf.find(index) is None:  # no other thread has kept it in the meantime
+                    self._write_if_it_fits(index, parts, size)
+        finally:  # a signal handler may have closed this, and raised
+            if self._stopped:
+                self._retire()
 
     def _write_if_it_fits(self, index: int, parts: list[Part], size: int) -> None:
         samples, kept = self._shelf.held()
@@ -181,7 +192,7 @@ class Folder(Cache):
             # Where its files end is not known any more. After an interrupt the next sample
             # goes to new ones.
             self._close_writer()
-            if not isinstance(error, OSError):
+            if by_handler(error) or not isinstance(error, OSError):
                 raise
             self._stopped = True
             _LOG.warning(
@@ -214,8 +225,11 @@ class Folder(Cache):
     def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            with suppress(OSError):  # what could not be written is prepared anew
+            try:
                 writer.close()
+            except OSError as error:  # what could not be written is prepared anew
+                if by_handler(error):
+                    raise
 
     def _held(self) -> tuple[int, int]:
         return self._shelf.held()
@@ -234,4 +248,5 @@ class Folder(Cache):
 def _make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     if not stat.S_ISDIR(path.lstat().st_mode):
-        raise OSError(f"{path.name} in it is a link")  # who made it would say where we write
+        # Who made it would say where we write.
+        raise OSError(errno.ENOTDIR, f"{path.name} in it is a link")

@@ -8,7 +8,10 @@ import inspect
 import re
 import sys
 import types
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from enum import EnumMeta
+from operator import attrgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -28,12 +31,13 @@ def key_of(*parts: Any) -> str:
         parts: plain values, and what is called to make a sample. Of a
 
             - function: its code, defaults, what it closes over, and the values, functions
-              and classes of its module that it names, or that it names of another module
-              of yours (``settings.SIZE``);
-            - class: its functions and plain values, with those of its bases;
+              and classes of its module that it names, or that it names of other modules
+              of yours (``settings.SIZE``, ``package.texts.clean``);
+            - class: all that it has, its bases too: functions, values, objects, classes;
             - object: its class and its attributes; or, if it has a method
               ``fingerprint() -> str``, what that says;
-            - ``functools.partial``, bound method, wrapped function: what they are made of;
+            - ``functools.partial``, bound method, property, wrapped function and the like: what
+              they are made of;
             - dict, list, tuple, numpy array: what is in it, in its order; of a set: the plain
               values in it.
 
@@ -58,10 +62,26 @@ def key_of(*parts: Any) -> str:
     return teller.digest.hexdigest()
 
 
+_MADE_OF: dict[type, tuple[str, ...]] = {
+    types.MethodType: ("__func__", "__self__"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.cached_property: ("func",),
+    functools.partial: ("func", "args", "keywords"),
+    functools.partialmethod: ("func", "args", "keywords"),
+    functools.singledispatchmethod: ("dispatcher.registry",),
+    re.Pattern: ("pattern", "flags"),
+}
+"""What a thing of such a class is made of."""
+
 _TOLD_BY_CONTENTS = frozenset(
-    {list, tuple, dict, types.MappingProxyType, set, frozenset, np.ndarray}
+    {list, tuple, dict, types.MappingProxyType, set, frozenset, np.ndarray, *_MADE_OF}
 )
 """Of other classes, of lists for instance, there are functions and attributes besides."""
+
+_TOLD_BY_ATTRIBUTES = frozenset({"argparse.Namespace", "types.SimpleNamespace"})
+"""Classes of the standard library that are nothing but what they hold."""
 
 
 class _Teller:
@@ -76,7 +96,7 @@ class _Teller:
         """Hash a thing, and what it is made of."""
         kind = type(thing)
         if kind in CONSTANTS or thing is Ellipsis:
-            self._put(kind.__name__, repr(thing))
+            self._put(kind.__name__, _text(thing))
         elif id(thing) in self._met:
             self._put("again", str(self._met[id(thing)][0]))
         elif deepest == 0:
@@ -96,28 +116,26 @@ class _Teller:
             self.tell(thing, deepest)
 
     def _tell_once(self, thing: Any, deepest: int) -> None:
-        if isinstance(thing, (list, tuple)):
+        parts = next((names for kind, names in _MADE_OF.items() if isinstance(thing, kind)), ())
+        if parts:
+            self._all("made of", [attrgetter(name)(thing) for name in parts], deepest)
+        elif isinstance(thing, (list, tuple)):
             self._all("list", thing, deepest)
         elif isinstance(thing, Mapping):
             self._all("dict", [each for item in thing.items() for each in item], deepest)
         elif isinstance(thing, (set, frozenset)):
             # Their order differs from run to run.
-            self._put("set", *sorted(repr(each) if _plain(each) else "" for each in thing))
+            self._put("set", *sorted(_text(each) if _plain(each) else "" for each in thing))
         elif isinstance(thing, (np.ndarray, np.generic)):
-            contents = b"" if thing.dtype.hasobject else thing.tobytes()
-            self._put("array", str(thing.dtype), str(thing.shape), contents)
+            self._array(thing, deepest)
         if type(thing) in _TOLD_BY_CONTENTS:
             self._put(type(thing).__name__)
         elif isinstance(thing, types.FunctionType):
             self._function(thing, deepest)
         elif isinstance(thing, types.CodeType):
             self._code(thing, deepest)
-        elif isinstance(thing, types.MethodType):
-            self._all("method", (thing.__func__, thing.__self__), deepest)
-        elif isinstance(thing, functools.partial):
-            self._all("partial", (thing.func, thing.args, thing.keywords), deepest)
-        elif isinstance(thing, re.Pattern):
-            self._all("pattern", (thing.pattern, thing.flags), deepest)
+        elif isinstance(thing, np.dtype):
+            self._put("dtype", _described(thing))
         elif isinstance(thing, type):
             self._class(thing, deepest)
         elif isinstance(thing, types.BuiltinFunctionType):
@@ -127,6 +145,13 @@ class _Teller:
             self._put("module", thing.__name__)
         else:
             self._object(thing, deepest)
+
+    def _array(self, array: Any, deepest: int) -> None:
+        self._put("array", _described(array.dtype), str(array.shape))
+        if array.dtype.hasobject:  # what is stored there are addresses
+            self._all("items", np.asarray(array).reshape(-1).tolist(), deepest)
+        else:
+            self._put(array.tobytes())
 
     def _function(self, function: types.FunctionType, deepest: int) -> None:
         if _installed(function.__module__):
@@ -144,10 +169,16 @@ class _Teller:
         values = {
             name: function.__globals__[name] for name in names if name in function.__globals__
         }
-        for module in list(values.values()):
+        # It grows while it is gone through: a package has modules, and those have what is named.
+        modules = list(values.values())
+        for module in modules:
             if isinstance(module, types.ModuleType) and not _installed(module.__name__):
                 its = vars(module)
-                values |= {f"{module.__name__}.{name}": its[name] for name in names if name in its}
+                for name in names:
+                    where = f"{module.__name__}.{name}"
+                    if name in its and where not in values:
+                        values[where] = its[name]
+                        modules.append(its[name])
         self.tell(values, deepest)
 
     def _code(self, code: types.CodeType, deepest: int) -> None:
@@ -158,43 +189,81 @@ class _Teller:
     def _class(self, kind: type, deepest: int) -> None:
         self._put("class", _name(kind))
         for base in kind.__mro__:
+            self._put("base", _name(base))
             if _installed(base.__module__):
                 continue
             for name, value in sorted(vars(base).items()):
-                if isinstance(value, (staticmethod, classmethod)):
-                    value = value.__func__
-                elif isinstance(value, property):
-                    value = value.fget
-                if isinstance(value, types.FunctionType) or (
-                    not name.startswith("__") and (type(value) in _TOLD_BY_CONTENTS | CONSTANTS)
-                ):
+                if _counts(base, name, value):
                     self._put(name)
                     self.tell(value, deepest)
 
     def _object(self, thing: Any, deepest: int) -> None:
-        wrapped = inspect.getattr_static(thing, "__wrapped__", None)
-        if callable(getattr(type(thing), "fingerprint", None)):
+        kind = type(thing)
+        library = kind.__module__.partition(".")[0]
+        wraps = inspect.getattr_static(thing, "__wrapped__", None) is not None
+        if callable(getattr(kind, "fingerprint", None)):
             text = thing.fingerprint()
             if not isinstance(text, str):
                 raise ConfigError(
-                    Problem(_name(type(thing)), "a str from its fingerprint()", type(text).__name__)
+                    Problem(_name(kind), "a str from its fingerprint()", type(text).__name__)
                 )
-            self._put("object", _name(type(thing)), text)
-        elif wrapped is not None:
-            self._put("wrapped", _name(type(thing)))
-            self.tell(wrapped, deepest)
-        elif type(thing).__module__.partition(".")[0] in sys.stdlib_module_names:
-            # Their attributes may hold anything, as those of a logger hold all loggers.
-            said = repr(thing)
-            self._put("object", _name(type(thing)), "" if " at 0x" in said else said)
-        else:
+            self._put("object", _name(kind), text)
+            return
+        if wraps:
+            self._put("wrapped", _name(kind))
+            self.tell(getattr(thing, "__wrapped__", None), deepest)
+        if library not in sys.stdlib_module_names:
             self._put("object", str(getattr(thing, "__qualname__", getattr(thing, "__name__", ""))))
-            self.tell(type(thing), deepest)
+            self.tell(kind, deepest)
             self.tell(dict(_attributes(thing)), deepest)
+        elif _name(kind) in _TOLD_BY_ATTRIBUTES:
+            self._put("object", _name(kind))
+            self.tell(dict(vars(thing)), deepest)
+        elif not wraps:
+            # Their attributes may hold anything, as those of a logger hold all loggers. Of
+            # containers, which have been told, a repr has sets in it in the order of this run; that
+            # of a logger says its level.
+            told = isinstance(thing, (list, tuple, Mapping, set, frozenset)) or library == "logging"
+            self._put("object", _name(kind), "" if told else _said(thing))
+            if isinstance(thing, defaultdict):
+                self.tell(thing.default_factory, deepest)
+
+
+def _counts(kind: type, name: str, value: Any) -> bool:
+    """Tell whether what a class has under a name was put there by whoever wrote the class.
+
+    Of names that are the interpreter's (or in an enumeration the library's) those that it calls;
+    the others say where and how the class is written.
+    """
+    special = name.startswith("__") and name.endswith("__")
+    if isinstance(kind, EnumMeta) and name != "_member_map_":
+        special = special or (name.startswith("_") and name.endswith("_"))
+    return not special or callable(value) or hasattr(type(value), "__get__")
 
 
 def _plain(thing: Any) -> bool:
     return type(thing) in CONSTANTS or (type(thing) is tuple and all(map(_plain, thing)))
+
+
+def _text(plain: Any) -> str:
+    """Give a constant, or a tuple of such, as text; an integer in hexadecimal has no bound."""
+    if type(plain) is tuple:
+        return f"({','.join(map(_text, plain))})"
+    return hex(plain) if type(plain) is int else repr(plain)
+
+
+def _said(thing: Any) -> str:
+    """Give what an object says of itself, unless it says its address, or has too many digits."""
+    try:
+        text = repr(thing)
+    except ValueError:
+        return ""
+    return "" if " at 0x" in text else text
+
+
+def _described(dtype: np.dtype[Any]) -> str:
+    """Give all that a dtype is: byte order, size, fields and where they stand."""
+    return f"{dtype.str} {_said(dtype)}"
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

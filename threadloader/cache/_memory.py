@@ -34,14 +34,16 @@ class Memory(Cache):
 
     def __init__(self, max_bytes: int = sys.maxsize, max_samples: int = sys.maxsize) -> None:
         super().__init__()
-        # Guards writes to the four below. The only read without it that must be right is
-        # that of a dict by key, which the language promises to be atomic ("Thread safety for
-        # dict objects", Python's documentation).
+        # Held while a sample is counted and put in its place. Nobody waits for it to read, to
+        # count or to close: a signal's handler may do that in the thread that holds it, and in a
+        # forked child whoever held it is not there. Without it a dict is read by key, which the
+        # language promises to be atomic ("Thread safety for dict objects", Python's
+        # documentation), and the others as one object each.
         self._lock = _thread.allocate_lock()
-        self._entries: dict[int, Any] = {}
-        self._samples = 0
-        self._bytes = 0
-        self._bounds = (max_bytes, max_samples)
+        self._entries: dict[int, Any] = {}  # written to under the lock, replaced by close
+        self._samples = 0  # written under the lock
+        self._bytes = 0  # written under the lock
+        self._bounds = (max_bytes, max_samples)  # replaced by close
 
     def find(self, index: int) -> Any:
         """Give the kept sample of an index, or `MISSING`; counts a hit or a miss."""
@@ -58,22 +60,23 @@ class Memory(Cache):
             return
         owned = own(frozen)
         with self._lock:
+            entries = self._entries  # taken before the bounds are looked at: see close
             # Somebody else may have kept it, or taken the room, in the meantime.
-            if index not in self._entries and self._fits(size):
-                self._entries[index] = owned
+            if index not in entries and self._fits(size):
                 self._samples += 1
                 self._bytes += size
+                entries[index] = owned
 
     def _fits(self, size: int) -> bool:
         max_bytes, max_samples = self._bounds
         return self._bytes + size <= max_bytes and self._samples < max_samples
 
     def _held(self) -> tuple[int, int]:
-        with self._lock:
-            return self._samples, self._bytes
+        return self._samples, self._bytes
 
     def close(self) -> None:
         """Give back the memory; a second time does nothing. From now on all are misses."""
-        with self._lock:
-            self._bounds = (0, 0)
-            self._entries = {}
+        # The bounds first: whoever has the new dict finds no room, and what is put into the old
+        # one goes with it.
+        self._bounds = (0, 0)
+        self._entries = {}

@@ -14,6 +14,7 @@ and none is ever repaired: after a crash what is whole is used, and the rest pre
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -40,6 +41,7 @@ __all__ = [
     "Entries",
     "Segment",
     "Writer",
+    "by_handler",
     "names_in",
     "new_name",
     "record",
@@ -67,6 +69,15 @@ _SALT = struct.Struct("<qq")
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 Entries = npt.NDArray[np.void]
+
+
+def by_handler(error: BaseException) -> bool:
+    """Tell whether a signal handler has raised this, in the middle of a call of the system.
+
+    An error of the system has a number, and a `TimeoutError` that a timer raises has none.
+    It is not about the file, and passes as it is.
+    """
+    return isinstance(error, OSError) and error.errno is None
 
 
 def record(parts: list[Part], key: bytes, index: int) -> bytearray:
@@ -116,7 +127,7 @@ def _open_regular(path: Path) -> FileIO:
     file = FileIO(path, "rb", opener=lambda name, flags: os.open(name, flags | _FLAGS))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(f"{path}: expected a regular file")
+        raise OSError(errno.EINVAL, "expected a regular file", str(path))
     return file
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from ._segments import Entries, Segment, names_in
+from ._segments import Entries, Segment, by_handler, names_in
 
 __all__ = ["Place", "Shelf"]
 
@@ -50,12 +50,14 @@ class Shelf:
     def __init__(self, folder: Path, key: bytes, samples: int) -> None:
         self._folder = folder
         self._key = key
-        # Guards the next four; never held while a file is opened, read or written.
+        # Held while the table is read or written; never while a file is opened, read or
+        # written. Nobody waits for it to count or to close: a signal's handler may do that in the
+        # thread that holds it, and in a forked child whoever held it is not there.
         self._lock = _thread.allocate_lock()
-        self._places = np.zeros(samples, _PLACE)
-        self._samples = 0
-        self._bytes = 0
-        self._closed = False
+        self._places = np.zeros(samples, _PLACE)  # read and written under the lock; see close
+        self._samples = 0  # written under the lock
+        self._bytes = 0  # written under the lock
+        self._closed = False  # set by close
         self._segments: list[Segment] = []  # appended to under the lock
         # Held by the one thread that looks; nobody waits for it.
         self._looking = _thread.allocate_lock()
@@ -64,13 +66,12 @@ class Shelf:
     def find(self, index: int) -> Place | None:
         """Give the place of a sample, if it is here."""
         with self._lock:
-            if not 0 <= index < len(self._places):
+            places = self._places  # once: close may replace it meanwhile
+            if not 0 <= index < len(places):
                 return None
-            place = self._at(index)
+            found = places.item(index)
+        place = Place(*cast("tuple[int, int, int]", found))
         return place if place.number else None
-
-    def _at(self, index: int) -> Place:
-        return Place(*cast("tuple[int, int, int]", self._places.item(index)))
 
     def segment(self, place: Place) -> Segment:
         """Give the segment of a place."""
@@ -79,17 +80,19 @@ class Shelf:
     def note(self, index: int, place: Place) -> None:
         """Say where a sample is."""
         with self._lock:
+            places = self._places  # before the flag is looked at: see close
             if not self._closed:
-                self._samples += self._places["number"].item(index) == 0
-                self._places[index] = place
+                self._samples += places["number"].item(index) == 0
+                places[index] = place
 
     def forget(self, index: int, place: Place) -> bool:
         """Say that a sample is not at its place; tell whether nobody had said so."""
         with self._lock:
-            if self._closed or self._at(index) != place:
+            places = self._places  # before the flag is looked at: see close
+            if self._closed or places.item(index) != place:
                 return False
-            self._places[index] = (0, 0, 0)
             self._samples -= 1
+            places[index] = (0, 0, 0)
             return True
 
     def grow(self, size: int) -> None:
@@ -99,8 +102,7 @@ class Shelf:
 
     def held(self) -> tuple[int, int]:
         """Give how many samples can be read, and the bytes of all files."""
-        with self._lock:
-            return self._samples, self._bytes
+        return self._samples, self._bytes
 
     def leave_out(self, name: str) -> None:
         """Say that a segment is not to be looked at: its records are noted by who writes it."""
@@ -114,11 +116,12 @@ class Shelf:
         """
         segment = Segment(self._folder, name, keep=len(self._segments) < KEPT_OPEN)
         with self._lock:
-            if not self._closed:
-                self._segments.append(segment)
-                return len(self._segments)
-        segment.close()
-        return 0
+            self._segments.append(segment)
+            number = len(self._segments)
+        if self._closed:  # meanwhile: close may not have come by this one
+            segment.close()
+            return 0
+        return number
 
     def look(self) -> None:
         """Look for what has been written since the last time; not if another thread does.
@@ -147,26 +150,30 @@ class Shelf:
                 self._merge(entries, number)
             self.grow(segment.size - before)
         except (OSError, ValueError) as error:
+            if by_handler(error):
+                raise
             self._known[name] = 0
             _LOG.warning("cache: %s/%s is passed over: %s", self._folder, name, error)
 
     def _merge(self, entries: Entries, number: int) -> None:
         """Take note of records. Of several of one sample the last one counts."""
+        index = entries["index"]
+        once = np.unique(index)
         with self._lock:
+            places = self._places  # before the flag is looked at: see close
             if self._closed:
                 return  # pragma: no cover - a race with close
-            index = entries["index"]
-            new = index[self._places["number"][index] == 0]
-            self._samples += len(np.unique(new))
-            self._places["offset"][index] = entries["offset"]
-            self._places["length"][index] = entries["length"]
-            self._places["number"][index] = number
+            self._samples += int(np.count_nonzero(places["number"][once] == 0))
+            places["offset"][index] = entries["offset"]
+            places["length"][index] = entries["length"]
+            places["number"][index] = number
 
     def close(self) -> None:
         """Close the files and forget all places; a second time does nothing."""
-        with self._lock:
-            self._closed = True
-            self._places = np.zeros(0, _PLACE)
-        # Nothing is added any more.
-        for segment in self._segments:
+        # The flag first: whoever has the new table finds it set, and leaves that alone; what is
+        # written to the old one goes with it.
+        self._closed = True
+        self._places = np.zeros(0, _PLACE)
+        # A copy: one may be added meanwhile, and is closed by whoever adds it.
+        for segment in self._segments.copy():
             segment.close()

@@ -9,7 +9,7 @@ from ._recipe import Loader
 __all__ = ["based"]
 
 
-def based(loader: Loader, base: Path) -> Loader:
+def based(loader: Loader, base: Path, *, opened: bool = False) -> Loader:
     """Give a loader the folder to which relative paths in its config are relative.
 
     A `LoaderConfig` does not know the folder of the file that it was read from, so that a
@@ -18,9 +18,12 @@ def based(loader: Loader, base: Path) -> Loader:
     Args:
         loader: a loader that was not entered yet.
         base: the folder.
+        opened: whether the source that the loader was given is that of its config, opened
+            before: what a cache keeps of it is the same.
 
     Returns:
         The same loader.
     """
     loader._base = base
+    loader._opened = opened
     return loader

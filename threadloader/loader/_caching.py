@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import sources
 from ..config import LoaderConfig, bytes_of
 from ..errors import ConfigError, Problem
+from ..sources import ArraySource
 
 if TYPE_CHECKING:
     from ..cache import Cache, Cached
 
 __all__ = ["cached_source", "stamp_of"]
 
+_BYTES_AT_ONCE = 64 << 20
+"""How much of an array is summed up in a call. Chosen: a Ctrl-C waits a fifth of a second."""
 
-def stamp_of(config: LoaderConfig, base: Path) -> str:
-    """Give the stamp of the source's files, where samples are kept for the next run."""
-    if not config.cache or config.cache["folder"] is None or config.source is None:
+
+def stamp_of(config: LoaderConfig, base: Path, spec: Mapping[str, Any] | None) -> str:
+    """Give the stamp of the source's files, where samples are kept for the next run.
+
+    Args:
+        config: the config.
+        base: the folder that relative paths are relative to.
+        spec: as of `cached_source`.
+    """
+    if not config.cache or config.cache["folder"] is None or spec is None:
         return ""
-    return sources.stamp(config.source, base, config.root)
+    return sources.stamp(spec, base, config.root)
 
 
 def cached_source(
     config: LoaderConfig,
     base: Path,
+    spec: Mapping[str, Any] | None,
     source: Any,
     length: int,
     transform: Callable[..., Any] | None,
@@ -36,6 +47,8 @@ def cached_source(
     Args:
         config: it has the option `cache`.
         base: the folder that relative paths are relative to.
+        spec: the options by which the source was opened; None for one that was given in code,
+            whatever the config has in its place.
         source: the open source.
         length: how many samples it has.
         transform: what is done to each sample before it is kept, or None.
@@ -49,11 +62,11 @@ def cached_source(
     """
     from ..cache import Cached, key_of, open_cache  # imported when it is asked for
 
-    spec = dict(config.cache or {})
-    if spec["max_bytes"] is not None:
-        spec["max_bytes"] = bytes_of(spec["max_bytes"])
-    if spec["folder"] is not None:
-        if config.source is None and not sources.has_fingerprint(source):
+    options = dict(config.cache or {})
+    if options["max_bytes"] is not None:
+        options["max_bytes"] = bytes_of(options["max_bytes"])
+    if options["folder"] is not None:
+        if spec is None and not sources.has_fingerprint(source):
             raise ConfigError(
                 Problem(
                     "/cache/folder",
@@ -63,12 +76,13 @@ def cached_source(
                     'in memory ("max_bytes")',
                 )
             )
-        sources.inside(base / spec["folder"], None if config.root is None else base / config.root)
+        root = None if config.root is None else base / config.root
+        sources.inside(base / options["folder"], root)
     cache = open_cache(
-        spec,
+        options,
         base,
         length,
-        lambda: key_of(sources.fingerprint(source), stamp, config.source, transform),
+        lambda: key_of(_data_of(source, spec), stamp, spec, transform),
     )
     make = source.__getitem__
     if transform is not None:
@@ -78,3 +92,37 @@ def cached_source(
             return prepare(read(index))
 
     return Cached(cache, source, make), cache
+
+
+def _data_of(source: Any, spec: Mapping[str, Any] | None) -> Any:
+    """Say what the data of a source is; of arrays given in code by every value.
+
+    Their fingerprint looks at some rows, which is enough to tell what a state belongs to, but
+    not that a row was changed which is kept. Files that a config names have their stamp.
+    """
+    told = sources.fingerprint(source)
+    arrays = source.mine() if isinstance(source, sources.PerThread) else source
+    # A class with a `column` of its own makes something else of its arrays.
+    if spec is not None or getattr(type(arrays), "column", None) is not ArraySource.column:
+        return told
+    from ..fingerprint import digest  # imported when it is asked for
+
+    sums: list[Any] = []
+    for array in _columns(arrays):
+        rows = max(1, _BYTES_AT_ONCE // max(1, array[:1].nbytes))
+        # The dtype besides, since a digest leaves out the byte order, which samples have.
+        sums += [array.dtype, array.shape]
+        sums += [digest(array[at : at + rows]) for at in range(0, len(array), rows)]
+    return told, sums
+
+
+def _columns(source: ArraySource) -> list[Any]:
+    """Give the arrays of a source; none where it has no samples."""
+    if not len(source):
+        return []
+    sample = ArraySource.__getitem__(source, 0)  # whatever a class of the user's makes of it
+    if isinstance(sample, dict):
+        names: Iterable[Any] = sample
+    else:
+        names = range(len(sample)) if isinstance(sample, tuple) else (0,)
+    return [source.column(name) for name in names]

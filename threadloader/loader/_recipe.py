@@ -111,6 +111,7 @@ class Loader:
         if resume is not None and not isinstance(resume, (Mapping, str, PathLike)):
             raise wrong("resume", "a state, or the path of a file of one", resume)
         self._source = source
+        self._opened = False  # whether that is the source of the config; `based` says so
         self._collate = collate
         self._sampler = sampler
         self._resume = resume
@@ -158,10 +159,10 @@ class Loader:
         try:
             self._enter(me)
             source: sources.Source
-            stamp = stamp_of(self._config, self._base)  # before the source is opened
+            spec = self._config.source if self._source is None or self._opened else None
+            stamp = stamp_of(self._config, self._base, spec)  # before the source is opened
             if self._source is None:
-                spec, root = self._config.source or {}, self._config.root
-                source = opened = open_configured(spec, self._base, root)
+                source = opened = open_configured(spec or {}, self._base, self._config.root)
                 close = opened.close
             else:
                 source = sources.as_source(self._source)
@@ -171,7 +172,7 @@ class Loader:
             read, cache, transform = source, None, self._transform
             if self._config.cache is not None:
                 read, cache = cached_source(
-                    self._config, self._base, source, length, self._steady, stamp
+                    self._config, self._base, spec, source, length, self._steady, stamp
                 )
                 close = _both(cache.close, close)
                 transform = None if self._steady is not None else transform

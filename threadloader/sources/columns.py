@@ -23,6 +23,9 @@ _TELL_SECONDS = 1.0
 
 _MAGIC = b"\x93NUMPY"
 
+_QUARANTINED = b'{"index": '
+"""What each line of a quarantine file begins with, as `Quarantine` writes it."""
+
 
 def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any] | Sequence[Any]:
     """Give one field of every sample.
@@ -77,7 +80,8 @@ def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any] |
     Args:
         path: a ``.npy`` file with one row of numbers, told by its first bytes; or text with
             one number a line, or one JSON object a line whose ``"index"`` is the number.
-            Empty lines do not count.
+            Empty lines do not count; nor does a last line that a kill has torn while it was
+            written to a quarantine file, of which the log tells.
         base: the folder to which the path is relative.
         root: a folder that it may not leave.
 
@@ -100,16 +104,34 @@ def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any] |
         if numbers.ndim != 1:
             raise SourceError(f"expected one row of numbers, got shape {numbers.shape}", file)
         return numbers
+    lines = data.splitlines()
+    if lines and not data.endswith((b"\n", b"\r")) and _is_torn(lines[-1]):
+        lines.pop()
+        import logging  # as in `_paths`
+
+        log = logging.getLogger("threadloader")
+        log.warning("%s: line %d is cut short, and passed over", file, len(lines) + 1)
     values = [
-        _number(line, file, number)
-        for number, line in enumerate(data.splitlines(), start=1)
-        if line.strip()
+        _number(line, file, number) for number, line in enumerate(lines, start=1) if line.strip()
     ]
     try:
         whole = all(isinstance(value, int) for value in values)
         return np.array(values, np.int64 if whole else np.float64)
     except OverflowError:
         return values
+
+
+def _is_torn(line: bytes) -> bool:
+    """Tell whether this is a line of a quarantine file, cut short: what a killed write leaves."""
+    if line[: len(_QUARANTINED)] != _QUARANTINED[: len(line)]:
+        return False
+    try:
+        json.loads(line.decode())
+    except json.JSONDecodeError:
+        return True
+    except (ValueError, RecursionError):  # not UTF-8, too many digits, or absurdly deep
+        return False
+    return False
 
 
 def _number(line: bytes, file: Path, number: int) -> int | float:

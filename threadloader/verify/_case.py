@@ -128,7 +128,7 @@ class Case:
             if "source" in guarded:
                 source = _GuardedSource(source, lock)
             loader = Loader(config, source, transform=transform, collate=collate)
-            yield stack.enter_context(based(loader, self._base))
+            yield stack.enter_context(based(loader, self._base, opened=self._given is None))
 
     def reader(self, source: Any) -> Callable[[int], Any]:
         """Give how one sample is read, by the method of the source that the loader would use."""
