@@ -514,6 +514,7 @@ def test_two_loaders_with_other_samples_are_not_compared(torch_there, config):
     [
         (BenchError("ValueError: bad"), "num_workers 0: ValueError: bad"),
         ({"samples": 0}, "num_workers 0: expected a batch, got none: the source is empty"),
+        ({"samples": 0, "batches": 2}, "num_workers 0: expected samples, got padding alone"),
         (BenchError("--source: no", usage=True), "--source: no"),
     ],
 )
@@ -570,7 +571,6 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_the_picture_is_sound_whatever_the_numbers(rates, random, step, compare, config):
     """It is XML, every place in it lies within its size, and each setting has its points."""
     waits = {workers: random.choice([0.0, 0.01, 1.0]) for workers in rates} if step else None
-    config = "".join(char for char in config if char.isprintable())
     root = ET.fromstring(picture(report(rates, waits, compare, config)))
     width, height = map(float, root.attrib["viewBox"].split()[2:])
     for element in root.iter():
@@ -580,6 +580,14 @@ def test_the_picture_is_sound_whatever_the_numbers(rates, random, step, compare,
             assert 0 <= float(element.attrib.get(name, 0)) <= height
     points = [it for it in root.iter(f"{SVG}circle") if it.find(f"{SVG}title") is not None]
     assert len(rates) * (2 if compare else 1) * (2 if step else 1) == len(points)
+
+
+@pytest.mark.parametrize("name", ["c\udcff.json", "c\x1b.json", "c\ud800\n.json"], ids=ascii)
+def test_a_config_may_be_named_by_anything(name):
+    """What cannot stand in XML, or in UTF-8, is not in the picture."""
+    text = picture(report({0: 10.0, 8: 20.0}, config=name))
+    title = ET.fromstring(text.encode()).find(f"{SVG}title").text
+    assert title.startswith("c\N{REPLACEMENT CHARACTER}")
 
 
 def test_the_picture_tells_axes_legend_choice_and_both_backgrounds():
@@ -768,6 +776,10 @@ def test_a_bad_config_has_the_messages_of_check(command, capsys, config):
         (["c.json", "--svg", "."], "threadloader bench: cannot write ."),
         (["c.json", "--source", "mine:none"], "threadloader bench: --source: expected MODULE:FUNC"),
         (["c.json", "--source", "none"], "threadloader bench: --source: expected MODULE:FUNCTION"),
+        (
+            ["c.json", "--source", "./mine.py:Numbers"],
+            "threadloader bench: --source: expected MODULE:FUNCTION",
+        ),
         (["c.json", "--source", "mine:os.name"], "threadloader bench: --source: expected a functi"),
     ],
     ids=str,

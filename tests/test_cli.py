@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -286,6 +287,48 @@ def test_ctrl_c_ends_with_130_and_one_line(check, monkeypatch):
 
     monkeypatch.setattr(_tried, "open_source", interrupted)
     assert (130, "", "threadloader: interrupted\n") == check(write({"source": NPZ}))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
+def test_ctrl_c_while_a_pager_lets_the_output_wait_ends_with_130_and_one_line(folder):
+    """The output is longer than a pipe holds, and what is left of it waits for nobody."""
+    write({"batch_size": 100_000})
+    command = [sys.executable, "-m", "threadloader", "order", "c.json"]
+    command += ["--samples", "100000", "--step", "0"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as running:
+        assert running.stdout.read(1)  # it prints, and stays where the pipe is full
+        running.send_signal(signal.SIGINT)
+        assert 130 == running.wait(60)
+        assert b"threadloader: interrupted\n" == running.stderr.read()
+
+
+def test_all_that_needs_no_source_is_told_beside_a_source_that_does_not_open(check):
+    transform = {"type": "mlm", "vocabulary": 5, "mask_token": 9}
+    config = {"source": {**TEXT, "path": "none.txt"}, "transform": transform}
+    code, out, _ = check(write(config))
+    places = [line.partition(": expected")[0] for line in out.splitlines()]
+    assert code == 1
+    assert [at("c.json", '"none.txt"') + " /source/path", "/transform/mask_token"] == [
+        places[0],
+        places[1].rpartition(" ")[2],
+    ]
+
+
+@pytest.mark.parametrize("name", ["text", "csv"])
+def test_a_file_that_is_named_like_its_type_is_told_at_its_path(check, folder, name):
+    (folder / name).mkdir()
+    code, out, _ = check(write({"source": {"path": name, "type": name}}))
+    assert (code, out.startswith("c.json:1:21: /source/path: expected a regular file")) == (1, True)
+
+
+def test_a_config_of_as_many_values_as_a_file_can_hold_is_ok(check):
+    write('{"source": {"type": "text", "path": "a.txt"}, "exclude": [' + "0," * 2_000_000 + "0]}")
+    assert (0, "c.json: OK\n", "") == check("c.json")
 
 
 def test_what_is_quoted_cannot_break_a_line_or_reach_the_terminal(check):

@@ -204,7 +204,7 @@ def test_values_inside_themselves_or_one_another_many_times_are_refused():
     many = []
     for _ in range(40):
         many = [many] * 10
-    assert ["/source: expected at most 1000000 values, got more"] == told({"source": many})
+    assert ["/source: expected at most 2098152 values, got more"] == told({"source": many})
 
 
 def test_a_broken_installation_names_the_file_that_is_missing(tmp_path, monkeypatch):

@@ -405,6 +405,11 @@ def test_what_is_honest_is_the_same(folder, config, given):
             ["b"] * 3,
             [("batch[0]", f"expected '{'a' * 55} ..., got 'b'", (0, 1, 2))],
         ),
+        (
+            (["a", "b", "c"], ["r", "s", "t"], ["x", "y", "z"]),  # as many fields as rows
+            (["a", "b", "c"], ["q", "s", "t"], ["x", "y", "z"]),
+            [("batch[1][0]", "expected 'r', got 'q'", (0,))],
+        ),
     ],
     ids=str,
 )

@@ -63,6 +63,10 @@ def named(option: str, name: str) -> Callable[..., Any]:
     4.0
     """
     module, _, function = name.partition(":")
+    if module.startswith("."):  # import_module says TypeError to that
+        raise UsageError(
+            f"{option}: expected MODULE:FUNCTION, with the module as in an import, got {name}"
+        )
     try:
         found = importlib.import_module(module)
         for part in function.split("."):

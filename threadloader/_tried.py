@@ -65,15 +65,16 @@ def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
 def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Problem], list[str]]:
     """Does what ``with Loader(...)`` does, as far as the problems of the config let it.
 
-    The source is opened whatever is wrong elsewhere, so that all problems come at once;
-    it is opened once, and the loader is given what is open.
+    The source is opened whatever is wrong elsewhere, and what needs none is tried where it
+    does not open, so that all problems come at once. It is opened once, and the loader is
+    given what is open.
 
     Returns:
         All problems, in the order of the document; and what to say about a batch.
     """
     problems = list(report.problems)
     lines: list[str] = []
-    source: Any = range(0)  # in place of the one in code
+    source: Any = None
     close = None
     try:
         if report.source and not arguments.source_in_code:
@@ -82,13 +83,13 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
                 close = getattr(source, "close", None)
             except Exception as error:  # noqa: BLE001 - whatever a file does to its reader
                 problems += from_source(report, error)
-        if report.config and not problems:
+        if report.config:
             try:
-                config = report.config
-                if arguments.source_in_code:
+                config, opened = report.config, source is not None
+                if not opened:
                     config, length = without_source(config, report.base)
                     source = range(length)
-                with based(Loader(config, source=source), report.base):
+                with based(Loader(config, source=source), report.base, opened=opened):
                     pass
             except Exception as error:  # noqa: BLE001 - a command shows no traceback
                 problems += located(report, error, "", "a loader that enters")
@@ -106,7 +107,7 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
 
 def _first_batch(config: LoaderConfig, base: Path, source: Any) -> Iterator[str]:
     loader = Loader(dataclasses.replace(unlisted(config), num_workers=0), source=source)
-    with based(loader, base) as batches:
+    with based(loader, base, opened=True) as batches:
         for batch in batches:
             yield from _shapes(batch, "")
             return
@@ -149,7 +150,8 @@ def from_source(report: Report, error: Exception) -> list[Problem]:
 def _option_of(path: str, report: Report) -> str:
     """The option of the source that names a file, as a JSON pointer below the source."""
     source = report.source or {}
-    for option, text in _texts(source):
+    # Without the type, which may be the same word.
+    for option, text in _texts({name: it for name, it in source.items() if name != "type"}):
         if path in (text, str(report.base / text)):
             return option
     # One of those that a pattern or a folder stands for.

@@ -59,15 +59,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     out: list[str] = []
     err: list[str] = []
     try:
-        arguments = _parser().parse_args(argv)
-        code = int(arguments.command(arguments, out, err))
-    except SystemExit as leaving:  # argparse has printed its help, or what is wrong
-        code = int(leaving.code or 0)
+        try:
+            arguments = _parser().parse_args(argv)
+            code = int(arguments.command(arguments, out, err))
+        except SystemExit as leaving:  # argparse has printed its help, or what is wrong
+            code = int(leaving.code or 0)
+        if not _print(out, sys.stdout):
+            code, err = USAGE, [*err, "threadloader: the output cannot be written"]
+        _print(err, sys.stderr)
     except KeyboardInterrupt:
-        code, out, err = _INTERRUPTED, [], ["threadloader: interrupted"]
-    if not _print(out, sys.stdout):
-        code, err = USAGE, [*err, "threadloader: the output cannot be written"]
-    _print(err, sys.stderr)
+        code = _INTERRUPTED
+        _print(["threadloader: interrupted"], sys.stderr)
     return code
 
 
@@ -201,6 +203,9 @@ def _print(lines: list[str], stream: TextIO | None) -> bool:
 
     Returns:
         Whether they could be written, or nobody wants them.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C came, perhaps while a pager let it wait.
     """
     if stream is None:  # a Windows program without a console
         return True
@@ -209,10 +214,12 @@ def _print(lines: list[str], stream: TextIO | None) -> bool:
             encoding = getattr(stream, "encoding", None) or "utf-8"
             stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         stream.flush()
-    except OSError as error:
-        # What is left in the buffer would fail once more when Python ends.
+    except (OSError, KeyboardInterrupt) as error:
+        # What is left in the buffer would fail, or wait, once more when Python ends.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+        if isinstance(error, KeyboardInterrupt):
+            raise
         return error.errno in (errno.EPIPE, errno.EINVAL)  # Windows says EINVAL
     return True

@@ -111,6 +111,11 @@ def run(
                     numbers = runner({**spec, "loader": loader, "config": replaced})
                 except BenchError as error:
                     raise error if error.usage else BenchError(f"{name}: {error}") from None
+                if numbers.get("batches") and not numbers["samples"]:
+                    raise BenchError(
+                        f"{name}: expected samples, got padding alone: this shard has none in the"
+                        f" {numbers['batches']} batches that were measured; measure another shard"
+                    )
                 if not numbers["samples"]:
                     raise BenchError(
                         f"{name}: expected a batch, got none: the source is empty, or drop_last"

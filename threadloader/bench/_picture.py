@@ -126,6 +126,8 @@ def picture(report: Report) -> str:
 def _title(report: Report) -> str:
     file, mark, section = report.config.replace("\\", "/").partition("#")
     name = file.rpartition("/")[2] + mark + section
+    # A file may be named by anything. Not all of it can stand in XML, or in UTF-8.
+    name = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
     name = name if len(name) <= 40 else f"{name[:39]}…"
     step = report.plan.step_ms
     told = f"a step of {step:g} ms ({KINDS[report.plan.step]})" if step else "loading alone"

@@ -18,12 +18,12 @@ from threadloader._schema import Path as Place
 from threadloader.errors import ConfigError, Problem
 
 from ._bytes import bytes_of
-from ._file import DEEPEST
+from ._file import DEEPEST, LARGEST_TEXT
 from ._words import hint, one_edit
 
 __all__ = ["check", "filled", "ours", "plain", "problems", "schema"]
 
-_MOST_VALUES = 1_000_000
+_MOST_VALUES = LARGEST_TEXT // 2 + 1000  # what a file can hold ("0,"), and the defaults
 _HALF = re.compile("[\ud800-\udfff]")
 _HINTS = 100  # a section of nothing but unknown keys stays cheap: the first of them get hints
 

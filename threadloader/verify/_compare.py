@@ -62,7 +62,7 @@ def _fields(there: Any, here: Any, rows: int, path: Path) -> Iterator[Field]:
     elif isinstance(there, (list, tuple)):
         if len(there) != len(here):
             yield Field(name, f"expected {len(there)} items, got {len(here)}")
-        elif len(there) == rows and not any(_is_array(item) for item in there):
+        elif len(there) == rows and not any(map(_is_field, there)):
             # A row each, as of texts.
             wrong = [row for row in range(rows) if digest(there[row]) != digest(here[row])]
             at = wrong[0]
@@ -102,6 +102,11 @@ def _bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or hasattr(type(value), "__array__")
+
+
+def _is_field(value: Any) -> bool:
+    """Tell whether an item is a field of all rows, as collate makes them, and not a row."""
+    return _is_array(value) or isinstance(value, (list, tuple))
 
 
 def _kind(value: Any) -> str:
