@@ -100,7 +100,7 @@ def _data_of(source: Any, spec: Mapping[str, Any] | None) -> Any:
     Their fingerprint looks at some rows, which is enough to tell what a state belongs to, but
     not that a row was changed which is kept. Files that a config names have their stamp.
     """
-    told = sources.fingerprint(source)
+    told = sources.sample_fingerprint(source)
     arrays = source.mine() if isinstance(source, sources.PerThread) else source
     # A class with a `column` of its own makes something else of its arrays.
     if spec is not None or getattr(type(arrays), "column", None) is not ArraySource.column:

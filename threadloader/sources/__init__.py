@@ -45,6 +45,7 @@ __all__ = [
     "open_source",
     "per_thread",
     "read_numbers",
+    "sample_fingerprint",
     "stamp",
 ]
 
@@ -77,8 +78,7 @@ class Source(Protocol):
       makes: as `numpy.empty` does, but in memory that may have been used before.
     - ``__getitems__(indices) -> list of samples``, where reading many at once is faster.
     - ``fingerprint() -> str``, the same in every run over the same data and different
-      for other data: a saved state is refused when it has changed. One of another object
-      or a base class, which knows nothing of this ``[]``, counts with this class's name.
+      for other data: a saved state is refused when it has changed.
     - ``column(field)``, one field of every sample, or None, where it can be had without
       reading them: a balanced sampler asks for it.
     - ``locate(index) -> str``, where a sample stands (``notes.txt:17``), for messages.
@@ -185,9 +185,7 @@ def fingerprint(source: Source) -> str:
         source: any source.
 
     Returns:
-        What the source's own ``fingerprint()`` says; without one, its class and length. What
-        one says that belongs to another ``[]``, as that of an object which is wrapped, comes
-        behind the class: the samples are not those that it speaks of.
+        What the source's own ``fingerprint()`` says; without one, its class and length.
 
     Raises:
         ConfigError: its ``fingerprint()`` gives something else than a str.
@@ -199,14 +197,35 @@ def fingerprint(source: Source) -> str:
         return fingerprint(source.mine())
     if isinstance(source, Without):
         return fingerprint(source.source)
-    kind = f"{type(source).__module__}.{type(source).__qualname__}"
-    said = getattr(source, "fingerprint", None)
-    if not callable(said):
-        return f"{kind}, {len(source)} samples"
-    text = said()
+    own = getattr(source, "fingerprint", None)
+    if not callable(own):
+        return f"{_kind(source)}, {len(source)} samples"
+    text = own()
     if not isinstance(text, str):
         raise ConfigError(Problem("source", "a str from its fingerprint()", type(text).__name__))
-    return text if has_own(source, "fingerprint") else f"{kind}, {text}"
+    return text
+
+
+def sample_fingerprint(source: Source) -> str:
+    """Tell the samples of a source from those of other sources, and not its data alone.
+
+    Returns:
+        Its fingerprint. One that belongs to another ``[]``, as that of an object which is
+        wrapped or of a base class, comes behind the name of the source's class: the samples are
+        not those that it speaks of.
+    """
+    if isinstance(source, PerThread):
+        return sample_fingerprint(source.mine())
+    if isinstance(source, Without):
+        return sample_fingerprint(source.source)
+    text = fingerprint(source)
+    said = callable(getattr(source, "fingerprint", None))
+    another = said and not has_own(source, "fingerprint")
+    return f"{_kind(source)}, {text}" if another else text
+
+
+def _kind(source: Any) -> str:
+    return f"{type(source).__module__}.{type(source).__qualname__}"
 
 
 def has_fingerprint(source: Source) -> bool:
