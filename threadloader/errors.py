@@ -198,3 +198,14 @@ class ClosedError(LoaderError, RuntimeError):
 
 class BusyError(LoaderError, RuntimeError):
     """Two users of one loader at once: it serves one at a time."""
+
+
+# For the rooms, and none of the names above: whoever catches errors of the system asks it.
+def by_handler(error: BaseException) -> bool:
+    """Tell whether a signal handler has raised this, in the middle of a call of the system.
+
+    An error of the system has a number, and a `TimeoutError` that a timer raises has none.
+    It is not about the file, and passes as it is.
+    """
+    ours = isinstance(error, LoaderError)
+    return isinstance(error, OSError) and error.errno is None and not ours

@@ -19,7 +19,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from .errors import ConfigError, Problem
+from .errors import ConfigError, Problem, by_handler
 
 __all__ = ["Quarantine"]
 
@@ -56,7 +56,7 @@ class Quarantine:
         except ValueError:  # NUL, or half of a character
             wrong = Problem(option, "a path that a system can have", repr(str(path)))
         except OSError as error:
-            if error.errno is None:  # no error of the system: a signal handler has raised it
+            if by_handler(error):
                 raise
             wrong = Problem(option, "a file that can be written", f"{path}: {error.strerror}")
         if wrong:
@@ -93,7 +93,7 @@ class Quarantine:
             try:
                 return _lock(file, held=True)
             except OSError as error:
-                if error.errno is None:  # as above
+                if by_handler(error):
                     raise
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     return False  # a disk without locks

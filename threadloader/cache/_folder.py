@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from threadloader.errors import ConfigError, Problem
+from threadloader.errors import ConfigError, Problem, by_handler
 
 from ._base import MISSING, Cache, Count
 from ._encode import DamagedError, Part, decode, encode
@@ -25,7 +25,6 @@ from ._segments import (
     LARGEST,
     RECORD_HEAD,
     Writer,
-    by_handler,
     new_name,
     record,
     sound,

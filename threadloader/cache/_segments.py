@@ -41,7 +41,6 @@ __all__ = [
     "Entries",
     "Segment",
     "Writer",
-    "by_handler",
     "names_in",
     "new_name",
     "record",
@@ -69,15 +68,6 @@ _SALT = struct.Struct("<qq")
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 Entries = npt.NDArray[np.void]
-
-
-def by_handler(error: BaseException) -> bool:
-    """Tell whether a signal handler has raised this, in the middle of a call of the system.
-
-    An error of the system has a number, and a `TimeoutError` that a timer raises has none.
-    It is not about the file, and passes as it is.
-    """
-    return isinstance(error, OSError) and error.errno is None
 
 
 def record(parts: list[Part], key: bytes, index: int) -> bytearray:

@@ -9,7 +9,9 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from ._segments import Entries, Segment, by_handler, names_in
+from threadloader.errors import by_handler
+
+from ._segments import Entries, Segment, names_in
 
 __all__ = ["Place", "Shelf"]
 

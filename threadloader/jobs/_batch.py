@@ -1,4 +1,8 @@
-"""One batch as a job: its samples are read, transformed and collated."""
+"""One batch as a job: its samples are read, transformed and collated.
+
+Some lines longer than other files: what reads a row, tries it again, makes a batch of the rows
+and says where it was shares the state of one job.
+"""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ClosedError, SourceError
+from threadloader.errors import ClosedError, SourceError, by_handler
 
-from ._paths import by_handler, expand, inside
+from ._paths import expand, inside
 
-__all__ = ["KEPT_OPEN", "FileReader", "by_handler", "expand", "inside", "open_regular"]
+__all__ = ["KEPT_OPEN", "FileReader", "expand", "inside", "open_regular"]
 
 KEPT_OPEN = 128
 """Files that one source keeps open. Chosen: half of the 256 that macOS allows a process."""

@@ -25,7 +25,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ._files import by_handler, open_regular
+from threadloader.errors import by_handler
+
+from ._files import open_regular
 
 __all__ = ["SUFFIX", "IndexCache", "IntArray"]
 

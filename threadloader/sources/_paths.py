@@ -24,22 +24,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 
-from threadloader.errors import ConfigError, Problem, SourceError
+from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
-__all__ = ["by_handler", "expand", "inside"]
+__all__ = ["expand", "inside"]
 
 _MAGIC = frozenset("*?[")
 _TELL_SECONDS = 1.0
 """A search that takes longer says so, and again after as long. Chosen."""
-
-
-def by_handler(error: BaseException) -> bool:
-    """Tell whether a signal handler has raised this, in the middle of a call of the system.
-
-    An error of the system has a number, and a `TimeoutError` that a timer raises has none.
-    It is not about the file, and passes as it is.
-    """
-    return isinstance(error, OSError) and error.errno is None and not isinstance(error, SourceError)
 
 
 def expand(

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ._files import by_handler, expand
+from threadloader.errors import by_handler
+
+from ._files import expand
 from ._hash import sha256
 
 __all__ = ["log_status", "stamp"]

@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
+from threadloader.errors import ClosedError, ConfigError, Problem, SourceError, by_handler
 
 from ._decode import Decoder, Decoders, Image, apply, decoder_of
-from ._files import by_handler, expand, inside, open_regular
+from ._files import expand, inside, open_regular
 from ._hash import sha256
 from ._labels import labels_of
 from ._row_numbers import row_number

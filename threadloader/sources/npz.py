@@ -19,10 +19,10 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import SourceError
+from threadloader.errors import SourceError, by_handler
 
 from ._fields import chosen_fields
-from ._files import by_handler, inside, open_regular
+from ._files import inside, open_regular
 from ._npy_header import read_header
 from ._row_numbers import row_number
 from .arrays import ArraySource
