@@ -58,5 +58,8 @@ class Sized:
         self._ledger.made(self._number, self.size)
         return self._number
 
+    def failed(self, part):
+        pass
+
     def describe(self, part):
         return f"job {self._number}"

@@ -44,6 +44,9 @@ class Job:
             return self.finish_with(self.number)
         return self.number, self.results
 
+    def failed(self, part):
+        pass
+
     def describe(self, part):
         return f"job {self.number}, part {part}"
 

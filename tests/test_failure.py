@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 
 import pytest
 from conftest import our_threads
@@ -9,6 +10,7 @@ from conftest import our_threads
 from threadloader import Loader, SourceError, WorkerError
 from threadloader.loader._failure import note_beside
 from threadloader.loader._supply import Supply
+from threadloader.sources.text import TextSource
 
 
 class Unprintable(Exception):
@@ -60,6 +62,47 @@ def test_a_signal_in_a_close_leaves_no_thread(rung, monkeypatch):
         with Loader({"batch_size": 1, "num_workers": 2}, range(4)) as batches:
             next(iter(batches))
     assert set() == our_threads()
+
+
+def test_a_signal_at_the_first_line_of_a_source_s_close_leaves_no_file(monkeypatch, tmp_path):
+    """The files that are left open are counted around every test."""
+    close, rings = TextSource.close, iter([True])
+
+    def ringing(source):
+        if next(rings, False):
+            signal.raise_signal(signal.SIGINT)
+        close(source)
+        closed.append(source)
+
+    closed = []
+    monkeypatch.setattr(TextSource, "close", ringing)
+    (tmp_path / "a.txt").write_text("a\nb\n")
+    with pytest.raises(KeyboardInterrupt):
+        with Loader({"source": {"type": "text", "path": str(tmp_path / "a.txt")}}) as batches:
+            next(iter(batches))
+    assert 1 == len(closed)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_where_a_sample_stands_is_asked_in_the_thread_whose_read_failed(workers):
+    """It may wait for a lock that a read has which never comes back."""
+    asked = []
+
+    class Failing(list):
+        def __getitem__(self, index):
+            raise OSError("no such sample")
+
+        def locate(self, index):
+            asked.append(threading.current_thread().name)
+            return "here"
+
+    config = {"num_workers": workers, "stall_action": "raise"}
+    with Loader(config, Failing(range(3))) as batches:
+        with pytest.raises(OSError, match="no such") as caught:
+            next(iter(batches))
+    assert ", here" in caught.value.__notes__[0]
+    assert all("threadloader-worker-" in name for name in asked)
+    assert asked
 
 
 def test_a_ctrl_c_passes_while_a_sample_is_described():

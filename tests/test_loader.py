@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 import weakref
-from collections import deque, namedtuple
+from collections import OrderedDict, deque, namedtuple
 
 import numpy as np
 import pytest
@@ -459,11 +459,7 @@ class TestErrors:
             gc.enable()
 
     def test_what_goes_wrong_with_a_failure_does_not_hide_it(self):
-        """A locate that raises, a note that ends the program, a collate error without rows."""
-
-        class Bad(Numbers):
-            def locate(self, index):
-                raise SystemExit
+        """A note that ends the program, a collate error without rows."""
 
         class Ending(Exception):
             def add_note(self, note):
@@ -474,7 +470,6 @@ class TestErrors:
                 Exception.__init__(self)
 
         for error, source in (
-            (OSError("x"), Bad(4, {1: OSError("x")})),
             (Ending(), Numbers(4, {1: Ending()})),
             (Odd(), Numbers(4, {1: Odd()})),
         ):
@@ -484,6 +479,24 @@ class TestErrors:
                     with pytest.raises(WorkerError, match=type(error).__name__):
                         next(epoch)
                     assert [2, 3] == next(epoch).tolist()
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize("problem", [LookupError, SystemExit, StopIteration])
+    def test_a_locate_that_raises_hides_no_failure(self, workers, problem):
+        class Bad(Numbers):
+            def locate(self, index):
+                raise problem
+
+        bad = OSError("x")
+        with load(Bad(4, {1: bad}), batch_size=2, num_workers=workers) as batches:
+            epoch = iter(batches)
+            with pytest.raises(OSError, match="x") as caught:
+                next(epoch)
+            assert caught.value is bad
+            place = f"(its place could not be told: {problem.__name__})"
+            told = f"sample 1 (row 1 of step 0, epoch 0), {place}"
+            assert caught.value.__notes__[0].endswith(told)
+            assert [2, 3] == next(epoch).tolist()
 
     @pytest.mark.parametrize("workers", WORKERS)
     @pytest.mark.parametrize("collate", [{"type": "stack"}, {"type": "pad"}])
@@ -721,6 +734,17 @@ class TestClosing:
             assert [[0, 1, 2]] == lists(batches)
         with loader as batches:
             assert (0, [[0, 1, 2]]) == (batches.state_dict()["world"]["epoch"], lists(batches))
+
+    def test_a_close_that_fails_hides_no_error_of_entering_and_leaves_nothing_open(self):
+        class Handle(Numbers):
+            def close(self):
+                raise OSError("disk gone")
+
+        loader = Loader({}, per_thread(lambda: Handle(3)), resume={"not": "a state"})
+        for _ in range(2):
+            with pytest.raises(StateError) as caught:
+                loader.__enter__()
+            assert "closing the source failed: OSError" in caught.value.__notes__[0]
 
     @pytest.mark.parametrize("workers", WORKERS)
     @pytest.mark.parametrize("way", ["break", "return", "raise", "never", "generator", "close"])
@@ -1172,6 +1196,27 @@ class TestStats:
         assert (0.15, "fair") == (stats.data_wait_fraction, stats.data_wait_band)
         assert (4, 4) == (stats.batches, stats.samples)
 
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_the_wait_for_an_epoch_without_a_step_is_counted_once(self, workers):
+        class Clock(Runtime):
+            now = 0.0
+
+            def monotonic(self):
+                return self.now
+
+        clock = Clock()
+
+        def sampler(epoch, n):
+            if epoch:  # what comes before the first batch is told apart
+                clock.now += 10
+            return range(1 - epoch)
+
+        loader = Loader({"num_workers": workers, "num_epochs": 2}, Numbers(4), sampler=sampler)
+        loader._runtime = clock
+        with loader as batches:
+            assert [1, 0] == [len(list(epoch)) for epoch in batches.epochs()]
+            assert batches.stats().data_wait_seconds <= 10.0
+
     def test_padding_is_not_counted_as_samples(self):
         shard = {"index": 1, "count": 2}
         with Loader({"batch_size": 2, "shard": shard}, Numbers(5)) as batches:
@@ -1253,6 +1298,17 @@ class Taken:
         if wrong := self.bad & set(indices.tolist()):
             raise OSError(f"damaged: {sorted(wrong)}")
         return {"x": indices.copy(), "name": [str(index) for index in indices.tolist()]}
+
+
+class Keeping(dict):
+    """A dict of a class that keeps more than its fields."""
+
+    def __init__(self, **fields):
+        super().__init__(fields)
+        self.kept = list(fields)
+
+    def __repr__(self):
+        return f"{self.kept}, {super().__repr__()}"
 
 
 class TestGroups:
@@ -1341,6 +1397,31 @@ class TestGroups:
         assert {type(kind(0, 0))} == set(map(type, got))
         assert [list(range(i, i + 4)) for i in range(0, 64, 4)] == [x.tolist() for x, _ in got]
         assert [list(range(i, i + 4)) for i in range(0, 64, 4)] == [rows for _, rows in got]
+
+    @pytest.mark.parametrize(
+        "of",
+        [
+            lambda rows: {},
+            lambda rows: (),
+            lambda rows: OrderedDict(x=np.array(rows)),
+            lambda rows: Keeping(x=np.array(rows)),
+            lambda rows: {"x": {}, "y": ()},
+            lambda rows: {"x": np.array(rows), "unit": "metres"},
+            lambda rows: {"x": np.array(rows), "count": len(rows)},
+            lambda rows: [np.array(rows), np.array(rows)],
+            lambda rows: {"ragged": [list(range(row)) for row in rows]},
+        ],
+    )
+    def test_whatever_a_take_gives_comes_as_it_gives_it_for_one_batch(self, of):
+        class Giving(Taken):
+            def take(self, indices):
+                return of(super().take(indices)["x"].tolist())
+
+        config = {"batch_size": 4, "num_workers": 0, "shuffle": False, "num_epochs": 1}
+        with Loader(config, source=Giving(64)) as batches:
+            got = list(batches)
+        expected = [of(list(range(first, first + 4))) for first in range(0, 64, 4)]
+        assert list(map(repr, expected)) == list(map(repr, got))
 
     def test_it_says_which_batches_it_makes(self):
         indices = np.arange(6).reshape(3, 2)

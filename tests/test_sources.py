@@ -253,8 +253,10 @@ def test_what_indexing_gives_is_never_gone_round(workers, make, wrapped, transfo
         lambda rows: rows[:-1],
         lambda rows: {"x": rows, "y": np.append(rows, 0)},
         lambda rows: (rows, {"z": np.array(7)}),
+        lambda rows: {"x": rows, "name": ["a"] * 6},
+        lambda rows: (rows, []),
     ],
-    ids=["short", "long", "no rows"],
+    ids=["short", "long", "no rows", "texts", "no texts"],
 )
 def test_a_take_that_gives_another_number_of_rows_is_an_error(given):
     class Short(Rows):
@@ -263,9 +265,21 @@ def test_a_take_that_gives_another_number_of_rows_is_an_error(given):
 
     with Loader({"batch_size": 5}, Short()) as batches:
         with pytest.raises(
-            CollateError, match=r"take: expected arrays of 5 rows, got one of [046]"
+            CollateError, match=r"take: expected arrays and lists of 5 rows, got one of [046]"
         ):
             next(iter(batches))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("on_error", ["raise", {"skip": 1}])
+def test_a_source_may_use_up_the_list_of_those_it_is_asked_for(workers, on_error):
+    class Using(Rows):
+        def __getitems__(self, indices):
+            return [self[indices.pop()] for _ in range(len(indices))][::-1]
+
+    config = {"batch_size": 5, "num_workers": workers, "on_error": on_error}
+    with Loader(config, Using()) as batches:
+        assert all(batch.tolist() == batches.info.indices.tolist() for batch in batches)
 
 
 def test_a_take_without_parameters_is_not_offered():

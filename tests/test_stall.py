@@ -38,9 +38,6 @@ class Blocking:
     def stuck_in_here(self):
         assert self.let_go.wait(WAIT)
 
-    def locate(self, index):
-        return f"data/{index}.bin"
-
 
 def config(**options):
     return {
@@ -89,8 +86,45 @@ def test_the_log_names_worker_sample_file_time_and_stack(heard):
     text = texts[0]
     assert f"nothing has moved for {SECONDS:g} s" in text
     assert "threadloader-worker-" in text
-    assert "sample 2 (row 0 of step 1, epoch 0), data/2.bin" in text
+    assert "sample 2 (row 0 of step 1, epoch 0)\n" in text
     assert "in stuck_in_here" in text
+
+
+def test_the_place_of_a_sample_is_told_of_a_source_that_the_config_names(tmp_path, heard):
+    (tmp_path / "lines.txt").write_text("a\nb\nc\n")
+    let_go = threading.Event()
+    texts = heard(let_go.set)
+
+    def stuck(line):
+        assert line != "c" or let_go.wait(WAIT)
+        return line
+
+    source = {"type": "text", "path": str(tmp_path / "lines.txt")}
+    with Loader(config(source=source), transform=stuck) as batches:
+        assert [["a", "b"], ["c"]] == list(batches)
+    assert f"sample 2 (row 0 of step 1, epoch 0), {tmp_path / 'lines.txt'}:3\n" in texts[0]
+
+
+def test_a_source_that_cannot_say_where_a_sample_is_while_it_reads_stalls_all_the_same():
+    """As one does that has a lock around all that it is asked."""
+    lock, let_go = threading.RLock(), threading.Event()
+
+    class Locked(list):
+        def __getitem__(self, index):
+            with lock:
+                assert let_go.wait(WAIT)
+                return super().__getitem__(index)
+
+        def locate(self, index):
+            with lock:
+                return f"data/{index}.bin"
+
+    with Loader(config(stall_action="raise"), source=Locked([7, 8])) as batches:
+        epoch = iter(batches)
+        with pytest.raises(StalledError, match=r"sample 0 \(row 0"):
+            next(epoch)
+        let_go.set()
+        assert [7, 8] == again(epoch).tolist()
 
 
 def test_a_stall_is_raised_where_asked_and_loses_nothing():
@@ -99,7 +133,7 @@ def test_a_stall_is_raised_where_asked_and_loses_nothing():
         epoch = iter(batches)
         assert [0, 1] == next(epoch).tolist()
         before = batches.state_dict()
-        with pytest.raises(StalledError, match=r"sample 2 .*data/2\.bin") as caught:
+        with pytest.raises(StalledError, match=r"sample 2 \(row 0") as caught:
             next(epoch)
         assert caught.value.seconds == pytest.approx(SECONDS)
         assert before == batches.state_dict()
@@ -109,6 +143,31 @@ def test_a_stall_is_raised_where_asked_and_loses_nothing():
         assert [2, 3] == again(epoch).tolist()
         assert [4, 5] == again(epoch).tolist()
         assert StalledError not in {type(error) for error in list(epoch)}
+
+
+def test_a_stall_while_a_batch_is_made_above_the_budget_is_counted_too():
+    """It is made anew then, and nobody is asked before that stalls as well."""
+    let_go, reads = threading.Event(), []
+
+    class Twice(list):
+        def __getitem__(self, index):
+            if index == 0:
+                return 6
+            reads.append(index)
+            assert len(reads) == 1 or let_go.wait(WAIT)
+            raise ValueError("no such sample")
+
+    options = {"batch_size": 1, "on_error": {"skip": 1}, "stall_action": "raise"}
+    with Loader(config(**options), source=Twice([6, 7])) as batches:
+        batches._skipping.budget = 0  # as if it were used up
+        epoch = iter(batches)
+        next(epoch)  # what comes before the first batch is told apart
+        with pytest.raises(StalledError):
+            next(epoch)
+        assert batches.stats().data_wait_seconds >= SECONDS
+        let_go.set()
+        with pytest.raises(ValueError, match="no such"):
+            again(epoch)
 
 
 def again(epoch):
@@ -186,6 +245,9 @@ class Steps:
 
     def finish(self):
         return "done"
+
+    def failed(self, part):
+        pass
 
     def describe(self, part):
         return f"part {part}"

@@ -225,5 +225,8 @@ class Job:
             watch.failed(number, FINISH)
         return Result([number, *self._results])
 
+    def failed(self, part):
+        pass
+
     def describe(self, part):
         return f"job {self._number}, part {part}"

@@ -143,9 +143,12 @@ def _run(job: Job) -> Outcome:
             value, error = caught(job.finish)
         else:  # at the part that was given last; before the first, at none
             part = job.parts - operator.length_hint(parts) - 1
-        if error is not None and from_signal(error):
-            raise _raised(error)
-        return Outcome(job, value, error, part if part != -1 else None)
+        part = part if part != -1 else None
+        if error is not None:
+            if from_signal(error):
+                raise _raised(error)
+            job.failed(part)
+        return Outcome(job, value, error, part)
     finally:
         del error
 

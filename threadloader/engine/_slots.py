@@ -30,8 +30,11 @@ class Job(Protocol):
     def finish(self) -> Any:
         """Make the result when all parts are done; called once, by one worker."""
 
+    def failed(self, part: int | None) -> None:
+        """Note what else is to be said of a part that raised; in its thread, right behind it."""
+
     def describe(self, part: int | None) -> str:
-        """Say what a part is; None: the finish."""
+        """Say what a part is; None: the finish. Asked in any thread, so it must not wait."""
 
 
 class Outcome:

@@ -136,12 +136,15 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
                 _, error = caught(job.run, claims)
                 claims.close()  # suspended, it would lead from the traceback to the slot
                 if error is not None:
+                    caught(job.failed, worker.part)
                     slot.fail(worker, error)
                 worker.part = value = error = None  # by now: another one may fill the slot
                 if slot.leave(shared.runtime.monotonic() - began):
                     complete = slot.complete(worker)
                     if complete:
                         value, error = caught(job.finish)
+                        if error is not None:
+                            caught(job.failed, None)
                     outcome = slot.conclude(job, complete, value, error)
                     if shared.max_bytes is not None and outcome.value is not None:
                         outcome.size = job.size

@@ -59,6 +59,7 @@ class BatchJob:
         "_recipe",
         "_rows",
         "_samples",
+        "_told",
         "_tries",
         "_valid",
         "at",
@@ -102,6 +103,8 @@ class BatchJob:
         patient = recipe.policy is not None
         self._failed: list[Failure | None] = [None] * len(indices) if patient else []
         self._tries = [0] * len(indices) if patient else []
+        # Where rows that failed stand, as the source says.
+        self._told: dict[int, str | None] = {}
         # Where large arrays are written to; shared as the samples are.
         self._into: Any = None if recipe.rows is None else recipe.rows(len(indices))
 
@@ -224,7 +227,7 @@ class BatchJob:
         self.at = None  # it may have got somewhere before a Ctrl-C
         if self._recipe.whole == "take":
             return self._recipe.take(self._indices)  # type: ignore[misc]  # there with "take"
-        samples = list(source.__getitems__(self._rows))
+        samples = list(source.__getitems__(self._rows.copy()))  # which it may sort, or use up
         if len(samples) != len(self._rows):
             raise CollateError(
                 f"the source's __getitems__: expected {len(self._rows)} samples, got {len(samples)}"
@@ -287,26 +290,41 @@ class BatchJob:
         finally:
             del failure  # its traceback leads to this frame
 
+    def failed(self, part: int | None) -> None:
+        """Have the source say where the row stands that has just failed, in the same thread.
+
+        A source may wait for a lock meanwhile, or do anything else that its reads do: neither
+        the consumer nor who reports on a read that hangs may ask it.
+        """
+        row = self._row(part)
+        if row is not None:
+            self._told[row] = self._locate(int(self._indices[row]))
+
     def describe(self, part: int | None) -> str:
         """Say which sample a part is; None: the whole batch, or the row that it is at."""
         where = f"step {self.span.step}, epoch {self.span.epoch}"
-        if self._recipe.whole or part is None:
-            part = self.at
-        if part is None:
+        row = self._row(part)
+        if row is None:
             named = ", ".join(map(str, self._indices[:8]))
             more = ", ..." if len(self._indices) > 8 else ""
             return f"the batch of {where} (samples {named}{more})"
-        index = int(self._indices[part])
-        text = f"sample {index} (row {part} of {where})"
-        place = self._locate(index)
+        index = int(self._indices[row])
+        text = f"sample {index} (row {row} of {where})"
+        place = self._told.get(row)
+        if place is None and self._recipe.locate is not None:
+            place = self._recipe.locate(index)
         return text if place is None else f"{text}, {place}"
+
+    def _row(self, part: int | None) -> int | None:
+        """Give the row that a part is, or that a part of the whole batch has got to."""
+        return self.at if self._recipe.whole or part is None else part
 
     def _locate(self, index: int) -> str | None:
         """Say where a sample stands, if its source can."""
         try:
             locate = getattr(self._recipe.source, "locate", None)
             return None if locate is None else str(locate(index))
-        except Exception as error:  # it must not hide what it describes
+        except BaseException as error:  # it must not hide what it describes
             if self._recipe.from_signal(error):
                 raise
             return f"(its place could not be told: {type(error).__name__})"

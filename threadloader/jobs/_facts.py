@@ -34,6 +34,8 @@ class Recipe(NamedTuple):
             The samples stay as they are. Only without `policy`.
         from_signal: tells whether a signal handler raised an exception, in this thread: that
             is no failure of the sample whose reading it interrupted.
+        locate: index -> where the sample stands, as `Source.locate`, of a source that is known to
+            answer at once in any thread; else None.
         free: lets go of memory that waits to be used again.
         measure: batch -> its bytes, or None where they do not count.
         policy: what is done about samples that fail; None raises what they raise.
@@ -55,6 +57,7 @@ class Recipe(NamedTuple):
     policy: Policy | None = None
     threads_only: bool = False
     from_signal: Callable[[BaseException], bool] = lambda error: False
+    locate: Callable[[int], str] | None = None
     free: Callable[[], None] = lambda: None
 
     @property

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import CollateError
 from ._facts import Recipe, Span
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ class NoBatch:
     def finish(self) -> list[Any]:
         """Give no batch."""
         return []
+
+    def failed(self, part: int | None) -> None:
+        """Do nothing; as of a `BatchJob`."""
 
     def describe(self, part: int | None) -> str:
         """Say what it is."""
@@ -120,6 +125,9 @@ class GroupJob:
         self.digests = [digest for _, digest in finished]
         return [batch for batch, _ in finished]
 
+    def failed(self, part: int | None) -> None:
+        """Do nothing: what fails is made anew, batch by batch."""
+
     def describe(self, part: int | None) -> str:
         """Say which batches these are."""
         span = self.span
@@ -129,14 +137,30 @@ class GroupJob:
 
 
 def _cut(made: Any, count: int, rows: int) -> list[Any]:
-    """Cut arrays of count * rows rows into count batches, in dicts and tuples field by field."""
+    """Cut what has count * rows rows, as `take` gives it, into count batches, field by field."""
+    if isinstance(made, np.ndarray):
+        return list(made.reshape(count, rows, *made.shape[1:]))
     if isinstance(made, dict):
+        # Zipped, no field at all would be no batch at all.
         fields = [_cut(field, count, rows) for field in made.values()]
-        return [dict(zip(made, batch, strict=True)) for batch in zip(*fields, strict=True)]
+        values = zip(*fields, strict=True) if fields else [()] * count
+        return [_like(made, dict(zip(made, batch, strict=True))) for batch in values]
     if isinstance(made, tuple):
         fields = [_cut(field, count, rows) for field in made]
         build = getattr(made, "_make", tuple)
-        return [build(batch) for batch in zip(*fields, strict=True)]
-    if isinstance(made, np.ndarray):
-        return list(made.reshape(count, rows, *made.shape[1:]))
-    return [made[first : first + rows] for first in range(0, count * rows, rows)]
+        return [build(batch) for batch in (zip(*fields, strict=True) if fields else [()] * count)]
+    # One of arrays or lists may be a list of fields.
+    apart = (np.ndarray, dict, tuple, list)
+    if isinstance(made, list) and not any(isinstance(row, apart) for row in made):
+        return [made[first : first + rows] for first in range(0, count * rows, rows)]
+    # Then the batches are made one by one, each as `take` gives it.
+    raise CollateError(f"expected arrays, or a list of {count * rows} values, got {type(made)}")
+
+
+def _like(made: dict[Any, Any], fields: dict[Any, Any]) -> dict[Any, Any]:
+    """Give fields in a dict of the same class."""
+    if type(made) is dict:
+        return fields
+    other = copy(made)
+    other.update(fields)
+    return other

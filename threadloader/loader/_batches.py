@@ -12,16 +12,15 @@ This file is longer than others, since it is one state machine: what `next`, `it
 from __future__ import annotations
 
 import gc
-import queue
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
 from os import PathLike, getpid
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from .._runtime import Runtime
 from ..config import LoaderConfig
-from ..engine import ENDED, Outcome
+from ..engine import ENDED, Outcome, from_signal
 from ..errors import (
     BusyError,
     ClosedError,
@@ -89,10 +88,10 @@ class Batches:
         self._cache_stats = cache_stats
         asked = samplings.now.sampler.length is None  # it is a callable
         self._supply = Supply(config, recipe, deal, runtime, asked=asked)
-        # How to close the source, if it is ours: taken out by whoever does it, once.
-        self._closing = runtime.simple_queue()
-        if close_source is not None:
-            self._closing.put(close_source)
+        # How to close the source, if it is ours; None once that is done, by the one thread that
+        # has the lock.
+        self._close_source = close_source
+        self._closing = runtime.turn()
         self._closed_at: float | None = None
         self._pid = getpid()
         self._saved = False  # goes to True with the first `save`, whoever calls it
@@ -135,10 +134,7 @@ class Batches:
             ClosedError: the ``with`` was left.
             BusyError: another thread is inside `next`.
         """
-        epoch = self._begin(self._config.num_epochs)
-        if epoch is None:  # only with `stop`
-            raise StopIteration  # pragma: no cover - never without `stop`
-        return epoch
+        return cast("Epoch", self._begin(self._config.num_epochs))  # None only with `stop`
 
     def epochs(self, n: int | None = None) -> Epochs:
         """Give the epochs of the run, up to the n-th.
@@ -290,11 +286,19 @@ class Batches:
                 self._place = self._place.settled()
             self._turn.release()
         self._recipe.free()
-        try:
-            close = self._closing.get_nowait()
-        except queue.Empty:
+        if not self._closing.acquire(blocking=False):
             return
-        close()
+        try:
+            if self._close_source is not None:
+                self._close_source()
+            self._close_source = None
+        except BaseException as problem:
+            # Interrupted, it may not even have begun; a second time it does what is left.
+            if not from_signal(problem):
+                self._close_source = None
+            raise
+        finally:
+            self._closing.release()
 
     def _take_turn(self) -> Any:
         """Take the turn.
@@ -476,13 +480,13 @@ class Batches:
                 self._end_epoch(place, epoch, called)
             try:
                 place, ready, outcome = self._outcome(place)
+                if outcome.error is None and outcome.job.failures:
+                    place, outcome = self._left_out(place, outcome)
             except StalledError:
                 # The place may have been replaced, by one whose stream begins anew.
                 place, now = self._place.settled(), self._runtime.monotonic()
                 self._place = place._replace(tally=place.tally.waited(called, now))
                 raise
-            if outcome.error is None and outcome.job.failures:
-                place, outcome = self._left_out(place, outcome)
             now, failed = self._runtime.monotonic(), int(outcome.error is not None)
             waited = place.tally.waited(called, now, failed)
             if outcome.error is not None:
@@ -512,7 +516,7 @@ class Batches:
                 passed=place.passed,
             )
             if not size:
-                self._end_epoch(following, epoch, called)
+                self._end_epoch(following, epoch, now)
             if not delivery.passed:
                 break
             # A store; an interrupt behind it finds the batch passed over.
@@ -526,14 +530,15 @@ class Batches:
         self._place = following
         return batch
 
-    def _end_epoch(self, place: Place, epoch: Epoch, called: float) -> NoReturn:
+    def _end_epoch(self, place: Place, epoch: Epoch, counted: float) -> NoReturn:
+        """End an epoch; `counted` is when the waiting began that the tally does not have yet."""
         place, now = place.settled(), self._runtime.monotonic()
         cursor = place.cursor
         # A shard that had a step less than others gets to the next epoch only here.
         if cursor.epoch == epoch.number:
             cursor = cursor._replace(epoch=epoch.number + 1, position=0, step=0)
         following = place._replace(
-            cursor=cursor, tally=place.tally.waited(called, now), live=None, over=True
+            cursor=cursor, tally=place.tally.waited(counted, now), live=None, over=True
         )
         epoch._ended = True
         self._place = following
@@ -557,13 +562,7 @@ class Batches:
         singly = 0
         if place.stream is not None and outcome is not ENDED:
             singly = outcome.job.span.size
-            place.stream.cancel()
-        stream = self._supply.open(place.plan, place.cursor, place.end, singly)
-        place = self._place = place._replace(stream=stream, taken=0)
-        outcome = stream.result(0)
-        if outcome is ENDED:  # pragma: no cover - another thread closes meanwhile
-            self._check_open()
-            raise RuntimeError("the order ended before its epoch did")
+        place, outcome = self._anew(place, singly)
         return place, 0, outcome
 
     def _left_out(self, place: Place, outcome: Outcome) -> tuple[Place, Outcome]:
@@ -574,12 +573,22 @@ class Batches:
             samples that failed have come to be good.
         """
         failures = outcome.job.failures
-        if place.cursor.skipped + len(failures) <= self._skipping.budget:
-            self._skipping.note(failures)
-            return place, outcome
-        if place.stream is not None:  # pragma: no branch - `_outcome` has set it
+        if place.cursor.skipped + len(failures) > self._skipping.budget:
+            return self._anew(place, 1, strict=True)
+        self._skipping.note(failures)
+        return place, outcome
+
+    def _anew(self, place: Place, singly: int, *, strict: bool = False) -> tuple[Place, Outcome]:
+        """Go on with a new stream from where the run stands, and wait for its first outcome.
+
+        Args:
+            place: where that is; it is replaced before anything is waited for.
+            singly: as many batches are made one by one, and none in a group.
+            strict: a sample of the first batch that fails is raised and not left out.
+        """
+        if place.stream is not None:
             place.stream.cancel()
-        stream = self._supply.open(place.plan, place.cursor, place.end, 1, strict=True)
+        stream = self._supply.open(place.plan, place.cursor, place.end, singly, strict=strict)
         place = self._place = place._replace(stream=stream, taken=0)
         outcome = stream.result(0)
         if outcome is ENDED:  # pragma: no cover - another thread closes meanwhile

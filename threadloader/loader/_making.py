@@ -44,8 +44,12 @@ def make_recipe(
     transform: Callable[[Any, int, int], Any] | None,
     collate: Callable[[list[Any]], Any] | None,
     policy: Policy | None = None,
+    locate: Callable[[int], str] | None = None,
 ) -> tuple[Recipe, str]:
-    """Give how batches are made, and why they are not pinned though the config asks for it."""
+    """Give how batches are made, and why they are not pinned though the config asks for it.
+
+    `locate` is as of the recipe.
+    """
     pin, not_pinned = None, ""
     if config.pin_memory:
         # Here, and so before any thread starts: it imports torch.
@@ -98,6 +102,7 @@ def make_recipe(
         policy=policy,
         threads_only=threads_only,
         from_signal=from_signal,
+        locate=locate,
         free=pool.close,
     ), not_pinned
 
@@ -139,15 +144,20 @@ def _take(source: Any, indices: Any) -> Any:
     for rows in _lengths(batch):
         if rows != len(indices):
             raise CollateError(
-                f"the source's take: expected arrays of {len(indices)} rows, got one of {rows}"
+                f"the source's take: expected arrays and lists of {len(indices)} rows, "
+                f"got one of {rows}"
             )
     return batch
 
 
 def _lengths(batch: Any) -> Iterator[int]:
-    """Give the lengths of the arrays in a batch, in dicts and tuples field by field."""
+    """Give the lengths of what has rows in a batch, in dicts and tuples field by field."""
     if isinstance(batch, np.ndarray):
         yield len(batch) if batch.ndim else 0
+    elif isinstance(batch, list):
+        # Of arrays, it may be ragged rows as well as fields.
+        if not any(isinstance(one, (np.ndarray, dict, tuple)) for one in batch):
+            yield len(batch)
     elif isinstance(batch, (dict, tuple)):
         for field in batch.values() if isinstance(batch, dict) else batch:
             yield from _lengths(field)

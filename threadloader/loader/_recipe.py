@@ -159,7 +159,8 @@ class Loader:
         try:
             self._enter(me)
             source: sources.Source
-            spec = self._config.source if self._source is None or self._opened else None
+            ours = self._source is None or self._opened
+            spec = self._config.source if ours else None
             stamp = stamp_of(self._config, self._base, spec)  # before the source is opened
             if self._source is None:
                 source = opened = open_configured(spec or {}, self._base, self._config.root)
@@ -170,6 +171,8 @@ class Loader:
                 close = source.close if isinstance(source, sources.PerThread) else None
             length = _length(source)
             read, cache, transform = source, None, self._transform
+            # Of our own kinds, of which none waits for anything to tell that.
+            locate = getattr(source, "locate", None) if ours else None
             if self._config.cache is not None:
                 read, cache = cached_source(
                     self._config, self._base, spec, source, length, self._steady, stamp
@@ -177,7 +180,9 @@ class Loader:
                 close = _both(cache.close, close)
                 transform = None if self._steady is not None else transform
             policy = policy_of(self._config, self._runtime)
-            recipe, not_pinned = make_recipe(self._config, read, transform, self._collate, policy)
+            recipe, not_pinned = make_recipe(
+                self._config, read, transform, self._collate, policy, locate
+            )
             samplings = Samplings(self._config, self._base, source, length, self._sampler)
             identity = self._identity(source, length, samplings.now.sampler.name)
             batches = Batches(
@@ -203,11 +208,7 @@ class Loader:
             if issubclass(type(error), ConfigError):
                 self._report.complete(cast("ConfigError", error), self._in_code)
             if self._entered is me:
-                if self._batches is not None:
-                    self._batches.close()
-                elif close is not None:
-                    close()
-                self._batches = self._entered = None
+                self._leave(close if self._batches is None else self._batches.close, error)
             raise
 
     def __exit__(
@@ -217,15 +218,18 @@ class Loader:
         traceback: TracebackType | None,
     ) -> None:
         """Close the batches. An exception of the body passes, whatever closing does."""
-        batches = self._batches
-        if batches is None:
-            return
+        if self._batches is not None:
+            self._leave(self._batches.close, error)
+
+    def _leave(self, close: Callable[[], None] | None, error: BaseException | None) -> None:
+        """Close what was opened; the error that ended the body, or the entering, is not hidden."""
         try:
-            batches.close()
+            if close is not None:
+                close()
         except BaseException as problem:
             # A Ctrl-C, or whatever a signal handler raises, that came before the threads were told
             # to end must not leave them. What has been closed is not closed twice.
-            batches.close()
+            cast("Callable[[], None]", close)()
             self._batches = self._entered = None
             if error is None or from_signal(problem):
                 raise
