@@ -332,6 +332,14 @@ def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
         assert 3 * GROUP_MOST == batches.stats().prefetch_batches
 
 
+def test_the_tuning_guide_tells_every_number():
+    """Each name of stats().as_dict() stands in a row of the table in docs/tuning.md."""
+    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
+    rows = page.partition("| number |")[2].partition("\n\n")[0]
+    numbers = threadloader.stats.Stats().as_dict()
+    assert set() == {name for name in numbers if f"`{name}`" not in rows}
+
+
 def test_readme_tells_every_error():
     """Each exception of the tree is in README.md, with the builtin that it also is."""
     for name in threadloader.errors.__all__:

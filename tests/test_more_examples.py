@@ -269,4 +269,4 @@ def test_every_example_is_in_their_readme() -> None:
         for path in EXAMPLES.glob("*.py")
         if "__main__" in path.read_text(encoding="utf-8")
     }
-    assert scripts == set(re.findall(r"^\| `python examples/(\w+\.py)", readme, re.MULTILINE))
+    assert scripts == set(re.findall(r"^\| `python3 examples/(\w+\.py)", readme, re.MULTILINE))

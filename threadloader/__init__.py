@@ -6,15 +6,15 @@
         for batch in batches:
             step(batch)
 
-The rooms: `config` reads what is to be loaded, `order` says which samples come when,
-`samplers` does where that is not a plain shuffle, `sources` reads the samples, `transforms`
-changes them (`masking` is one that comes along), `collate` makes batches of them, `jobs`
-does all that for one batch, `engine` runs it in threads over the `_runtime`, `stats` counts,
-`state` lets a run go on, `quarantine` lists what it left out, `loader` puts them together.
-`sizes` says how large a batch is, `fingerprint` tells batches apart by
-their content, `adapters` connects other programs, `cli`, `bench`, `lookup` and `verify` hold
-the commands (`_named` finds what a command line names, `_tried` tries a config out), `errors`
-everything that is raised.
+The rooms: `config` reads what is to be loaded (`_schema` checks it), `order` says which samples
+come when, `samplers` does where that is not a plain shuffle, `sources` reads the samples,
+`transforms` changes them (`masking` is one that comes along), `cache` keeps them, `collate` makes
+batches of them, in memory that `buffers` uses again, `jobs` does all that for one batch, `engine`
+runs it in threads over the `_runtime`, `stats` counts, `state` lets a run go on, `quarantine`
+lists what it left out, `loader` puts them together. `sizes` says how large a batch is,
+`fingerprint` tells batches apart by their content, `adapters` connects other programs, `cli`,
+`bench`, `lookup` and `verify` hold the commands (`_named` finds what a command line names,
+`_tried` tries a config out), `errors` everything that is raised.
 """
 
 from typing import TYPE_CHECKING, Any
