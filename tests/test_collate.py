@@ -421,6 +421,8 @@ def test_masks_of_fields_of_other_names_than_str():
         (Pad(), [{"x": 1, "y": [1]}], (0,), "without an array of one dimension or more to pad"),
         (Pad(), [{"x": np.array(1)}], (0,), "without an array of one dimension or more to pad"),
         (Pad(), [np.array(1)], (0,), "shape (), which is no array of one dimension or more"),
+        (Pad(), [np.array([1, None])], (0,), "which cannot be padded without loss; return a plain"),
+        (Pad(), [np.ma.array([1])], (0,), "from the transform, as by array.filled(value)"),
         (Pad(), [{"x": np.array([None])}], (0,), "field 'x': row 0 has an array of dtype object"),
         (Pad(fields=["z"]), [{"x": np.ones(1)}], (0,), "where a field 'z' is to be padded; name"),
         (Pad(fields=[2]), [(np.ones(1),)], (0,), "where a field 2 is to be padded"),

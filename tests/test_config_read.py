@@ -164,8 +164,9 @@ def test_a_section_that_is_not_there_is_said_where_it_should_be(file, fragment, 
 @pytest.mark.parametrize("fragment", ["#training", "#/a~2", "#/a~"])
 def test_what_is_no_json_pointer_is_a_wrong_argument(file, fragment):
     expected = "config: expected a JSON pointer after the #, as in train.json#/training, got "
-    (said,) = told(file("{}") + fragment)
-    assert said == expected + json.dumps(fragment[1:])
+    name = file("{}")
+    (said,) = told(name + fragment)
+    assert said == f"{expected}{json.dumps(fragment[1:])} behind {name}"
 
 
 def test_a_file_whose_name_has_a_hash_is_taken_before_a_section(file):

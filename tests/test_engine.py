@@ -188,6 +188,32 @@ def test_no_part_begins_after_a_stop(make_engine):
     assert [0, 1] == begun
 
 
+@pytest.mark.parametrize("depth", [1, 3, 50])
+def test_no_job_is_drawn_after_a_stop(make_engine, depth):
+    """G5: however many were asked for before; and nobody waits for one of them."""
+    drawing, go_on, drawn = threading.Event(), threading.Event(), []
+
+    def jobs():
+        for number in range(100):
+            drawn.append(number)
+            drawing.set()
+            assert go_on.wait(WAIT)
+            yield Job(number)
+
+    engine = make_engine(1)
+    stream = engine.stream(jobs(), depth)
+    stream.prefetch()
+    assert drawing.wait(WAIT)
+    stopper = threading.Thread(target=engine.stop)
+    stopper.start()
+    while engine.usable:
+        pass
+    go_on.set()
+    stopper.join(WAIT)
+    assert [0] == drawn
+    assert all(slot.wait(WAIT) is not None for slot in stream._line)
+
+
 def test_no_part_begins_after_its_stream_was_cancelled(make_engine):
     """With a cancel during part 1 of 8, parts 2 to 7 and the next job are not begun."""
     begun, inside, go_on = [], threading.Event(), threading.Event()

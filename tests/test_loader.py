@@ -735,6 +735,29 @@ class TestClosing:
         with loader as batches:
             assert (0, [[0, 1, 2]]) == (batches.state_dict()["world"]["epoch"], lists(batches))
 
+    @pytest.mark.parametrize("place", ["factory", "len", "fingerprint"])
+    def test_a_stop_iteration_while_it_is_entered_is_taken_for_no_end(self, place):
+        def stop(*_):
+            return next(iter(()))
+
+        class Stopping(Numbers):
+            if place == "len":
+                __len__ = stop
+            if place == "fingerprint":
+                fingerprint = stop
+
+        loader = Loader({}, per_thread(stop) if place == "factory" else Stopping(3))
+        with pytest.raises(WorkerError, match="StopIteration was raised while") as caught:
+            loader.__enter__()
+        assert type(caught.value.__cause__) is StopIteration
+
+    def test_what_is_done_to_the_config_that_it_gives_changes_nothing(self):
+        loader = load(Numbers(4), batch_size=2)
+        loader.config.shard.update(index=1, count=2)
+        loader.config.collate["type"] = "pad"
+        with loader as batches:
+            assert [[0, 1], [2, 3]] == lists(batches)
+
     def test_a_close_that_fails_hides_no_error_of_entering_and_leaves_nothing_open(self):
         class Handle(Numbers):
             def close(self):

@@ -526,6 +526,23 @@ def test_steps_of_epochs_of_differing_length_are_passed_over_one_by_one():
         assert (2, [[2]]) == (epoch.number, [batch.tolist() for batch in epoch])
 
 
+@pytest.mark.parametrize("empty", [1, 3])
+def test_skip_steps_go_on_behind_epochs_without_a_step(empty):
+    def sampler(epoch, n):
+        return range(epoch, epoch + 4) if epoch in (0, empty + 1) else []
+
+    with Loader(config(), np.arange(10), sampler=sampler, skip_steps=3) as batches:
+        batch = next(iter(batches))
+        assert (empty + 1, 1) == (batches.info.epoch, batches.info.step)
+        assert [empty + 3, empty + 4] == batch.tolist()
+
+
+def test_skip_steps_past_a_sampler_that_never_gives_any_are_refused():
+    loader = Loader(config(), np.arange(10), sampler=lambda epoch, n: [], skip_steps=3)
+    with pytest.raises(ConfigError, match="skip_steps: expected steps to leave out"):
+        loader.__enter__()
+
+
 @pytest.mark.parametrize("steps", [-1, 1.5, "3", True, None, np.array([1]), np.array(1.0), int])
 def test_skip_steps_of_no_number_are_refused(steps):
     with pytest.raises(ConfigError, match="skip_steps: expected an integer >= 0"):
@@ -560,7 +577,7 @@ def test_steps_are_not_left_out_of_an_epoch_that_has_become_shorter(n):
     short = Loader(
         config(), np.arange(10), sampler=lambda epoch, _: range(n), resume=state, skip_steps=1
     )
-    with pytest.raises(ValueError, match="expected a sampler that gives the same indices"):
+    with pytest.raises(StateError, match="expected a sampler that gives the same indices"):
         short.__enter__()
 
 

@@ -246,7 +246,7 @@ class TestExclude:
         world = {"batch_size": 3, "shard_count": 1}
         cursor, _ = load(state, state["run"], world, 0)
         forged = dump(cursor, state["run"], world, 0, Excluded.of("11-12"))
-        with pytest.raises(StateError, match="the state is damaged: exclude: expected ascending"):
+        with pytest.raises(StateError, match="the state does not fit: exclude: expected ascending"):
             loader("plain", resume=forged).__enter__()
 
 

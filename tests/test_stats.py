@@ -1,6 +1,7 @@
 """The numbers are exact under a clock that the test moves."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -106,6 +107,19 @@ def test_an_interval_is_the_difference_of_two_snapshots():
         == interval
     )
     assert 0.25 == interval.data_wait_fraction
+
+
+@pytest.mark.parametrize(
+    ("earlier", "kind", "what"),
+    [
+        (5, TypeError, "an earlier snapshot of the run, as stats() gave it, got int"),
+        (None, TypeError, "an earlier snapshot of the run, as stats() gave it, got NoneType"),
+        (Stats(batches=3, elapsed_seconds=4.0), ValueError, "an earlier snapshot of the run, got"),
+    ],
+)
+def test_an_interval_begins_at_an_earlier_snapshot(earlier, kind, what):
+    with pytest.raises(kind, match=re.escape(f"since: expected {what}")):
+        Stats(batches=2, elapsed_seconds=3.0).since(earlier)
 
 
 def test_an_interval_that_begins_before_the_first_batch_has_its_part_of_that_time():

@@ -207,9 +207,15 @@ class Pad:
     ) -> tuple[npt.NDArray[Any], list[int]]:
         """Give the padded rows of a field, and how long each is."""
         first = rows[0]
-        if not isinstance(first, np.ndarray) or kind_of(first) is None or not first.ndim:
+        if not isinstance(first, np.ndarray) or not first.ndim:
             message = f"row 0 has {say(first)}, which is no array of one dimension or more to pad; "
             raise fault(path, message + "return numpy.asarray(...) of it from the transform", 0)
+        if kind_of(first) is None:
+            message = f"row 0 has {say(first)}, which cannot be padded without loss; "
+            hint = "return a plain array of numbers from the transform"
+            if isinstance(first, np.ma.MaskedArray):
+                hint += ", as by array.filled(value)"
+            raise fault(path, message + hint, 0)
         dtype, shape = first.dtype, first.shape[1:]
         uniform = of_one_type(rows) and have_all(rows, "dtype", dtype)
         if not uniform or shape or not have_all(rows, "ndim", 1):

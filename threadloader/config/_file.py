@@ -101,7 +101,8 @@ def split(config: object) -> tuple[str, list[str]]:
     fragment = name[cut + 1 :]
     if (fragment and fragment[0] != "/") or re.search("~(?![01])", fragment):
         expected = "a JSON pointer after the #, as in train.json#/training"
-        raise ConfigError(Problem("config", expected, show(fragment)))
+        got = f"{show(fragment)} behind {name[:cut]}"
+        raise ConfigError(Problem("config", expected, got))
     return name[:cut], keys(fragment)
 
 

@@ -194,6 +194,9 @@ def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
 def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bool:
     """Give a slot its job; say whether there was one."""
     supply = slot.supply
+    if shared.stopping:  # the word to end lies behind all slots that were sent before it (G5)
+        slot.fill(ENDED)
+        return False
     if supply.cancelled or slot.number != supply.dealt:  # unwanted; or sent twice (G8)
         return False
     supply.dealt += 1

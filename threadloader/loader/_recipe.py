@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
 from ..engine import from_signal
-from ..errors import BusyError, ClosedError, ConfigError, SourceError
+from ..errors import BusyError, ClosedError, ConfigError, SourceError, WorkerError
 from ..order import VERSION
 from ._arguments import count_of, wrong
 from ._batches import Batches
@@ -138,8 +139,8 @@ class Loader:
 
     @property
     def config(self) -> LoaderConfig:
-        """The config, with what was given in code and the defaults filled in."""
-        return self._config
+        """The config, with what was given in code and the defaults filled in; a copy."""
+        return copy.deepcopy(self._config)
 
     def __enter__(self) -> Batches:
         """Open the source and start the threads.
@@ -153,6 +154,7 @@ class Loader:
                 environment that makes no sense; or the sampler does not fit the source.
             StateError: the state to resume is damaged, or of another run.
             BusyError: it is open already.
+            WorkerError: the source raised `StopIteration`.
             RuntimeError: the system starts no more threads.
         """
         close, me = None, object()
@@ -209,6 +211,9 @@ class Loader:
                 self._report.complete(cast("ConfigError", error), self._in_code)
             if self._entered is me:
                 self._leave(close if self._batches is None else self._batches.close, error)
+            if issubclass(type(error), StopIteration):  # would be taken for an end further out
+                message = "StopIteration was raised while the source was opened; see its cause"
+                raise WorkerError(message) from error
             raise
 
     def __exit__(

@@ -126,14 +126,15 @@ class Samplings:
             excluded: what was left out of that epoch.
 
         Raises:
-            StateError: samples are left out that the source does not have.
+            StateError: samples are left out that the source does not have, or that leave its
+                sampler nothing to draw from.
         """
         if not position or excluded == self.now.excluded:
             return Plan(self.now)
         try:
             return Plan(self.now, self._make(excluded), epoch)
         except (ValueError, OverflowError) as error:
-            raise StateError(f"the state is damaged: exclude: {error}") from error
+            raise StateError(f"the state does not fit: exclude: {error}") from error
 
     def _excluded(self, base: Path) -> Excluded:
         if self._config.exclude is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import WorkerError
+from ..errors import StateError, WorkerError
 from ..jobs import BatchJob, GroupJob, NoBatch, Recipe, Span
 from ..order import Deal, key
 from ..samplers import EpochOrder, Sampler
@@ -19,6 +19,10 @@ __all__ = ["NoStepsError", "Plan", "Sampling", "jobs", "skipped"]
 
 _LAST_EPOCH = 1 << 62
 """Far beyond any run, and within what keys of orders have room for."""
+
+_MOST_EMPTY = 100
+"""Epochs without a step, one behind the other, after which a callable sampler is taken to give
+no others. Chosen: each has to be asked for."""
 
 
 class NoStepsError(Exception):
@@ -58,9 +62,10 @@ class Plan:
         self._former = former
         self._epoch = epoch
         # The feeder may be epochs ahead when the consumer leaves its own and has the jobs
-        # begin anew, so all from `begun` on are kept. Replaced whole, by one thread at a
-        # time: who enters the loader, then the feeder, or the consumer without workers.
+        # begin anew, so all from `begun` on are kept. Written by one thread at a time: who
+        # enters the loader, then the feeder, or the consumer without workers.
         self._orders: dict[int, EpochOrder] = {}
+        self._oldest = 0
 
     def of(self, epoch: int) -> Sampling:
         """Give the sampling of an epoch."""
@@ -79,8 +84,10 @@ class Plan:
             except StopIteration as error:  # would come out of a generator as another one
                 message = f"StopIteration was raised for the order of epoch {epoch}; see its cause"
                 raise WorkerError(message) from error
-            kept = {number: it for number, it in self._orders.items() if number >= self.begun}
-            self._orders = {**kept, epoch: order}
+            if self._oldest < (oldest := self.begun):
+                self._orders = {at: it for at, it in self._orders.items() if at >= oldest}
+                self._oldest = oldest
+            self._orders[epoch] = order
         return self._orders[epoch]
 
 
@@ -111,7 +118,7 @@ def jobs(
         strict: whether a sample of the first batch that fails is raised, and not left out.
 
     Raises:
-        ValueError: a sampler gives fewer indices than this epoch was given already.
+        StateError: a sampler gives fewer indices than this epoch was given already.
         Exception: whatever a sampler raises.
     """
     epoch, start, step = cursor.epoch, cursor.position, cursor.step
@@ -126,9 +133,9 @@ def jobs(
 
 def _check_length(epoch: int, n: int, delivered: int) -> None:
     if delivered > n:
-        raise ValueError(
-            f"expected a sampler that gives the same indices for epoch {epoch} again, got "
-            f"{n} of them, where {delivered} were delivered already"
+        raise StateError(
+            "the state does not fit: expected a sampler that gives the same indices for epoch "
+            f"{epoch} again, got {n} of them, where {delivered} were delivered already"
         )
 
 
@@ -219,14 +226,15 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
         The cursor behind them, which remembers that they were left out.
 
     Raises:
-        NoStepsError: an epoch on the way has no step, or they lead beyond what a run can have.
-        ValueError: a sampler gives fewer indices than its epoch was given already.
+        NoStepsError: epochs on the way have no step, or they lead beyond what a run can have.
+        StateError: a sampler gives fewer indices than its epoch was given already.
         Exception: whatever a sampler raises.
     """
     if not steps:
         return cursor
     skip = (cursor.epoch, cursor.step, steps)
     epoch, position, step = cursor.epoch, cursor.position, cursor.step
+    empty = 0  # epochs without a step, one behind the other
     while steps:
         plan.begun = epoch
         sampler = plan.of(epoch).sampler
@@ -236,7 +244,8 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
         if steps < there:
             position, step = position + steps * deal.global_batch, step + steps
             break
-        if not there and not position:
+        empty = empty + 1 if not there and not position else 0
+        if empty and (sampler.length is not None or empty > _MOST_EMPTY):
             raise NoStepsError(f"an epoch of {n} samples, which has none")
         # Epochs of one length are passed over at once, however many they are.
         whole = 1 if position or sampler.length is None else steps // there

@@ -138,10 +138,24 @@ class Stats:
         Args:
             earlier: a snapshot of the same run.
 
+        Raises:
+            TypeError: it is no snapshot.
+            ValueError: it is a later one.
+
         >>> run = Stats(batches=30, elapsed_seconds=4.0, first_batch_seconds=1.0)
         >>> run.since(Stats(batches=10, elapsed_seconds=2.0, first_batch_seconds=1.0)).batches
         20
         """
+        if not isinstance(earlier, Stats):
+            raise TypeError(
+                f"since: expected an earlier snapshot of the run, as stats() gave it, "
+                f"got {type(earlier).__name__}"
+            )
+        if earlier.elapsed_seconds > self.elapsed_seconds or earlier.batches > self.batches:
+            raise ValueError(
+                "since: expected an earlier snapshot of the run, got a later one; "
+                "write later.since(earlier)"
+            )
         changed: dict[str, Any] = {
             field.name: getattr(self, field.name) - getattr(earlier, field.name)
             for field in fields(self)
