@@ -4,7 +4,7 @@ import logging
 import sys
 import threading
 from collections import namedtuple
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -181,10 +181,28 @@ def broken(monkeypatch):
 
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
-    return "a torch that cannot be imported"
+    return "a torch that does not work (libtorch.so: cannot open"
 
 
-@pytest.mark.parametrize("how", [missing, without_cuda, broken])
+def no_torch_at_all(monkeypatch):
+    """A folder of that name is enough for an import."""
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    return "a torch that does not work (module 'torch' has no attribute 'cuda')"
+
+
+def at_odds_with_its_driver(monkeypatch):
+    def is_available():
+        raise RuntimeError("driver too old")
+
+    cuda = SimpleNamespace(is_available=is_available)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="0.fake", cuda=cuda))
+    return "a torch that does not work (driver too old)"
+
+
+HOW = [missing, without_cuda, broken, no_torch_at_all, at_odds_with_its_driver]
+
+
+@pytest.mark.parametrize("how", HOW)
 def test_true_refuses_before_any_thread_what_it_cannot_do(monkeypatch, how):
     """It names the option, what is missing, and what to do."""
     text = how(monkeypatch)
@@ -196,7 +214,7 @@ def test_true_refuses_before_any_thread_what_it_cannot_do(monkeypatch, how):
     assert 'write "auto"' in str(caught.value)
 
 
-@pytest.mark.parametrize("how", [missing, without_cuda, broken])
+@pytest.mark.parametrize("how", HOW)
 def test_auto_goes_on_with_numpy_and_the_stats_say_so(monkeypatch, how):
     text = how(monkeypatch)
     with load(np.arange(4), "auto") as batches:

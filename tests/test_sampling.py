@@ -793,3 +793,18 @@ class TestShuffle:
         config = {"sampler": {"type": "weighted", "weights": "gone.npy"}, "batch_size": 2}
         with Loader(config, range(3), sampler=[2, 0]) as batches:
             assert [[2, 0]] == lists(batches)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"exclude": "list.txt"}, "1\n99\n"),
+        ({"sampler": {"type": "subset", "indices": "list.txt"}}, "1\n99\n"),
+        ({"sampler": {"type": "weighted", "weights": "list.txt"}}, "1\n-1\n"),
+    ],
+)
+def test_a_wrong_value_in_a_file_is_told_with_its_file(tmp_path, options, text):
+    (tmp_path / "list.txt").write_text(text)
+    (tmp_path / "c.json").write_text(json.dumps(options))
+    with pytest.raises(ConfigError, match=r"got .*, in list\.txt"):
+        Loader(tmp_path / "c.json", range(N)).__enter__()

@@ -32,14 +32,15 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Callable[[Any], Any] | None,
     missing, install = "", ""
     try:
         import torch
-    except ImportError as error:
-        missing, install = f"no torch ({error})", "pip install torch"
-    except Exception as error:  # noqa: BLE001 (a broken installation raises what it likes)
-        missing, install = f"a torch that cannot be imported ({error})", "install it anew"
-    else:
+
         if not torch.cuda.is_available():
             missing = f"torch {torch.__version__} without a CUDA device"
             install = "use a build and a machine with CUDA"
+    except ImportError as error:
+        missing, install = f"no torch ({error})", "pip install torch"
+    except Exception as error:  # noqa: BLE001 (a broken installation raises what it likes)
+        # A folder of that name somewhere on the path is imported, too, as a module of nothing.
+        missing, install = f"a torch that does not work ({error})", "install it anew"
     if not missing:
         return lambda batch: _pinned(torch, batch, ""), ""
     if option == "auto":

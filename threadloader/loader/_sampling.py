@@ -114,7 +114,10 @@ class Samplings:
         if self._spec.get("field") is not None:
             field = self._spec["field"]
             self._spec["labels"] = sources.column(source, field, "/sampler/field")
-        self.now = self._make(self._excluded(base))
+        try:
+            self.now = self._make(self._excluded(base))
+        except ConfigError as error:
+            raise ConfigError(map(self._with_file, error.problems)) from error
 
     def plan(self, epoch: int, position: int, excluded: Excluded) -> Plan:
         """Give the plan of a run that goes on where a state stands.
@@ -135,6 +138,15 @@ class Samplings:
             return Plan(self.now, self._make(excluded), epoch)
         except (ValueError, OverflowError) as error:
             raise StateError(f"the state does not fit: exclude: {error}") from error
+
+    def _with_file(self, problem: Problem) -> Problem:
+        """Name the file that the wrong values stand in, if they are from one."""
+        spec = self._config.sampler or {}
+        named = {"/exclude": self._config.exclude}
+        named.update((f"/sampler/{option}", spec.get(option)) for option in _LISTS)
+        if not isinstance(file := named.get(problem.pointer), str):
+            return problem
+        return problem._replace(got=f"{problem.got}, in {file}")
 
     def _excluded(self, base: Path) -> Excluded:
         if self._config.exclude is None:
