@@ -25,5 +25,7 @@ def collate_error():
     ids=str,
 )
 def test_a_copy_has_the_message_and_the_facts(error):
+    error.add_note("raised for sample 3")
     copy = pickle.loads(pickle.dumps(error))
+    assert ["raised for sample 3"] == copy.__notes__
     assert (type(error), str(error), vars(error)) == (type(copy), str(copy), vars(copy))

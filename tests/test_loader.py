@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -1446,6 +1447,13 @@ class TestGroups:
         expected = [of(list(range(first, first + 4))) for first in range(0, 64, 4)]
         assert list(map(repr, expected)) == list(map(repr, got))
 
+    @pytest.mark.parametrize("told", [None, 0, -8, "8", 8.0, lambda self: 8])
+    def test_a_source_that_says_no_number_of_bytes_is_asked_for_one_batch_at_a_time(self, told):
+        source = type("Telling", (Taken,), {"sample_bytes": told})(16)
+        with Loader({"batch_size": 2, "num_workers": 0}, source=source) as batches:
+            assert 8 == len(list(batches))
+        assert {2} == set(map(len, source.taken))
+
     def test_it_says_which_batches_it_makes(self):
         indices = np.arange(6).reshape(3, 2)
         job = GroupJob(None, Span(4, 7, 3, 14, 2, 40, False, False), indices, np.ones(2, bool))
@@ -1498,6 +1506,12 @@ def test_what_takes_the_place_of_no_batch_says_so():
     assert 0 == job.samples(0)
     with pytest.raises(IndexError, match="expected no question for a batch of epoch 2"):
         job.info(0)
+
+
+def test_a_loader_that_is_entered_while_the_interpreter_shuts_down_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    with pytest.raises(ClosedError, match="while the interpreter shuts down"):
+        Loader({}, range(3)).__enter__()
 
 
 def test_leaving_what_was_never_entered_does_nothing():

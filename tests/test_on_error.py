@@ -1,11 +1,13 @@
 """`on_error`: samples that fail are tried again, left out within a budget, listed and counted."""
 
 import errno
+import gc
 import io
 import json
 import os
 import signal
 import threading
+import weakref
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadloader import BatchInfo, ConfigError, Loader, SourceError, quarantine
+from threadloader import BatchInfo, CollateError, ConfigError, Loader, SourceError, quarantine
 from threadloader.cli import main
 from threadloader.jobs import BatchJob, Pause, Policy, Recipe, Span
 from threadloader.quarantine import Quarantine
@@ -504,9 +506,10 @@ def test_a_signal_passes_while_a_failure_is_told(rung):
         assert 1 == batches.stats().skipped
 
 
+@pytest.mark.parametrize("skip", [None, 5])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_closing_ends_a_pause(workers):
-    """Whoever leaves the `with` does not wait until a sample is tried again."""
+def test_closing_ends_a_pause(workers, skip):
+    """Whoever leaves the `with` does not wait; and the sample has not failed to the end."""
     failing = threading.Event()
     interrupted = []
 
@@ -514,7 +517,8 @@ def test_closing_ends_a_pause(workers):
         failing.set()
         raise OSError("not now")
 
-    config = {"batch_size": 1, "num_workers": workers, "on_error": {"retry": 9, "backoff": 60}}
+    on_error = {"retry": 9, "backoff": 60, "skip": skip}
+    config = {"batch_size": 1, "num_workers": workers, "on_error": on_error}
     with Loader(config, source=range(4), transform=transform) as batches:
 
         def ask():
@@ -529,7 +533,93 @@ def test_closing_ends_a_pause(workers):
         batches.close()
         asking.join(30)
         assert not asking.is_alive()
-    assert interrupted in (["OSError"], ["ClosedError"])
+    assert ["ClosedError"] == interrupted
+    assert (0, 0) == (batches.stats().skipped, batches.state_dict()["world"]["position"])
+
+
+def test_what_was_read_row_by_row_is_read_as_a_whole_until_that_goes_well():
+    """The storage fails at the first read of all rows, and at that behind the rows one by one."""
+
+    class Table(Whole):
+        reads = 0
+
+        def take(self, indices):
+            self.reads += 1
+            if self.reads in (1, 6):
+                raise OSError(f"read {self.reads} failed")
+            return super().take(indices)
+
+    for on_error in ({"retry": 1, "backoff": 0}, {"skip": 9}):
+        config = {"batch_size": 4, "shuffle": False, "num_workers": 0, "on_error": on_error}
+        with Loader(config, source=Table(4)) as batches:
+            assert [[0, 1, 2, 3]] == [batch.tolist() for batch in batches]
+
+
+def test_a_whole_that_never_goes_well_is_raised():
+    class Table(Whole):
+        def take(self, indices):
+            if len(indices) > 1:
+                raise OSError("too many at once")
+            return super().take(indices)
+
+    on_error = {"retry": 2, "backoff": 0, "skip": 9}
+    with Loader({"batch_size": 4, "on_error": on_error}, source=Table(4)) as batches:
+        with pytest.raises(OSError, match="too many at once"):
+            next(iter(batches))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_above_the_budget_the_sample_is_told_and_not_what_its_absence_does(workers):
+    def transform(index):
+        if index == 0:
+            raise OSError("sample 0 is damaged")
+        return np.zeros(index)  # the others do not fit together
+
+    config = {"batch_size": 4, "shuffle": False, "num_workers": workers, "on_error": {"skip": 0}}
+    with Loader(config, source=range(4), transform=transform) as batches:
+        with pytest.raises(OSError, match="sample 0 is damaged"):
+            next(iter(batches))
+
+
+def test_a_batch_that_fails_beside_a_sample_lists_none(tmp_path):
+    """Within the budget the batch is not delivered short: it is not delivered."""
+
+    def transform(index):
+        if index == 0:
+            raise OSError("sample 0 is damaged")
+        return np.zeros(index)
+
+    path = tmp_path / "bad.jsonl"
+    on_error = {"skip": 9, "quarantine": str(path)}
+    config = {"batch_size": 4, "shuffle": False, "on_error": on_error}
+    with Loader(config, source=range(4), transform=transform) as batches:
+        with pytest.raises(CollateError):
+            next(iter(batches))
+        assert 0 == batches.stats().skipped
+    assert not path.exists()
+
+
+def test_an_exception_that_is_raised_again_and_again_keeps_no_batch_alive():
+    """As that of a `Future`: its traceback would lead to every job that it was raised in."""
+    error, samples = ValueError("damaged"), []
+
+    class Sample:
+        pass
+
+    class Kept(Failing):
+        def __getitem__(self, index):
+            if index % 2:
+                raise error
+            sample = Sample()
+            samples.append(weakref.ref(sample))
+            return sample
+
+    config = {"batch_size": 2, "shuffle": False, "num_workers": 0, "on_error": {"skip": 99}}
+    with Loader(config, source=Kept(20), collate=len) as batches:
+        assert [1] * 10 == list(batches)
+        gc.collect()
+        assert 0 == sum(sample() is not None for sample in samples)
+    assert error.__traceback__ is None
 
 
 @pytest.mark.parametrize("kind", [Failing, AllAtOnce, Whole])

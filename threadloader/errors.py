@@ -114,7 +114,7 @@ class SourceError(LoaderError, OSError):
         return f"{where}: {self.message}" if where else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.message, self.path, self.place, self.option)
+        return type(self), (self.message, self.path, self.place, self.option), vars(self)
 
 
 class CollateError(LoaderError, ValueError):
@@ -146,7 +146,7 @@ class CollateError(LoaderError, ValueError):
         return f"{self.message} ({named})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.message, self.rows), {"samples": self.samples}
+        return type(self), (self.message, self.rows), vars(self)
 
 
 class WorkerError(LoaderError, RuntimeError):
@@ -171,7 +171,7 @@ class StateError(LoaderError, ValueError):
         self.fields = tuple(fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.fields)
+        return type(self), (self.args[0], self.fields), vars(self)
 
 
 class StalledError(LoaderError, TimeoutError):
@@ -189,7 +189,7 @@ class StalledError(LoaderError, TimeoutError):
         self.seconds = seconds
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.seconds)
+        return type(self), (self.args[0], self.seconds), vars(self)
 
 
 class ClosedError(LoaderError, RuntimeError):

@@ -208,9 +208,18 @@ class BatchJob:
             samples.append(self._try(policy, row, self._read_alone))
         self.at = None
         kept = [row for row, failed in enumerate(self._failed) if failed is None]
-        if self._recipe.whole == "take" and kept:
-            return self._recipe.take(self._indices[kept])  # type: ignore[misc]  # as below
-        return samples
+        return self._take_kept(policy, kept) if self._recipe.whole == "take" and kept else samples
+
+    def _take_kept(self, policy: Policy, kept: list[int]) -> Any:
+        """Read the rows that are left as a whole; each has been read well by itself just now."""
+        tries = 0
+        while True:
+            try:
+                return self._recipe.take(self._indices[kept])  # type: ignore[misc]  # as below
+            except Exception as error:
+                if self._recipe.from_signal(error) or (tries and not policy.again(tries - 1)):
+                    raise
+                tries += 1
 
     def _read_alone(self, row: int) -> Any:
         """Read one row of a source that reads many at once; to find out which of them fails."""

@@ -11,6 +11,9 @@ __all__ = ["Failure", "failure_of"]
 LONGEST_TEXT = 20_000
 """Characters of a traceback that are kept: its last ones, which say most."""
 
+MOST_FRAMES = 50
+"""Frames of it, likewise: one exception object that is raised again and again has ever more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -37,13 +40,15 @@ def failure_of(
 ) -> Failure:
     """Tell a sample's failure in words, whatever its exception does when it is printed.
 
-    What a signal handler raises meanwhile passes: `from_signal` tells it.
+    Its traceback is taken off: it leads to the job, which an exception that somebody keeps would
+    keep alive. What a signal handler raises meanwhile passes: `from_signal` tells it.
     """
     try:
         said = "".join(traceback.format_exception_only(error)).strip()
-        told = "".join(traceback.format_exception(error))[-LONGEST_TEXT:]
+        told = "".join(traceback.format_exception(error, limit=-MOST_FRAMES))[-LONGEST_TEXT:]
     except Exception as problem:  # an exception may be made of anything
         if from_signal(problem):
             raise
         said = told = f"{type(error).__name__} (not printable: {type(problem).__name__})"
+    BaseException.with_traceback(error, None)  # whatever its class makes of an attribute
     return Failure(index, path, said, told)

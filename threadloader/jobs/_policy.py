@@ -6,6 +6,8 @@ import queue
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..errors import ClosedError
+
 __all__ = ["Pause", "Policy"]
 
 LONGEST_PAUSE = 60.0
@@ -57,12 +59,17 @@ class Policy(NamedTuple):
     pause: Pause
 
     def again(self, tries: int) -> bool:
-        """Pause before another try; False when there is none, or nobody waits for it.
+        """Pause before another try; say whether there is one.
 
         Args:
             tries: how often the sample was tried again already.
+
+        Raises:
+            ClosedError: the end came first. A sample that was not tried to the end has not failed.
         """
         if tries >= self.retry:
             return False
         # 2.0**1024 is too large for a float, and the pause has reached its bound long before.
-        return not self.pause.wait(min(self.backoff * 2.0 ** min(tries, 64), LONGEST_PAUSE))
+        if self.pause.wait(min(self.backoff * 2.0 ** min(tries, 64), LONGEST_PAUSE)):
+            raise ClosedError("the loader was closed before a sample was tried again")
+        return True

@@ -480,7 +480,7 @@ class Batches:
                 self._end_epoch(place, epoch, called)
             try:
                 place, ready, outcome = self._outcome(place)
-                if outcome.error is None and outcome.job.failures:
+                if outcome.job is not None and outcome.job.failures:
                     place, outcome = self._left_out(place, outcome)
             except StalledError:
                 # The place may have been replaced, by one whose stream begins anew.
@@ -575,7 +575,8 @@ class Batches:
         failures = outcome.job.failures
         if place.cursor.skipped + len(failures) > self._skipping.budget:
             return self._anew(place, 1, strict=True)
-        self._skipping.note(failures)
+        if outcome.error is None:  # else nothing is delivered that they were left out of
+            self._skipping.note(failures)
         return place, outcome
 
     def _anew(self, place: Place, singly: int, *, strict: bool = False) -> tuple[Place, Outcome]:
@@ -607,7 +608,8 @@ class Batches:
         else:
             lost = Delivery(outcome.job, [None], lost=True)
             following = place._replace(delivery=lost, taken=place.taken + 1)
-        of_sample = outcome.part is not None
+        # What a close cut short was tried no further, whatever the budget.
+        of_sample = outcome.part is not None and not issubclass(type(error), ClosedError)
         more = self._skipping.told(place.cursor.skipped) if of_sample else ""
         error = explained(outcome, error, more)
         try:

@@ -75,7 +75,8 @@ def make_recipe(
         digest = fingerprint.digest
     group = 1
     if whole == "take":
-        sample_bytes = getattr(source, "sample_bytes", None) or GROUP_BYTES
+        told = getattr(source, "sample_bytes", None)  # of the user's, perhaps, and anything
+        sample_bytes = told if isinstance(told, int) and told > 0 else GROUP_BYTES
         # Bounded: those prepared ahead, and the one that the consumer is at.
         bytes_ = GROUP_BYTES if most is None else min(GROUP_BYTES, most // (GROUPS_AHEAD + 1))
         group = max(1, min(GROUP_MOST, bytes_ // (sample_bytes * config.batch_size)))

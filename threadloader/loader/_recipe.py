@@ -154,9 +154,12 @@ class Loader:
                 environment that makes no sense; or the sampler does not fit the source.
             StateError: the state to resume is damaged, or of another run.
             BusyError: it is open already.
+            ClosedError: the interpreter shuts down.
             WorkerError: the source raised `StopIteration`.
             RuntimeError: the system starts no more threads.
         """
+        if sys.is_finalizing():
+            raise ClosedError("a Loader cannot be entered while the interpreter shuts down")
         close, me = None, object()
         try:
             self._enter(me)
