@@ -131,6 +131,7 @@ def test_the_source_keeps_its_array_and_may_write_to_it(cache):
         OrderedDict(x=1),
         {(1, 2): 3},
         np.ma.masked_array([1, 2]),
+        np.rec.fromarrays([[1, 2], [3.0, 4.0]], names="a,b"),
         np.array([None, 1], dtype=object),
         np.zeros(2, "i4,f4")[0],
         [np.zeros(2), {"x": range(3)}],

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from threadloader import ConfigError, Loader, SourceError
+from threadloader.quarantine import Quarantine
 from threadloader.sources import as_source, column, open_source, read_numbers
 
 
@@ -195,6 +196,35 @@ class TestNumbers:
         """One with an end, one in the middle, one that begins as no line of ours."""
         with pytest.raises(SourceError, match="expected a number, or an object"):
             self.read(tmp_path, damaged)
+
+    @pytest.mark.parametrize(
+        "last",
+        [
+            b"{",
+            b'{"index": ',
+            b'{"index": 4, "pa',
+            b'{"index": 4, "pa\0\0',
+            b'{"index": 4, "path": "a\xff',
+            b'{"index": 4, "path": "\xed\xa0\x80"}',
+            b'{"index": ' + b"1" * 5000 + b', "p',
+            b'{"index": 4, "x": ' + b"[" * 100_000,
+            b'{"index": 4, "pa\r',
+            b'{"index": 4}',
+            b'{"path": "a", "ind',
+            b"5",
+        ],
+        ids=lambda data: repr(data[:24]),
+    )
+    def test_what_is_passed_over_is_what_the_writer_cuts_off(self, tmp_path, last):
+        """A last line is torn for both or for neither."""
+        file, before = tmp_path / "bad.jsonl", b'{"index": 7}\n'
+        file.write_bytes(before + last)
+        try:
+            passed_over = [7] == read_numbers(file.name, tmp_path, None).tolist()
+        except SourceError:
+            passed_over = False
+        Quarantine(file).add([{"index": 9}])
+        assert passed_over == (before + b'{"index": 9}\n' == file.read_bytes())
 
     @pytest.mark.parametrize("data", [b"", b"\n \n\r\n"])
     def test_an_empty_file_has_no_number(self, tmp_path, data):

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from threadloader.errors import ConfigError, SourceError
-from threadloader.sources import _line_scan, as_source, fingerprint
+from threadloader.sources import _telling, as_source, fingerprint
 from threadloader.sources._csv_columns import filler
 from threadloader.sources._csv_options import CsvOptions
 from threadloader.sources._dtypes import UnfitError
@@ -666,7 +666,7 @@ def test_no_file_may_lie_outside_of_the_root(tmp_path):
 
 
 def test_a_long_opening_tells_how_far_it_is(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(_line_scan, "_TELL_SECONDS", 0)
+    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
     path = write(tmp_path, SAMPLE)
     with caplog.at_level(logging.INFO, "threadloader"):
         opened(path)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import _decode, files
+from threadloader.sources import _decode, _telling, files
 from threadloader.sources.files import open_files
 
 LINKS = pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
@@ -514,7 +514,7 @@ def test_the_fingerprint_tells_names_sizes_labels_and_options(tmp_path):
 
 
 def test_opening_that_takes_long_says_how_far_it_is(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(files, "_TELL_SECONDS", -1.0)
+    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
     write(tmp_path, {"a": b"", "b": b""})
     with caplog.at_level(logging.INFO, "threadloader"):
         opened(tmp_path).close()

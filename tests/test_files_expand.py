@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.errors import ConfigError, SourceError
-from threadloader.sources import _paths, open_source
+from threadloader.sources import _paths, _telling, open_source
 from threadloader.sources._files import expand, inside
 
 TREE = [
@@ -279,7 +279,7 @@ def test_a_folder_that_vanishes_while_it_is_searched_is_an_error(tree, monkeypat
 
 
 def test_a_long_search_says_how_far_it_is(tree, monkeypatch, caplog):
-    monkeypatch.setattr(_paths, "_TELL_SECONDS", -1)
+    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
     with caplog.at_level(logging.INFO, "threadloader"):
         expand(tree, "sub/**/a.npy", None)
     assert [

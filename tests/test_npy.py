@@ -197,6 +197,20 @@ def test_each_thread_has_a_handle_where_there_is_no_pread(tmp_path, open_, monke
         assert [3, 4] * 8 == list(pool.map(lambda i: source[i]["labels"], [3, 4] * 8))
 
 
+def test_what_a_signal_handler_raises_passes_as_it_is(tmp_path, open_, monkeypatch):
+    """While a file is mapped."""
+    save(tmp_path, x=np.arange(4))
+    rung = TimeoutError("rung")
+
+    def mapping(*args, **options):
+        raise rung
+
+    monkeypatch.setattr(npy.mmap, "mmap", mapping)
+    with pytest.raises(TimeoutError) as caught:
+        open_(True, path="x.npy")
+    assert rung is caught.value
+
+
 # Fortran order
 
 

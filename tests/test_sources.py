@@ -603,17 +603,27 @@ def test_it_can_be_used_again_after_close(made):
     assert [1] * 4 == [handle.closed for handle in made]
 
 
-def test_asking_where_a_sample_stands_opens_nothing_after_close(made, monkeypatch):
-    """A failed sample may be explained when another thread has closed the loader."""
+def test_asking_where_a_sample_stands_opens_nothing(made, monkeypatch):
+    """Nor does how large one is: not before a read, not in another thread, not after close."""
     monkeypatch.setattr(Handle, "locate", lambda self, index: "here", raising=False)
+    monkeypatch.setattr(Handle, "sample_bytes", 8, raising=False)
     source = per_thread(Handle)
+
+    def offered():
+        return [name for name in ("locate", "sample_bytes") if hasattr(source, name)]
+
+    assert [] == offered()
+    source[0]
     locate = source.locate
-    assert "here" == locate(0)
+    assert ("here", 8) == (locate(0), source.sample_bytes)
+    assert [] == run(offered)
+    with pytest.raises(AttributeError, match="got one without an object"):
+        run(lambda: locate(0))
+    assert ["locate", "sample_bytes"] == offered()
     source.close()
-    with pytest.raises(ClosedError):
+    assert [] == offered()
+    with pytest.raises(AttributeError):
         locate(0)
-    with pytest.raises(ClosedError):
-        source.locate  # noqa: B018 (to look for it asks the objects)
     assert [1] == [handle.closed for handle in made]
 
 
@@ -721,13 +731,39 @@ def test_what_the_factory_makes_must_be_a_source():
 def test_a_method_is_offered_exactly_when_the_objects_offer_it(name):
     offering = type("Offering", (Squares,), {name: lambda self, *args: (id(self), args)})
     source = per_thread(offering)
-    assert not hasattr(per_thread(Squares), name)
+    without = per_thread(Squares)
+    assert 0 == without[0] == source[0]
+    assert not hasattr(without, name)
     assert not hasattr(source, "another")
+    without.close()
     method = getattr(source, name)  # in this thread, but called in others
-    here, there = method(3), run(lambda: method(3))
+    here, there = method(3), run(lambda: (source[0], method(3))[1])
     assert (3,) == here[1] == there[1]
     assert here[0] != there[0]
     source.close()
+
+
+def test_small_batches_are_taken_together_as_from_one_object_for_all():
+    """Since the size of a sample is told; the batches stay the same."""
+    asked = []
+
+    class Rows:
+        sample_bytes = 8
+
+        def __len__(self):
+            return 1000
+
+        def __getitem__(self, index):
+            return np.int64(index)
+
+        def take(self, indices):
+            asked.append(len(indices))
+            return indices.copy()
+
+    config = {"batch_size": 4, "shuffle": False, "num_workers": 2}
+    with Loader(config, per_thread(Rows)) as batches:
+        assert list(range(1000)) == np.concatenate(list(batches)).tolist()
+    assert max(asked) > 4
 
 
 def test_arrays_from_the_factory_are_array_sources():

@@ -6,7 +6,8 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import _sqlite_connections, sqlite, stamp
+from threadloader.sources import _sqlite_connections, _telling, sqlite, stamp
 from threadloader.sources.sqlite import open_sqlite
 
 QUERY = "SELECT id, text, label FROM t"
@@ -185,7 +186,7 @@ def test_a_search_through_all_rows_for_each_sample_is_warned_of(tmp_path, caplog
 
 
 def test_reading_keys_that_takes_long_says_how_far_it_is(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(sqlite, "_TELL_SECONDS", -1.0)
+    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
     monkeypatch.setattr(sqlite, "_ROWS", 2)
     with caplog.at_level(logging.INFO, "threadloader"):
         opened(made(tmp_path)).close()
@@ -468,8 +469,9 @@ def test_many_threads_read_at_once_by_connections_of_their_own(tmp_path, monkeyp
             connection.execute("SELECT 1")
 
 
-def test_closing_ends_what_another_thread_is_reading(tmp_path):
+def test_closing_ends_what_another_thread_is_reading(tmp_path, monkeypatch):
     """The reader is in a statement without end when it is told to end it."""
+    monkeypatch.setattr(_sqlite_connections, "_PATIENCE_SECONDS", 60)
     made(tmp_path)
     source = opened(tmp_path)
     running = threading.Event()
@@ -499,6 +501,33 @@ def test_a_thread_that_does_not_let_go_keeps_its_connection(tmp_path, caplog, mo
         connection.execute("SELECT 1")
 
 
+def test_threads_that_do_not_let_go_are_waited_for_together(tmp_path, monkeypatch, caplog):
+    """All are told to end before one is waited for; the first takes all the time there is."""
+    source = opened(made(tmp_path))
+    together = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda index: (together.wait(10), source[index]), range(2)))
+    seen, seconds = [], [100.0]
+
+    def acquire(timeout):
+        seen.append(timeout)
+        seconds[0] += timeout
+        return False
+
+    connections = list(source._connections._made)
+    real = [connection.sql for connection in connections]
+    for connection in connections:
+        connection.lock = SimpleNamespace(acquire=acquire)
+        connection.sql = SimpleNamespace(interrupt=lambda: seen.append("told"))
+    clock = SimpleNamespace(monotonic=lambda: seconds[0])
+    monkeypatch.setattr(_sqlite_connections, "time", clock)
+    source.close()
+    assert ["told"] * 3 + [_sqlite_connections._PATIENCE_SECONDS, 0, 0] == seen
+    assert 3 == caplog.text.count("a connection stays open")
+    for connection in real:
+        connection.close()
+
+
 def test_every_connection_is_closed_though_one_close_is_interrupted(tmp_path, monkeypatch):
     """As by a second Ctrl-C. The other two are closed all the same."""
     source = opened(made(tmp_path))
@@ -508,21 +537,36 @@ def test_every_connection_is_closed_though_one_close_is_interrupted(tmp_path, mo
     connections = list(source._connections._made)
     real, asked = _sqlite_connections._Connection.close, []
 
-    def close(connection, path):
+    def close(connection, path, until):
         asked.append(connection)
         if len(asked) == 1:
             raise KeyboardInterrupt
-        real(connection, path)
+        real(connection, path, until)
 
     monkeypatch.setattr(_sqlite_connections._Connection, "close", close)
     with pytest.raises(KeyboardInterrupt):
         source.close()
     source.close()
-    real(asked[0], tmp_path)
+    real(asked[0], tmp_path, 0)
     assert 3 == len(connections) == len(asked)
     for connection in connections:
         with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
             connection.sql.execute("SELECT 1")
+
+
+def test_what_a_signal_handler_raises_passes_as_it_is(tmp_path, monkeypatch):
+    """While the database is looked at."""
+    rung = TimeoutError("rung")
+
+    def stat(path, **options):
+        raise rung
+
+    made(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", stat)
+        with pytest.raises(TimeoutError) as caught:
+            opened(tmp_path)
+    assert rung is caught.value
 
 
 def test_nothing_stays_open_when_opening_fails(tmp_path):

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import _tar_headers, tar
-from threadloader.sources.tar import open_tar
+from threadloader.sources import _tar_headers, _telling, tar
+from threadloader.sources.tar import TarSource, open_tar
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 
@@ -496,8 +496,13 @@ def test_the_fingerprint_tells_keys_sizes_and_options(tmp_path):
     assert 5 == len({first, *others})
 
 
+def test_no_archive_at_all_is_an_error_of_the_config():
+    with pytest.raises(ConfigError, match="/source/path: expected at least one file, got an empty"):
+        TarSource([])
+
+
 def test_an_index_that_takes_long_says_how_far_it_is(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(tar, "_TELL_SECONDS", -1.0)
+    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
     with caplog.at_level(logging.INFO, "threadloader"):
         opened(write(tmp_path, {"1.txt": "x"})).close()
     assert "a.tar: 1 samples found, 5%" in caplog.text

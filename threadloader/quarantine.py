@@ -109,7 +109,7 @@ class Quarantine:
             if file.read(1) != b"\n":
                 data = self._path.read_bytes()
                 last = data.splitlines(keepends=True)[-1]
-                if _is_torn(last):
+                if not last.endswith(b"\r") and _is_torn(last):  # with that, it has an end
                     file.truncate(len(data) - len(last))
                 else:
                     lines = b"\n" + lines
@@ -164,8 +164,20 @@ def _may_be_one(path: Path) -> bool:
 
 
 def _is_torn(line: bytes) -> bool:
-    """Tell whether this is one of our lines, cut short: what a killed write leaves."""
-    return line[: len(_BEGIN)] == _BEGIN[: len(line)] and not _is_json(line)
+    """Tell whether this is one of our lines, cut short: what a killed write leaves.
+
+    It means the same as in `read_numbers` of the sources, which passes over what is torn.
+    """
+    if line[: len(_BEGIN)] != _BEGIN[: len(line)]:
+        return False
+    try:
+        # As text: of bytes, json guesses UTF-16 where there are zeros.
+        json.loads(line.decode())
+    except json.JSONDecodeError:
+        return True
+    except (ValueError, RecursionError):  # not UTF-8, too many digits, absurdly deep: none of ours
+        return False
+    return False
 
 
 def _is_json(line: bytes) -> bool:

@@ -15,7 +15,6 @@ threads at once, that raises `SourceError` for what it cannot decode; `apply` ad
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from io import BytesIO
@@ -27,6 +26,7 @@ import numpy.typing as npt
 from threadloader.errors import ConfigError, Problem, SourceError
 
 from ._npy_header import read_header
+from ._strict_json import STRICT
 
 __all__ = ["Decoder", "Decoders", "Image", "apply", "decoder_of"]
 
@@ -110,33 +110,11 @@ def _json(data: bytes) -> Any:
     text = _text(data)
     try:
         # A decoder for each call: one keeps notes while it decodes, which threads may not share.
-        return json.loads(
-            text, object_pairs_hook=_each_once, parse_float=_finite, parse_constant=_no_number
-        )
+        return json.loads(text, **STRICT)
     except RecursionError as error:
         raise SourceError("expected JSON, got lists and objects nested too deeply") from error
     except ValueError as error:
         raise SourceError(f"expected strict JSON, got: {error}") from error
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} twice in one object")
-    return found
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text[:40]}, too large for a float")
-    return number
-
-
-def _no_number(word: str) -> Any:
-    raise ValueError(f"{word}, which JSON does not have")
 
 
 def _int(data: bytes) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from threadloader.errors import ConfigError, Problem
 
-__all__ = ["chosen_fields", "known_fields", "near"]
+__all__ = ["chosen_fields", "known_fields", "listed", "near", "nearest"]
 
 
 def chosen_fields(
@@ -77,6 +77,25 @@ def near(name: str, names: Iterable[str]) -> str:
     "there are 'color', 'size'; did you mean 'color'?"
     """
     there = list(names)
-    listed = ", ".join(map(repr, there[:20])) + (", ..." if len(there) > 20 else "")
-    likely = difflib.get_close_matches(name, there, n=1)
-    return f"there are {listed or 'none'}" + (f"; did you mean {likely[0]!r}?" if likely else "")
+    likely = nearest(name, there)
+    return f"there are {listed(there) or 'none'}" + (f"; {likely}" if likely else "")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Ask for the nearest of the names that there are, if one is near.
+
+    >>> nearest("colour", ["color", "size"]), nearest("x", ["size"])
+    ("did you mean 'color'?", '')
+    """
+    likely = difflib.get_close_matches(name, list(names), n=1)
+    return f"did you mean {likely[0]!r}?" if likely else ""
+
+
+def listed(names: Iterable[str], most: int = 20) -> str:
+    """List names, the first of them where they are many.
+
+    >>> listed("abc", 2), listed([])
+    ("'a', 'b', ...", '')
+    """
+    there = list(names)
+    return ", ".join(map(repr, there[:most])) + (", ..." if len(there) > most else "")

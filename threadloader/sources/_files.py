@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from threadloader.errors import ClosedError, SourceError, by_handler
 
+from ._closing import close_all
 from ._paths import expand, inside
 
 __all__ = ["KEPT_OPEN", "FileReader", "expand", "inside", "open_regular"]
@@ -282,9 +283,7 @@ class FileReader:
         with self._lock:
             self._closed = True
             handles, self._handles = self._handles, []
-        with ExitStack() as stack:  # closes each of them, even when one close raises
-            for handle in handles:
-                stack.callback(handle.close)
+        close_all([handle.close for handle in handles])
 
 
 def _identity(handle: FileIO) -> tuple[int, int]:

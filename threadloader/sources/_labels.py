@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from threadloader.errors import ConfigError, Problem, SourceError
 
+from ._fields import nearest
 from ._files import inside, open_regular
 
 __all__ = ["Labels", "labels_of"]
@@ -99,9 +99,9 @@ def _numbered(
     return [numbers[text] for text in texts], classes
 
 
-def _near(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def _near(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, known)
+    return f"; {near}" if near else ""
 
 
 class _Table:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import time
-
 import numpy as np
 import numpy.typing as npt
 
 from ._files import FileReader
 from ._index_cache import IntArray
+from ._telling import Telling
 
 __all__ = ["Progress", "first_byte", "scan"]
 
 _BOM = b"\xef\xbb\xbf"
-
-_LOG = logging.getLogger("threadloader")
-_TELL_SECONDS = 1.0
-"""What takes longer says so, and again after as long. Chosen."""
 
 # What a byte says about its line: 0 white space, 2 something else, and 1 may be part of
 # a white space character beyond ASCII (its line is looked at as text in the end).
@@ -38,20 +32,17 @@ class Progress:
 
     def __init__(self, reader: FileReader, what: str) -> None:
         self._reader, self._what = reader, what
-        self._told = time.monotonic()
+        self._telling = Telling()
 
     def tell(self, done: int) -> None:
         """Say that this many bytes are done, if the last time is long enough ago."""
-        now = time.monotonic()
-        if now - self._told >= _TELL_SECONDS:
-            self._told = now
-            _LOG.info(
-                "%s: %s in %.0f of %.0f MiB",
-                self._reader.path,
-                self._what,
-                done / 2**20,
-                self._reader.size / 2**20,
-            )
+        self._telling.tell(
+            "%s: %s in %.0f of %.0f MiB",
+            self._reader.path,
+            self._what,
+            done / 2**20,
+            self._reader.size / 2**20,
+        )
 
 
 def first_byte(reader: FileReader) -> int:

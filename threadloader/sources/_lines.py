@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem, SourceError
 
+from ._closing import close_all
 from ._files import KEPT_OPEN, FileReader, expand, inside
 from ._index_cache import IndexCache, IntArray
 from ._line_scan import first_byte, scan
@@ -185,9 +186,7 @@ class LineFiles:
 
     def close(self) -> None:
         """Close the files; a second time does nothing."""
-        with ExitStack() as stack:  # closes each of them, even when one close raises
-            for file in self._files:
-                stack.callback(file.reader.close)
+        close_all([file.reader.close for file in self._files])
 
 
 class _File:

@@ -20,17 +20,16 @@ import errno
 import fnmatch
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 
 from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
+from ._telling import Telling
+
 __all__ = ["expand", "inside"]
 
 _MAGIC = frozenset("*?[")
-_TELL_SECONDS = 1.0
-"""A search that takes longer says so, and again after as long. Chosen."""
 
 
 def expand(
@@ -153,7 +152,7 @@ def _search(
         steps.append(_matcher("*"))
     todo: list[tuple[tuple[str, ...], set[int]]] = [((), {0})]
     listed = files = 0
-    told = time.monotonic()
+    telling = Telling()
     while todo:
         below, places = todo.pop()
         for place in sorted(places):  # "**" may be no folder at all
@@ -179,12 +178,7 @@ def _search(
             if is_folder is not False and then:
                 todo.append(((*below, name), then))
         listed += 1
-        if time.monotonic() - told > _TELL_SECONDS:
-            told = time.monotonic()
-            import logging  # here, where it is hardly ever wanted: it is a tenth of an import
-
-            log = logging.getLogger("threadloader")
-            log.info("%s: found %d files in %d folders so far", start, files, listed)
+        telling.tell("%s: found %d files in %d folders so far", start, files, listed)
 
 
 def _matcher(part: str) -> Callable[[str], object]:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from threadloader.errors import ClosedError, ConfigError, Problem
 
+from ._closing import close_all
+
 __all__ = ["PerThread"]
 
-_OPTIONAL = ("take", "take_into", "__getitems__", "column", "fingerprint", "locate")
+_OPTIONAL = ("take", "take_into", "__getitems__", "column", "fingerprint")
+"""Methods that the objects may offer, each asked of the calling thread's own."""
+
+_OF_OPEN = ("sample_bytes", "locate")
+"""What is asked of the calling thread's object if it has one, and never opens one: neither the
+size of a sample nor where a failed one stands is worth that, and opening may wait for ever."""
 
 
 class _Opening:
@@ -32,8 +40,9 @@ class PerThread:
     """A source over objects that a factory makes, one in each thread that reads.
 
     It is made by `threadloader.sources.per_thread`. An object is made at a thread's
-    first use; what else than ``len`` and ``[]`` is offered (``take``,
-    ``take_into``, ``__getitems__``, ``fingerprint``, ``locate``) is what the objects offer.
+    first use; what else than ``len`` and ``[]`` is offered (``take``, ``take_into``,
+    ``__getitems__``, ``column``, ``fingerprint``) is what the objects offer. ``sample_bytes``
+    and ``locate`` are what the calling thread's object offers: without one there is neither.
 
     Args:
         factory: makes an object; what it raises is passed on.
@@ -60,17 +69,12 @@ class PerThread:
         # our own: no factory, no close() and no waiting inside.
         self._lock = threading.Lock()
         self._opening: _Opening | None = None
-        self._closed = False  # whether there was an opening before; under the lock as well
 
-    def mine(self, anew: bool = True) -> Any:
+    def mine(self) -> Any:
         """Give the calling thread's own source, made now if this is its first use.
 
-        Args:
-            anew: whether the thread that opened this may open it again after a close.
-
         Raises:
-            ClosedError: this was closed, and the thread is left over from before, or must
-                not open it again.
+            ClosedError: this was closed, and the thread is left over from before.
         """
         opening: _Opening | None = getattr(self._local, "opening", None)
         if opening is not None and not opening.closed:
@@ -80,8 +84,7 @@ class PerThread:
             if self._opening is None:
                 # A worker that comes back late from a slow read must not open
                 # again what nobody would close; the thread that opened may.
-                left_over = opening is not None and opening.opener != thread
-                if left_over or (self._closed and not anew):
+                if opening is not None and opening.opener != thread:
                     raise ClosedError(
                         "this source was closed while a thread still read from it; "
                         "the thread that opened it can use it again"
@@ -94,7 +97,7 @@ class PerThread:
             if not late:
                 opening.made.append(made)
         if late:
-            _close([made])
+            _close(made)
             raise ClosedError("this source was closed while a thread still opened its part of it")
         self._local.source = self._adapt(made)
         self._local.opening = opening
@@ -116,17 +119,29 @@ class PerThread:
         return self.mine()[index]
 
     def __getattr__(self, name: str) -> Any:
-        """Give a method that the objects offer, bound to no thread."""
-        # A failed sample may be explained when another thread has closed the loader: what
-        # would be opened to say where the sample stands, nobody would close.
-        anew = name != "locate"
-        if name not in _OPTIONAL or not callable(getattr(self.mine(anew), name, None)):
+        """Give what the objects offer; a method is bound to no thread."""
+        own = self.mine if name in _OPTIONAL else self._open if name in _OF_OPEN else None
+        offered = None if own is None else getattr(own(), name, None)
+        if name == "sample_bytes" and offered is not None:
+            return offered
+        if own is None or not callable(offered):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def method(*args: Any) -> Any:
-            return getattr(self.mine(anew), name)(*args)  # of the thread that calls it
+            return getattr(own(), name)(*args)  # of the thread that calls it
 
         return method
+
+    def _open(self) -> Any:
+        """Give the calling thread's own source, if it has one that is open.
+
+        Raises:
+            AttributeError: it has none, so that what would be asked of it is not offered.
+        """
+        opening: _Opening | None = getattr(self._local, "opening", None)
+        if opening is None or opening.closed:
+            raise AttributeError("expected a thread that has read here, got one without an object")
+        return self._local.source
 
     def close(self) -> None:
         """Close each object that the factory made, if it has ``close()``.
@@ -139,23 +154,14 @@ class PerThread:
             opening, self._opening = self._opening, None
             if opening is None:
                 return
-            opening.closed = self._closed = True
+            opening.closed = True
             made, opening.made = opening.made, []
         # A map of a file stays open as long as something refers to it.
         self._local.source = None
-        _close(made)
+        close_all([partial(_close, each) for each in made])
 
 
-def _close(made: list[Any]) -> None:
-    # By halves: so the interpreter itself chains what they raise, in a few frames that hold
-    # none of it. An ExitStack keeps the exception in its own frame, and all of this in a cycle.
-    if len(made) > 1:
-        middle = len(made) // 2
-        try:
-            _close(made[:middle])
-        finally:
-            _close(made[middle:])
-    elif made:
-        close = getattr(made[0], "close", None)
-        if callable(close):
-            close()
+def _close(made: Any) -> None:
+    close = getattr(made, "close", None)
+    if callable(close):
+        close()

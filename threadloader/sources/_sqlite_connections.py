@@ -6,12 +6,15 @@ import logging
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path, PurePath
 
-from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
+from threadloader.errors import ClosedError, ConfigError, Problem, SourceError, by_handler
 
+from ._closing import close_all
 from ._stamp import log_status
 
 __all__ = ["Connections"]
@@ -26,8 +29,10 @@ _LONGEST = 64 << 20
 """Bytes that a value may have beside four times the file's: a query may make larger ones than
 are stored, as hex() does, but not fill the memory, as zeroblob() could. Chosen."""
 
-_PATIENCE_SECONDS = 5.0
-"""How long closing waits for a thread that was told to end its statement. Chosen."""
+_PATIENCE_SECONDS = 0.5
+"""How long closing waits for all the threads together that were told to end their statements.
+Chosen: SQLite ends one in some milliseconds; who is stuck in the system does not come at all, and
+the loader has waited its `close_timeout` before."""
 
 _Status = tuple[int, ...]
 
@@ -158,6 +163,8 @@ class Connections:
                 self._path,
             ) from error
         except (OSError, ValueError) as error:  # ValueError: a path that no system has
+            if by_handler(error):
+                raise
             reason = getattr(error, "strerror", None) or error
             raise SourceError(
                 f"expected a file that can be read, got: {reason}", self._path
@@ -184,15 +191,19 @@ class Connections:
     def close(self) -> None:
         """Close every connection; a second time does nothing.
 
-        Call it when no thread reads any more. One that does is told to end its statement
-        and gets `ClosedError`.
+        Call it when no thread reads any more. Those that do are told to end their statements
+        and get `ClosedError`; what one of them does not let go of soon stays open.
         """
         with self._lock:
             self._closed = True
             made, self._made = self._made, []
-        with ExitStack() as stack:  # closes each of them, even when one close raises
+        until = time.monotonic() + _PATIENCE_SECONDS
+        try:
+            # All of them before one is waited for: so they end at the same time.
             for connection in made:
-                stack.callback(connection.close, self._path)
+                connection.sql.interrupt()
+        finally:
+            close_all([partial(connection.close, self._path, until) for connection in made])
 
 
 def _uri(path: PurePath) -> str:
@@ -236,9 +247,9 @@ class _Connection:
         with closing(self.sql.execute(f"PRAGMA {pragma}")) as cursor:
             return int(cursor.fetchone()[0])
 
-    def close(self, path: Path) -> None:
-        self.sql.interrupt()
-        if not self.lock.acquire(timeout=_PATIENCE_SECONDS):
+    def close(self, path: Path, until: float) -> None:
+        """Close it, unless a thread still reads by it at this time of the monotonic clock."""
+        if not self.lock.acquire(timeout=max(0.0, until - time.monotonic())):
             _LOG.warning("%s: a connection stays open, since a thread still reads by it", path)
             return
         try:

@@ -16,14 +16,11 @@ import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem
 
-from ._fingerprint import add_values, describe_dtype
+from ._fingerprint import add_values, checked_rows, describe_dtype
 from ._hash import sha256
 from ._row_numbers import row_number, row_numbers
 
 __all__ = ["ArraySource", "Empty", "stores_values"]
-
-_CHECKED_ROWS = 64
-"""Rows that a fingerprint reads: enough to tell two data sets apart, and quick at any size."""
 
 # numpy.record arrays and maps of a file hold what a plain array holds; any other
 # subclass adds something (a mask, a unit, another meaning of []) that would be lost.
@@ -176,8 +173,7 @@ class ArraySource:
         >>> ArraySource({"x": np.zeros((10, 3))}).fingerprint()
         "dict, 10 samples, field 'x' f8 (3,), sha256 2dfba633817046c7..."
         """
-        count = min(_CHECKED_ROWS, self._length)
-        rows = [i * (self._length - 1) // max(count - 1, 1) for i in range(count)]
+        rows = checked_rows(self._length)
         digest = sha256()
         for array in self._arrays:
             for row in rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -15,11 +14,9 @@ import numpy.typing as npt
 from threadloader.errors import ConfigError, Problem, SourceError
 
 from ._files import inside, open_regular
+from ._telling import Telling
 
 __all__ = ["column", "read_numbers"]
-
-
-_TELL_SECONDS = 1.0
 
 _MAGIC = b"\x93NUMPY"
 
@@ -50,7 +47,7 @@ def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any] | Se
     if given is not None:
         return given
     values = []
-    told = time.monotonic()
+    telling = Telling()
     for index in range(len(source)):
         try:
             sample = source[index]
@@ -65,12 +62,7 @@ def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any] | Se
         except (KeyError, IndexError, TypeError, ValueError) as error:
             got = f"{type(error).__name__}: {error}, in sample {index}"
             raise ConfigError(Problem(pointer, "a field that each sample has", got)) from error
-        if time.monotonic() - told > _TELL_SECONDS:
-            told = time.monotonic()
-            import logging  # as in `_paths`
-
-            log = logging.getLogger("threadloader")
-            log.info("field %r: read %d of %d samples", field, index + 1, len(source))
+        telling.tell("field %r: read %d of %d samples", field, index + 1, len(source))
     return values
 
 
@@ -107,7 +99,7 @@ def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any] |
     lines = data.splitlines()
     if lines and not data.endswith((b"\n", b"\r")) and _is_torn(lines[-1]):
         lines.pop()
-        import logging  # as in `_paths`
+        import logging  # as in `_telling`
 
         log = logging.getLogger("threadloader")
         log.warning("%s: line %d is cut short, and passed over", file, len(lines) + 1)
@@ -122,7 +114,10 @@ def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any] |
 
 
 def _is_torn(line: bytes) -> bool:
-    """Tell whether this is a line of a quarantine file, cut short: what a killed write leaves."""
+    """Tell whether this is a line of a quarantine file, cut short: what a killed write leaves.
+
+    It means the same as in `Quarantine`, which cuts off what is torn.
+    """
     if line[: len(_QUARANTINED)] != _QUARANTINED[: len(line)]:
         return False
     try:

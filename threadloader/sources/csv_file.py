@@ -23,8 +23,9 @@ from ._csv_columns import Column, Texts
 from ._csv_options import CsvOptions
 from ._csv_rows import Block, read_blocks
 from ._dtypes import UnfitError
-from ._fields import near
+from ._fields import listed, near
 from ._files import FileReader, expand
+from ._fingerprint import checked_rows
 from ._hash import sha256
 from ._row_numbers import row_number
 from .arrays import ArraySource, Empty
@@ -140,8 +141,7 @@ class CsvSource(ArraySource):
     def fingerprint(self) -> str:
         """Tell this data from other data: as for arrays, and sizes of the files and options."""
         digest = sha256(str(self._options).encode())
-        rows = min(len(self), 64)
-        for row in (i * (len(self) - 1) // max(rows - 1, 1) for i in range(rows)):
+        for row in checked_rows(len(self)):
             sample = self[row]
             for field in self._texts:
                 digest.update(sample[field].encode() + b"\0")
@@ -180,8 +180,8 @@ class _Columns:
             self._begin(path, names)
         elif names != self._names:
             raise SourceError(
-                f"expected the columns of the first file, {_listed(self._names)}, "
-                f"got {_listed(names)}; make a source of files with the same columns",
+                f"expected the columns of the first file, {listed(self._names, 10)}, "
+                f"got {listed(names, 10)}; make a source of files with the same columns",
                 path,
                 "line 1",
             )
@@ -251,7 +251,3 @@ class _Places:
         """Give ``path:line``."""
         path, ahead = self._files[bisect_right(self._rows, row) - 1]
         return f"{path}:{row + ahead}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")

@@ -16,10 +16,8 @@ The rules, the same on every machine:
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,12 +31,9 @@ from ._files import expand, inside, open_regular
 from ._hash import sha256
 from ._labels import labels_of
 from ._row_numbers import row_number
+from ._telling import Telling
 
 __all__ = ["FilesSource", "open_files"]
-
-_LOG = logging.getLogger("threadloader")
-_TELL_SECONDS = 1.0
-"""Opening that takes longer says how far it is, and again after as long. Chosen."""
 
 
 def open_files(
@@ -110,14 +105,12 @@ class FilesSource:
         # Size and time of change, in nanoseconds, of each file.
         self._status = np.empty((len(names), 2), np.int64)
         digest = sha256()
-        told = time.monotonic()
+        telling = Telling()
         for row, name in enumerate(names):
             self._status[row] = size, _ = _look(folder / name)
             label = "" if labels is None else labels[row]
             digest.update(f"{name}\0{size}\0{label}\n".encode())
-            if time.monotonic() - told > _TELL_SECONDS:
-                told = time.monotonic()
-                _LOG.info("%s: looked at %d of %d files", folder, row + 1, len(names))
+            telling.tell("%s: looked at %d of %d files", folder, row + 1, len(names))
         told_classes = f", {len(classes)} classes" if classes else ""
         self._fingerprint = (
             f"files, {len(names)} files, {said}{told_classes}, "

@@ -9,7 +9,6 @@ object, ``NaN`` and infinities, numbers too large for a float, a blank line (unl
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections.abc import Iterable, Mapping
 from itertools import chain
@@ -21,6 +20,7 @@ import numpy as np
 from ._dtypes import UnfitError, number_dtype, say, to_array
 from ._fields import chosen_fields, known_fields, near
 from ._lines import Line, LineFiles, open_lines
+from ._strict_json import STRICT
 
 __all__ = ["JsonlSource", "Shape", "open_jsonl"]
 
@@ -187,29 +187,7 @@ class _Decoders(threading.local):
     """A decoder for each thread: one keeps notes while it decodes."""
 
     def __init__(self) -> None:
-        self.strict = json.JSONDecoder(
-            object_pairs_hook=_once, parse_float=_finite, parse_constant=_no_constant
-        )
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} twice in one object")
-    return made
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text[:40]}, too large for a float")
-    return number
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text}, which JSON does not have")
+        self.strict = json.JSONDecoder(**STRICT)
 
 
 def _exact(value: Any, dtype: np.dtype[Any]) -> Any:

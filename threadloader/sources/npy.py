@@ -20,18 +20,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ClosedError, ConfigError, Problem, SourceError
+from threadloader.errors import ClosedError, ConfigError, Problem, SourceError, by_handler
 
+from ._closing import close_all
 from ._files import FileReader, inside, open_regular
+from ._fingerprint import checked_rows
 from ._hash import sha256
 from ._npy_header import LONGEST, Header, read_header
 from ._row_numbers import row_number, row_numbers
 from .arrays import ArraySource, Empty
 
 __all__ = ["NpySource", "open_npy"]
-
-_CHECKED_ROWS = 64
-"""Rows that a fingerprint reads, as many as that of arrays in memory."""
 
 _DAMAGED = "copy the file again, or make it again with numpy.save"
 
@@ -174,11 +173,9 @@ class NpySource:
         The rows are spread evenly from the first to the last. Whether the files are mapped
         does not count.
         """
-        count = min(_CHECKED_ROWS, self._length)
         digest = sha256()
         # Row by row, since a row may be large; the empty batch says dtypes and shapes.
-        for i in range(-1, count):
-            chosen = [] if i < 0 else [i * (self._length - 1) // max(count - 1, 1)]
+        for chosen in [[], *([row] for row in checked_rows(self._length))]:
             digest.update(ArraySource(self.take(np.array(chosen, np.int64))).fingerprint().encode())
         labels = [""] if self._names is None else [f"field {name!r} " for name in self._names]
         fields = ", ".join(
@@ -194,9 +191,7 @@ class NpySource:
 
     def close(self) -> None:
         """Close the files; a second time does nothing."""
-        with ExitStack() as stack:  # closes each of them, even when one close raises
-            for rows in self._rows:
-                stack.callback(rows.close)
+        close_all([rows.close for rows in self._rows])
 
 
 class _Positioned:
@@ -282,6 +277,8 @@ def _mapped(path: Path, number: int, header: Header, size: int) -> _Array:
         # With the size: a file that has become shorter since is refused.
         whole = mmap.mmap(number, size, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
+        if by_handler(error):
+            raise
         reason = getattr(error, "strerror", None) or error
         raise SourceError(f"expected a file that can be mapped, got: {reason}", path) from error
     return np.ndarray(

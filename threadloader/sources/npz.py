@@ -8,7 +8,6 @@ field, never fewer or other samples.
 
 from __future__ import annotations
 
-import difflib
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ import numpy.typing as npt
 
 from threadloader.errors import SourceError, by_handler
 
-from ._fields import chosen_fields
+from ._fields import chosen_fields, listed, nearest
 from ._files import inside, open_regular
 from ._npy_header import read_header
 from ._row_numbers import row_number
@@ -173,7 +172,7 @@ class _Archive:
         missing = [name for name in dict.fromkeys(chosen.values()) if name not in arrays]
         if missing:
             raise SourceError(
-                f"expected arrays of the names that are in the file, {_listed(arrays)}, "
+                f"expected arrays of the names that are in the file, {listed(arrays) or 'none'}, "
                 f"got {'; '.join(_with_nearest(name, arrays) for name in missing)}",
                 self._path,
                 option="/fields",
@@ -231,13 +230,7 @@ class _Archive:
             )
 
 
-def _listed(names: Iterable[str]) -> str:
-    """List the names that there are."""
-    known = list(names)
-    return (", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")) or "none"
-
-
 def _with_nearest(name: str, known: Iterable[str]) -> str:
     """Give a wrong name, and the nearest one that there is."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return repr(name) + (f" (did you mean {near[0]!r}?)" if near else "")
+    near = nearest(name, known)
+    return repr(name) + (f" ({near})" if near else "")

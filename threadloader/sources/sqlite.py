@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import re
 import sqlite3
-import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -34,13 +33,11 @@ from ._files import inside
 from ._hash import sha256
 from ._row_numbers import row_number
 from ._sqlite_connections import Connections
+from ._telling import Telling
 
 __all__ = ["SqliteSource", "open_sqlite"]
 
 _LOG = logging.getLogger("threadloader")
-_TELL_SECONDS = 1.0
-"""Reading keys that takes longer says how far it is, and again after as long. Chosen."""
-
 _ROWS = 65_536
 """Keys taken from the database at once. Chosen: little memory as Python integers."""
 
@@ -159,7 +156,7 @@ class SqliteSource:
 
     def _read_keys(self, query: str) -> npt.NDArray[np.int64]:
         parts = [np.empty(0, np.int64)]
-        told, count = time.monotonic(), 0
+        telling, count = Telling(), 0
         with self._connections.mine() as mine, closing(mine.execute(query)) as cursor:
             while rows := cursor.fetchmany(_ROWS):
                 keys = [row[0] for row in rows]
@@ -172,9 +169,7 @@ class SqliteSource:
                     )
                 parts.append(np.array(keys, np.int64))
                 count += len(keys)
-                if time.monotonic() - told > _TELL_SECONDS:
-                    told = time.monotonic()
-                    _LOG.info("%s: %d keys read", self._path, count)
+                telling.tell("%s: %d keys read", self._path, count)
         found = np.sort(np.concatenate(parts))
         twice = np.flatnonzero(found[1:] == found[:-1])
         if len(twice):

@@ -15,8 +15,6 @@ The rules:
 
 from __future__ import annotations
 
-import logging
-import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -29,12 +27,14 @@ import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem, SourceError
 
+from ._closing import close_all
 from ._decode import Decoders, Image, apply, decoder_of
 from ._fields import chosen_fields, near
 from ._files import KEPT_OPEN, FileReader, expand
 from ._hash import sha256
 from ._row_numbers import row_number
 from ._tar_headers import members
+from ._telling import Telling
 
 __all__ = ["KEY", "TarSource", "open_tar"]
 
@@ -43,10 +43,6 @@ KEY = "__key__"
 
 DECODE = {"cls": "int", "json": "json", "npy": "npy", "text": "text", "txt": "text"}
 """How members are decoded by what is behind the last dot; all others are bytes."""
-
-_LOG = logging.getLogger("threadloader")
-_TELL_SECONDS = 1.0
-"""An index that takes longer says how far it is, and again after as long. Chosen."""
 
 
 def open_tar(
@@ -99,7 +95,7 @@ class TarSource:
         fields: the fields of a sample, in the order given or sorted.
 
     Raises:
-        SourceError, ConfigError: as for `open_tar`.
+        SourceError, ConfigError: as for `open_tar`; the latter also where there is no archive.
     """
 
     def __init__(
@@ -114,6 +110,8 @@ class TarSource:
         names = chosen_fields(fields, "those of the first sample")
         chosen = None if names is None else tuple(names)
         files = list(paths)
+        if not files:
+            raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
         self._archives: list[_Archive] = []
         with ExitStack() as undo:
             for path in files:
@@ -204,9 +202,7 @@ class TarSource:
 
     def close(self) -> None:
         """Close the archives; a second time does nothing."""
-        with ExitStack() as stack:  # closes each of them, even when one close raises
-            for archive in self._archives:
-                stack.callback(archive.reader.close)
+        close_all([archive.reader.close for archive in self._archives])
 
 
 class _Archive:
@@ -247,7 +243,7 @@ class _Archive:
     def _grouped(self) -> dict[str, dict[str, tuple[int, int]]]:
         """Give offset and size of each member, by key and field."""
         found: dict[str, dict[str, tuple[int, int]]] = {}
-        told = time.monotonic()
+        telling = Telling()
         for member in members(self.reader):
             key, field = self._parted(member.name, member.offset)
             if not field:
@@ -261,10 +257,8 @@ class _Archive:
                     member.offset,
                 )
             fields[field] = member.offset, member.size
-            if time.monotonic() - told > _TELL_SECONDS:
-                told = time.monotonic()
-                done = 100 * member.offset // self.reader.size
-                _LOG.info("%s: %d samples found, %d%%", self.reader.path, len(found), done)
+            done = 100 * member.offset // self.reader.size
+            telling.tell("%s: %d samples found, %d%%", self.reader.path, len(found), done)
         return found
 
     def _parted(self, name: str, at: int) -> tuple[str, str]:

@@ -14,8 +14,6 @@ The rules:
 
 from __future__ import annotations
 
-import logging
-import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -27,22 +25,19 @@ import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem, SourceError
 
+from ._closing import close_all
 from ._files import KEPT_OPEN, FileReader, expand
+from ._fingerprint import checked_rows
 from ._hash import sha256
 from ._row_numbers import row_number, row_numbers
+from ._telling import Telling
 from ._token_layout import layout, stored_dtype
 from .arrays import Empty
 
 __all__ = ["TokensSource", "open_tokens"]
 
-_LOG = logging.getLogger("threadloader")
-_TELL_SECONDS = 1.0
-"""Opening that takes longer says how far it is, and again after as long. Chosen."""
-
-_CHECKED = 64
-"""Windows that a fingerprint looks into."""
 _CHECKED_TOKENS = 256
-"""Tokens that it reads of each, at most."""
+"""Tokens that a fingerprint reads of each window that it looks into, at most."""
 
 _Array = npt.NDArray[Any]
 
@@ -122,7 +117,7 @@ class TokensSource:
         self._begins: list[int] = []  # byte at which each file's tokens begin
         first = [0]
         self.left_out = 0
-        told = time.monotonic()
+        telling = Telling()
         with ExitStack() as undo:
             for path in paths:
                 reader = FileReader(path, keep=len(self._readers) < KEPT_OPEN)
@@ -134,9 +129,7 @@ class TokensSource:
                 self._readers.append(reader)
                 self._begins.append(begin)
                 first.append(first[-1] + windows)
-                if time.monotonic() - told > _TELL_SECONDS:
-                    told = time.monotonic()
-                    _LOG.info("%s: %d files of tokens opened", path, len(self._readers))
+                telling.tell("%s: %d files of tokens opened", path, len(self._readers))
             undo.pop_all()
         if not self._readers:
             raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
@@ -262,10 +255,9 @@ class TokensSource:
         """
         sizes = "+".join(str(reader.size) for reader in self._readers)
         digest = sha256(sizes.encode())
-        count = min(_CHECKED, len(self))
         length = min(self._span, _CHECKED_TOKENS) * self._stored.itemsize
-        for i in range(count):
-            file, window = self._find(i * (len(self) - 1) // max(count - 1, 1))
+        for row in checked_rows(len(self)):
+            file, window = self._find(row)
             offset = self._begins[file] + window * self._stride * self._stored.itemsize
             digest.update(self._readers[file].read(offset, length))
         files = len(self._readers)
@@ -279,6 +271,4 @@ class TokensSource:
 
     def close(self) -> None:
         """Close the files; a second time does nothing."""
-        with ExitStack() as stack:  # closes each of them, even when one close raises
-            for reader in self._readers:
-                stack.callback(reader.close)
+        close_all([reader.close for reader in self._readers])

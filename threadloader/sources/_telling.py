@@ -1,0 +1,30 @@
+"""Word in the log of how far something is that takes long."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["Telling"]
+
+_TELL_SECONDS = 1.0
+"""What takes longer says how far it is, and again after as long. Chosen."""
+
+
+class Telling:
+    """Logs how far something is that begins now, every second or so."""
+
+    def __init__(self) -> None:
+        self._told = time.monotonic()
+
+    def tell(self, message: str, *values: object) -> None:
+        """Log this, if the last time is long enough ago.
+
+        Args:
+            message: as `logging` has it, with ``%s`` and the like.
+            values: what stands in their places.
+        """
+        if time.monotonic() - self._told > _TELL_SECONDS:
+            self._told = time.monotonic()
+            import logging  # here, where it is hardly ever wanted: it is a tenth of an import
+
+            logging.getLogger("threadloader").info(message, *values)
