@@ -603,6 +603,39 @@ def test_it_can_be_used_again_after_close(made):
     assert [1] * 4 == [handle.closed for handle in made]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_two_loaders_over_one_per_thread_each_close_what_was_made_for_them(workers):
+    open_now = []
+
+    class Data:
+        def __len__(self):
+            return 30
+
+        def __getitem__(self, index):
+            assert self in open_now
+            return index
+
+        def close(self):
+            open_now.remove(self)
+
+    def opened():
+        data = Data()
+        open_now.append(data)
+        return data
+
+    source = per_thread(opened)
+    config = {"batch_size": 5, "num_workers": workers, "on_error": {"skip": 99}}
+    with Loader(config, source) as train:
+        for epoch in train.epochs(3):
+            assert 30 == sum(map(len, epoch))
+            before = list(open_now)
+            with Loader(config, source) as test:
+                assert 30 == sum(map(len, test))
+            assert set(before) <= set(open_now)
+        assert 0 == train.stats().skipped
+    assert [] == open_now
+
+
 def test_asking_where_a_sample_stands_opens_nothing(made, monkeypatch):
     """Nor does how large one is: not before a read, not in another thread, not after close."""
     monkeypatch.setattr(Handle, "locate", lambda self, index: "here", raising=False)

@@ -173,7 +173,9 @@ class Loader:
             else:
                 source = sources.as_source(self._source)
                 # The user closes what the user made; what a factory makes for us is ours.
-                close = source.close if isinstance(source, sources.PerThread) else None
+                if isinstance(source, sources.PerThread):
+                    source = source.lend()
+                    close = source.close
             length = _length(source)
             read, cache, transform = source, None, self._transform
             # Of our own kinds, of which none waits for anything to tell that.

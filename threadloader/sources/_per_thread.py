@@ -69,6 +69,16 @@ class PerThread:
         # our own: no factory, no close() and no waiting inside.
         self._lock = threading.Lock()
         self._opening: _Opening | None = None
+        self._lent = False  # under the lock as well
+
+    def lend(self) -> PerThread:
+        """Give a source to somebody who closes it: this one, or one of its own if it has a user.
+
+        Two loaders at once, for training and for testing, say, each close theirs.
+        """
+        with self._lock:
+            lent, self._lent = self._lent, True
+        return PerThread(self._factory, self._adapt).lend() if lent else self
 
     def mine(self) -> Any:
         """Give the calling thread's own source, made now if this is its first use.
@@ -151,7 +161,7 @@ class PerThread:
         raised, with the others as its context. Harmless when nothing is open.
         """
         with self._lock:
-            opening, self._opening = self._opening, None
+            opening, self._opening, self._lent = self._opening, None, False
             if opening is None:
                 return
             opening.closed = True
