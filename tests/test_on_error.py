@@ -327,11 +327,15 @@ def test_a_last_line_without_its_end_stays(last, tmp_path):
     assert 2 == lines(path)[2]["index"]
 
 
-@pytest.mark.parametrize("content", [b"x" * 50, b"PK\x03\x04", b"{\n  'a': 1}", b"\xff{}"])
+DATA = [b'{"a": 1}\n', b'{"index": "a"}\n', b'{"index": true}\n', b"[1, 2]\n", b'"a"\n', b"1.5\n"]
+"""Lines of JSON that are no list of samples: data of the user's, perhaps."""
+
+
+@pytest.mark.parametrize("content", [b"x" * 50, b"PK\x03\x04", b"{\n  'a': 1}", b"\xff{}", *DATA])
 def test_a_quarantine_that_is_another_file_is_refused(content, tmp_path):
     path = tmp_path / "data"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match="/on_error/quarantine: expected lines of JSON, got ano"):
+    with pytest.raises(ConfigError, match="quarantine: expected lines of JSON with an index, got"):
         Loader({"on_error": {"skip": 1, "quarantine": str(path)}}, source=range(4)).__enter__()
     assert content == path.read_bytes()
 
@@ -864,18 +868,20 @@ def test_a_quarantine_that_may_not_be_written_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_line_that_was_written_in_part_is_an_error(tmp_path, monkeypatch):
-    """As on a full disk; the next line then begins where this one did."""
+    """As on a full disk; it is not there then, nor any before it of the same batch."""
     path = tmp_path / "bad.jsonl"
     quarantine = Quarantine(path)
 
     class Full(io.FileIO):
         def write(self, data):
-            return super().write(data[:5])
+            return super().write(data[:20])
 
     with monkeypatch.context() as full:
         full.setattr(type(path), "open", lambda path, mode, buffering: Full(path, "a+"))
-        with pytest.raises(OSError, match="a part of a line was written"):
-            quarantine.add([{"index": 1}])
+        with pytest.raises(OSError, match="only a part of the lines") as caught:
+            quarantine.add([{"index": 1}, {"index": 3}])
+    assert (errno.ENOSPC, str(path)) == (caught.value.errno, caught.value.filename)
+    assert b"" == path.read_bytes()
     quarantine.add([{"index": 2}])
     assert [{"index": 2}] == lines(path)
 

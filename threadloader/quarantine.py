@@ -104,17 +104,26 @@ class Quarantine:
             time.sleep(_PAUSE_SECONDS)
 
     def _write(self, file: FileIO, lines: bytes) -> None:
-        if file.seek(0, os.SEEK_END):
+        end = file.seek(0, os.SEEK_END)
+        if end:
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
                 data = self._path.read_bytes()
                 last = data.splitlines(keepends=True)[-1]
                 if not last.endswith(b"\r") and _is_torn(last):  # with that, it has an end
-                    file.truncate(len(data) - len(last))
+                    end = file.truncate(len(data) - len(last))
                 else:
                     lines = b"\n" + lines
-        if file.write(lines) != len(lines):
-            raise OSError(f"{self._path}: a part of a line was written; is the disk full?")
+        # All or nothing: asked again, all of them are written again.
+        written = 0
+        try:
+            written = file.write(lines)
+        finally:
+            if written != len(lines):
+                file.truncate(end)
+        if written != len(lines):
+            text = "only a part of the lines could be written; is the disk full?"
+            raise OSError(errno.ENOSPC, text, str(self._path))
 
 
 def _wrong_with(path: Path, option: str) -> Problem | None:
@@ -131,7 +140,7 @@ def _wrong_with(path: Path, option: str) -> Problem | None:
         return Problem(option, "a file that can be written", str(path))
     if there and not _may_be_one(path):
         hint = "name another file, which need not be there"
-        return Problem(option, "lines of JSON", f"another file, {path}", hint)
+        return Problem(option, "lines of JSON with an index", f"another file, {path}", hint)
     return None
 
 
@@ -157,10 +166,10 @@ def _lock(file: FileIO, *, held: bool) -> bool:
 
 
 def _may_be_one(path: Path) -> bool:
-    """Tell whether a file is empty, or its first line is a JSON value, or one of ours cut short."""
+    """Tell whether a file is empty, or its first line has an index, or is one of ours cut short."""
     with path.open("rb") as file:
         first = file.readline(_LONGEST)
-    return not first.strip() or _is_torn(first) or _is_json(first)
+    return not first.strip() or _is_torn(first) or _has_index(first)
 
 
 def _is_torn(line: bytes) -> bool:
@@ -180,9 +189,10 @@ def _is_torn(line: bytes) -> bool:
     return False
 
 
-def _is_json(line: bytes) -> bool:
+def _has_index(line: bytes) -> bool:
+    """Tell whether this is an index in JSON, or an object with one: as a hand may begin a list."""
     try:
-        json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):  # ValueError: no JSON, or not UTF-8
         return False
-    return True
+    return type(value.get("index") if isinstance(value, dict) else value) is int
