@@ -736,6 +736,22 @@ class TestClosing:
         with loader as batches:
             assert (0, [[0, 1, 2]]) == (batches.state_dict()["world"]["epoch"], lists(batches))
 
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_with_that_user_code_has_left_is_left_all_the_same(self, workers, tmp_path):
+        """Threads and files are counted around every test."""
+        (tmp_path / "a.txt").write_text("a\nb\nc\n")
+        source = {"type": "text", "path": str(tmp_path / "a.txt")}
+
+        def leave(line):
+            loader.__exit__(None, None, None)
+            return line
+
+        loader = Loader({"source": source, "num_workers": workers}, transform=leave)
+        with loader as batches:
+            with pytest.raises(ClosedError):
+                list(batches)
+                list(batches)
+
     @pytest.mark.parametrize("place", ["factory", "len", "fingerprint"])
     def test_a_stop_iteration_while_it_is_entered_is_taken_for_no_end(self, place):
         def stop(*_):
@@ -1524,15 +1540,15 @@ def test_leaving_what_was_never_entered_does_nothing():
 @pytest.mark.parametrize("body", [None, KeyError("the body's")])
 def test_a_ctrl_c_at_the_door_leaves_no_thread(monkeypatch, body):
     """It comes before the threads were told to end. They are told all the same."""
-    close, came = Batches.close, []
+    close, came = Batches._close, []
 
     def interrupted(batches):
         if not came:
             came.append(True)
             signal.raise_signal(signal.SIGINT)
-        close(batches)
+        return close(batches)
 
-    monkeypatch.setattr(Batches, "close", interrupted)
+    monkeypatch.setattr(Batches, "_close", interrupted)
     loader = Loader({}, range(9))
     batches = loader.__enter__()
     epoch = iter(batches)

@@ -273,10 +273,14 @@ class Batches:
         raises `ClosedError`. In a worker, or while a job runs in another thread without
         workers, it only tells the others to end: a later call does the rest.
         """
+        self._close()
+
+    def _close(self) -> bool:
+        """Do what `close` does; say whether nothing is left for a later call."""
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()
         if not self._supply.stop():
-            return
+            return False
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
         if self._turn.acquire(blocking=False):  # pragma: no branch - else as the comment says
             stream = self._place.stream
@@ -287,11 +291,12 @@ class Batches:
             self._turn.release()
         self._recipe.free()
         if not self._closing.acquire(blocking=False):
-            return
+            return True  # another thread is at it
         try:
             if self._close_source is not None:
                 self._close_source()
             self._close_source = None
+            return True
         except BaseException as problem:
             # Interrupted, it may not even have begun; a second time it does what is left.
             if not from_signal(problem):

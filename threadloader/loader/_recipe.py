@@ -215,7 +215,7 @@ class Loader:
             if issubclass(type(error), ConfigError):
                 self._report.complete(cast("ConfigError", error), self._in_code)
             if self._entered is me:
-                self._leave(close if self._batches is None else self._batches.close, error)
+                self._leave(close if self._batches is None else self._batches._close, error)
             if issubclass(type(error), StopIteration):  # would be taken for an end further out
                 message = "StopIteration was raised while the source was opened; see its cause"
                 raise WorkerError(message) from error
@@ -229,17 +229,17 @@ class Loader:
     ) -> None:
         """Close the batches. An exception of the body passes, whatever closing does."""
         if self._batches is not None:
-            self._leave(self._batches.close, error)
+            self._leave(self._batches._close, error)
 
-    def _leave(self, close: Callable[[], None] | None, error: BaseException | None) -> None:
+    def _leave(self, close: Callable[[], bool | None] | None, error: BaseException | None) -> None:
         """Close what was opened; the error that ended the body, or the entering, is not hidden."""
         try:
-            if close is not None:
-                close()
+            if close is not None and close() is False:
+                return  # in a thread of its own: the `with` is still to be left
         except BaseException as problem:
             # A Ctrl-C, or whatever a signal handler raises, that came before the threads were told
             # to end must not leave them. What has been closed is not closed twice.
-            cast("Callable[[], None]", close)()
+            cast("Callable[[], bool | None]", close)()
             self._batches = self._entered = None
             if error is None or from_signal(problem):
                 raise
