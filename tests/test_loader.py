@@ -750,7 +750,6 @@ class TestClosing:
         with loader as batches:
             with pytest.raises(ClosedError):
                 list(batches)
-                list(batches)
 
     @pytest.mark.parametrize("place", ["factory", "len", "fingerprint"])
     def test_a_stop_iteration_while_it_is_entered_is_taken_for_no_end(self, place):

@@ -156,15 +156,16 @@ class TestTheSweep:
 
     def test_a_close_that_forgets_the_threads_is_seen(self, monkeypatch):
         """An interrupted `__exit__` that believes to be done leaves them."""
-        close, opened = _batches.Batches.close, []
+        close, opened = _batches.Batches._close, []
 
         def forgets(self):
             if self not in opened:
                 opened.append(self)
                 close(self)
+            return True
 
         with monkeypatch.context() as patch:
-            patch.setattr(_batches.Batches, "close", forgets)
+            patch.setattr(_batches.Batches, "_close", forgets)
             with pytest.raises(AssertionError):
                 every_line("twice", "two workers")
         for batches in opened:
