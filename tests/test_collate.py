@@ -623,7 +623,7 @@ def test_all_wrong_options_are_named_at_once():
 def test_a_config_makes_the_collate_it_says():
     assert stack is make_collate({"type": "stack"})
     assert Pad() == make_collate({"type": "pad"})
-    spec = {"fields": ["x", 1.0], "length": 8.0, "multiple_of": 4.0, "value": -1, "truncate": True}
+    spec = {"fields": ["x", 1], "length": 8, "multiple_of": 4, "value": -1, "truncate": True}
     assert Pad(("x", 1), 8, 4, -1, True) == make_collate({"type": "pad", **spec})
     assert Pad() == make_collate(
         {"type": "pad", "fields": None, "length": None, "multiple_of": 1, "value": 0}

@@ -45,18 +45,8 @@ def make_collate(spec: Mapping[str, Any]) -> Callable[[list[Any]], Any]:
     if kind == "pad":
         from ._pad import Pad
 
-        for name in ("length", "multiple_of"):
-            if name in options:
-                options[name] = _integer(options[name])
-        if isinstance(options.get("fields"), (list, tuple)):
-            options["fields"] = [_integer(field) for field in options["fields"]]
         return Pad(**options)
     raise ConfigError(Problem("/collate/type", '"stack" or "pad"', repr(kind)))
-
-
-def _integer(value: Any) -> Any:
-    """Give 4 for 4.0, which is the same number in JSON Schema, and all else as it is."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """The face: `Loader`, a recipe and a context manager, and `Batches`, the live thing.
 
 It alone knows all rooms and puts them together: config -> order -> source -> collate ->
-engine. `_recipe` reads the config and opens what it names (`_opening` its source), `_making`
+engine. `_loader` reads the config and opens what it names (`_opening` its source), `_making`
 says how batches are made, `_caching` puts a cache before the source, `_skipping` says what
 is done about samples that fail, `_sampling` and `_schedule` which samples
 and jobs come in what order; `_batches` is the run and `_place` where it stands, `_supply` opens
@@ -14,8 +14,8 @@ has read.
 from ._base import based
 from ._batches import Batches
 from ._epochs import Epoch, Epochs
+from ._loader import Loader
 from ._opening import open_configured
-from ._recipe import Loader
 from ._sampling import Samplings, deal_of, without_source
 from ._skipping import unlisted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ._recipe import Loader
+from ._loader import Loader
 
 __all__ = ["based"]
 
