@@ -6,8 +6,11 @@ other files, as a collection is.
 # ruff: noqa: NPY002, PLW0603 - what these rules warn of is what is to be found
 
 import contextvars
+import functools
 import itertools
+import os
 import random
+import sys
 import threading
 import time
 
@@ -182,6 +185,26 @@ class Renamed(Source):
         return self.name
 
 
+class NamedByHash(Source):
+    """A fingerprint that is another one in each process."""
+
+    def fingerprint(self):
+        return f"{hash('Source')}"
+
+
+def ordered_by_hash():
+    """A source whose samples are sorted by what each process hashes in another way."""
+    return rows()[sorted(range(SAMPLES), key=lambda number: hash(f"{number}"))]
+
+
+def of_the_main_process():
+    """A source that ends every process but the first."""
+    if not os.environ.get("PYTHONHASHSEED", "random").isdigit():
+        return rows()
+    print("not here", file=sys.stderr)
+    os._exit(3)
+
+
 class BoundToThread(Source):
     """Serves the thread that opened it, as a database connection does."""
 
@@ -297,6 +320,50 @@ def scaled(sample):
     return sample * scale.get()
 
 
+def seeding_alone(sample):
+    np.random.seed(0)
+    return sample
+
+
+def never_filled(sample):
+    return np.empty(64)
+
+
+def half_filled(sample):
+    result = np.empty((50, 4))
+    result[::2] = sample
+    return result
+
+
+def bad_in_a_thread(sample):
+    main = threading.current_thread() is threading.main_thread()
+    return sample if main else bad_sample(sample)
+
+
+def flaky(sample):
+    if random.random() < 0.2:
+        raise ValueError("flaky")
+    return sample
+
+
+def hashed(sample):
+    return np.array([hash(f"{sample[0]}") % 1000])
+
+
+def set_order(sample):
+    words = {f"{sample[0]}{letter}" for letter in "abcdefgh"}
+    return np.array([ord(word[-1]) for word in words])
+
+
+@functools.cache
+def kept_draw(number):
+    return np.random.default_rng().random()
+
+
+def drawn_once(sample):
+    return sample + kept_draw(sample[0])
+
+
 def careless(sample):
     random.random()
     return sample
@@ -360,6 +427,11 @@ class TwoLocks:
         if not hasattr(self.visited, what) and threading.active_count() > 2:
             setattr(self.visited, what, True)
             self.moved.wait_for(until, PATIENCE_SECONDS)
+
+
+def noisy(sample, rng):
+    """Draws as it should; no fault."""
+    return sample + rng.random()
 
 
 # Collates.

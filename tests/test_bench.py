@@ -24,14 +24,16 @@ from frameworks import framework
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from threadloader import ConfigError, LoaderConfig, bench, cli
+from threadloader import ConfigError, LoaderConfig, cli
 from threadloader.adapters import torch_loader
 from threadloader.bench import (
     BenchError,
+    Choice,
     Plan,
     Report,
     Row,
     _child,
+    _command,
     _measure,
     _process,
     picture,
@@ -127,6 +129,8 @@ def numbers(rate=1000.0, *, wait=0.0, ready=1.0, **others):
         "batches_ready": ready,
         "peak_bytes": 1 << 20,
         "storage_bytes": 0,
+        "cache_hits": 0,
+        "cache_misses": 0,
         **others,
     }
 
@@ -300,6 +304,25 @@ def test_runs_that_differ_and_reads_from_storage_are_told():
 
 
 @pytest.mark.parametrize(
+    "waits", [None, {0: 0.0, 4: 0.0}, {0: 0.5, 4: 0.2}], ids=["no step", "fed", "starved"]
+)
+@given(part=st.floats(0.01, 1), noise=st.floats(0, 100))
+def test_kept_samples_are_told_and_nothing_is_drawn_from_them(waits, part, noise):
+    """Whatever else the numbers are: no setting is chosen, and no cause is named."""
+    told = rows({0: 100, 4: 300}, waits, cached_fraction={0: None, 4: part})
+    told = [replace(row, samples_per_second_runs=(100, 100 + noise)) for row in told]
+    (kept,) = findings(told, step_seconds=0.01 if waits else 0.0, cores=2, gil=True)
+    assert kept.startswith(f"With 4 workers {part:.0%} of the samples came from the config's cache")
+    assert "none. Samples came from the config's cache." == str(choose(told))
+
+
+def test_hardly_any_kept_sample_changes_nothing():
+    few = rows({0: 100, 4: 300}, cached_fraction={0: 0.0, 4: 0.009})
+    assert said(rows({0: 100, 4: 300})) == said(few)
+    assert 4 == choose(few).num_workers
+
+
+@pytest.mark.parametrize(
     ("there", "expected"), [(50, "2.00 times as many."), (98, "no difference that these runs")]
 )
 def test_two_loaders_are_compared_at_their_best(there, expected):
@@ -411,6 +434,7 @@ def test_a_step_that_sleeps_is_its_seconds_and_no_step_is_none():
         {"workers": (True,)},
         {"seconds": 0},
         {"seconds": float("nan")},
+        {"seconds": float("inf")},
         {"batches": 1},
         {"batches": 2.0},
         {"repeat": 0},
@@ -495,6 +519,32 @@ def test_a_row_has_the_medians_of_its_runs_and_the_highest_memory():
     )
 
 
+@pytest.mark.parametrize(
+    ("counts", "expected"), [([(0, 6), (9, 3)], 0.5), ([(0, 6), (0, 0)], 0.0), ([(0, 0)], None)]
+)
+def test_a_row_has_the_part_of_all_samples_that_came_from_the_cache(counts, expected):
+    runs = [numbers(cache_hits=hits, cache_misses=misses) for hits, misses in counts]
+    assert expected == row_of("threadloader", 2, runs, has_step=False).cached_fraction
+
+
+def test_a_loader_without_the_cache_is_not_compared_with_one_that_has_it(torch_there):
+    """That would be no difference between the two."""
+    kept = [numbers(version="2.0", cache_hits=hits, cache_misses=9) for hits in (0, 9)]
+    compares = [
+        any(
+            "At their best" in told
+            for told in run(
+                {},
+                Plan(workers=(0,), repeat=1, compare="torch"),
+                source="mine:Numbers",
+                runner=Runner(ours, numbers(version="2.0")),
+            ).findings
+        )
+        for ours in kept
+    ]
+    assert [True, False] == compares
+
+
 def test_without_a_step_there_is_no_data_wait():
     row = row_of("threadloader", 2, [numbers(wait=0.9)], has_step=False)
     assert (None, None, None) == (row.data_wait_fraction, row.data_wait_band, row.step_seconds)
@@ -536,6 +586,18 @@ def test_the_json_has_the_documented_names_and_no_others():
         names |= set(row)
     assert set() == {name for name in names if f"`{name}`" not in DOCUMENT}
     assert 1 == value["format"]
+
+
+def test_the_tool_tells_of_the_suite(run_child):
+    """What tools/bench can do beside the command stands in its help, behind the command's."""
+    child = run_child(
+        "import runpy, sys\n"
+        "sys.argv = ['bench', '--help']\n"
+        f"runpy.run_path({str(ROOT / 'tools' / 'bench')!r}, run_name='__main__')\n"
+    )
+    last = "tools/bench --suite measures kinds of work instead; its options: --suite --help"
+    assert (0, last) == (child.returncode, child.stdout.splitlines()[-1])
+    assert child.stdout.startswith("usage: threadloader bench ")
 
 
 def test_every_option_is_documented(capsys):
@@ -622,6 +684,16 @@ def test_the_picture_has_a_bar_where_the_runs_of_a_setting_differ():
     (bar,) = drawn[1]
     assert bar.attrib["x1"] == bar.attrib["x2"]
     assert float(bar.attrib["y1"]) > float(bar.attrib["y2"])
+
+
+def test_where_nothing_is_chosen_nothing_is_marked():
+    """Neither in the picture nor in its legend; the table and the JSON say so, too."""
+    none = replace(report({0: 10.0, 8: 20.0}), choice=Choice(None, "Why."))
+    text = picture(none)
+    assert [] == [it for it in ET.fromstring(text).iter() if it.get("class") == "chosen"]
+    assert ">chosen<" not in text
+    assert "\nChoice: none. Why.\n" in str(none)
+    assert {"num_workers": None, "why": "Why."} == none.as_dict()["choice"]
 
 
 def test_without_a_step_the_picture_says_why_it_has_no_data_wait():
@@ -774,6 +846,9 @@ def test_a_bad_config_has_the_messages_of_check(command, capsys, config):
         (["c.json", "--compare", "jax"], "usage: threadloader bench "),
         (["c.json", "--svg", "none/a.svg"], "threadloader bench: cannot write none/a.svg"),
         (["c.json", "--svg", "."], "threadloader bench: cannot write ."),
+        (["c.json", "--svg", "x" * 300], "threadloader bench: cannot write xxx"),
+        (["c.json", "--svg", "a\0.svg"], "threadloader bench: cannot write a\\x00.svg"),
+        (["c.json", "--svg", ""], "threadloader bench: --svg: expected the name of a file, got ''"),
         (["c.json", "--source", "mine:none"], "threadloader bench: --source: expected MODULE:FUNC"),
         (["c.json", "--source", "none"], "threadloader bench: --source: expected MODULE:FUNCTION"),
         (
@@ -822,8 +897,8 @@ def test_a_function_that_forgets_its_return_is_bad_usage(command):
 
 def test_a_picture_that_cannot_be_written_in_the_end_is_code_2(command, monkeypatch):
     """What was measured is printed all the same."""
-    monkeypatch.setattr(cli, "_can_write", lambda path: True)
-    monkeypatch.setattr(bench, "run", lambda *a, **k: report({0: 10.0}))
+    monkeypatch.setattr(_command, "_can_write", lambda path: True)
+    monkeypatch.setattr(_command, "run", lambda *a, **k: report({0: 10.0}))
     code, out, err = command("c.json", "--svg", "none/a.svg")
     assert (2, True) == (code, "Choice: num_workers 0." in out)
     assert err.startswith("threadloader bench: cannot write none/a.svg: ")
@@ -836,14 +911,15 @@ def test_without_torch_its_name_and_the_command_are_told(command, monkeypatch):
     assert (2, "", expected) == (code, out, err[: len(expected)])
 
 
-def test_an_old_python_gets_one_line(monkeypatch, capsys):
-    from test_tools import loaded
-
-    monkeypatch.setattr(sys, "version_info", (3, 10, 13, "final", 0))
-    with pytest.raises(SystemExit) as ended:
-        loaded("bench")
-    said = "tools/bench: expected CPython 3.11 or newer, got "
-    assert (2, said) == (ended.value.code, capsys.readouterr().err[: len(said)])
+@pytest.mark.parametrize("broken", [None, ModuleType("torch.utils")], ids=["part", "attribute"])
+def test_a_torch_that_is_broken_is_told_before_anything_is_measured(command, monkeypatch, broken):
+    """As a folder of that name, which is a module of nothing."""
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    monkeypatch.setitem(sys.modules, "torch.utils", broken)
+    code, out, err = command("c.json", "--compare", "torch", *QUICK)
+    assert (2, "", 1) == (code, out, err.count("\n"))
+    assert err.startswith("threadloader bench: --compare torch: expected a torch that can be imp")
+    assert err.endswith("; write: pip install torch\n")
 
 
 # No process is left.
@@ -1274,6 +1350,20 @@ def test_the_memory_that_torch_takes_is_not_the_loaders(measured, monkeypatch, t
     monkeypatch.setattr(_child, "Memory", Memory)
     assert 3 == measured("threadloader", {"pin_memory": "auto"})["batches"]
     assert ["torch", "memory"] == done
+
+
+@pytest.mark.parametrize(
+    ("cache", "expected"),
+    [(None, (0, 0)), ({"max_samples": 100}, (5, 5)), ({"folder": "kept"}, (10, 0))],
+    ids=str,
+)
+def test_a_run_tells_how_many_samples_its_cache_gave(measured, cache, expected):
+    """Ten behind the first batch of five: in memory five were kept by then, in a folder all."""
+    config = {"batch_size": 5, "cache": cache, "source": {**NPZ, "path": "ten.npz"}}
+    np.savez("ten.npz", x=np.arange(10))
+    measured("threadloader", config, batches=3)
+    ran = measured("threadloader", config, batches=3)
+    assert expected == (ran["cache_hits"], ran["cache_misses"])
 
 
 def test_a_source_in_code_is_closed_behind_its_run(measured):

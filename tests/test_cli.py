@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from threadloader import Loader, LoaderError, _tried, cli
+from threadloader import Batches, Loader, LoaderError, _tried, cli
 from threadloader.adapters import launcher
 
 ROOT = Path(__file__).parent.parent
@@ -235,6 +235,71 @@ def test_a_batch_that_cannot_be_built_is_a_problem(check):
     assert "sample 1" in out
 
 
+def test_a_batch_of_which_on_error_leaves_out_all_is_a_problem(check):
+    """What was raised first is told, since nothing else says it."""
+    Path("a.txt").write_bytes(b"\xff\n" * 40)
+    config = {"source": TEXT, "batch_size": 8, "shuffle": False, "on_error": {"skip": 1000}}
+    assert 0 == check(write(config))[0]
+    code, out, _ = check(write(config), "--batch")
+    expected = at("c.json", '{"skip"') + " /on_error: expected a batch, got none: all samples "
+    assert (1, 1, expected) == (code, out.count("\n"), out[: len(expected)])
+    assert "the first: SourceError: " in out
+    assert "expected UTF-8" in out
+
+
+@pytest.mark.parametrize(
+    ("lines", "left", "skipped"),
+    [([b"a"] * 7 + [b"\xff"], 7, 1), ([b"\xff"] * 39 + [b"a"], 1, 39), ([b"a"] * 8, 8, 0)],
+    ids=["a sample", "batches", "none"],
+)
+def test_what_on_error_leaves_out_of_a_batch_is_said(check, lines, left, skipped):
+    """Of the batch, and of those before it that were passed over; nothing, where there is none."""
+    Path("a.txt").write_bytes(b"\n".join(lines))
+    config = {"source": TEXT, "batch_size": 8, "shuffle": False}
+    config["on_error"] = {"skip": 1000, "quarantine": "bad.jsonl"}
+    code, out, _ = check(write(config), "--batch")
+    said = out.splitlines()[2:]
+    assert (0, f"c.json: OK\nbatch: list of {left}") == (code, "\n".join(out.splitlines()[:2]))
+    told = f"samples left out by on_error, up to this batch: {skipped}; the first: SourceError: "
+    assert [told] * bool(skipped) == [line[: len(told)] for line in said]
+    assert not Path("bad.jsonl").exists()
+
+
+def test_more_than_on_error_leaves_out_is_a_problem_of_the_source(check):
+    Path("a.txt").write_bytes(b"\xff\n" * 4)
+    code, out, _ = check(write({"source": TEXT, "on_error": {"skip": 3}}), "--batch")
+    assert (1, "/source: expected a batch") == (code, out.split(" ", 1)[1][:25])
+    assert "permits to skip 3" in out
+
+
+def test_what_comes_when_it_is_tried_again_is_a_batch(check, monkeypatch):
+    """Each sample fails once."""
+
+    class Failing(list):
+        def __getitem__(self, index):
+            if index not in tried:
+                tried.add(index)
+                raise ValueError(index)
+            return index
+
+    tried = set()
+    monkeypatch.setattr(_tried, "open_source", lambda *_: Failing(range(4)))
+    name = write({"source": TEXT, "on_error": {"retry": 1, "backoff": 0}})
+    assert (0, "c.json: OK\nbatch: shape (4,), dtype int64\n", "") == check(name, "--batch")
+
+
+@pytest.mark.parametrize("collate", [{"type": "stack"}, {"type": "pad"}], ids=str)
+@pytest.mark.parametrize("field", ["x", "y"])
+def test_what_the_configs_transform_refuses_is_told_at_it(check, collate, field):
+    """A field that it cannot take, and a token out of the vocabulary; also while it is padded."""
+    np.savez("x.npz", x=np.full((6, 2), 9), y=np.zeros((6, 2)))
+    transform = {"type": "mlm", "vocabulary": 5, "mask_token": 1, "field": field}
+    name = write({"source": NPZ, "transform": transform, "collate": collate})
+    code, out, _ = check(name, "--batch")
+    expected = at(name, '{"type": "mlm"') + " /transform: expected a batch, got SourceError: "
+    assert (1, expected) == (code, out[: len(expected)])
+
+
 def test_the_effective_config_is_json_with_every_default(check):
     name = write('{"source": {"type": "npz", "path": "x.npz"}, "batch_size": 4.0 /* whole */}')
     code, out, err = check(name, "--effective", "--batch")
@@ -317,6 +382,84 @@ def test_all_that_needs_no_source_is_told_beside_a_source_that_does_not_open(che
         places[0],
         places[1].rpartition(" ")[2],
     ]
+
+
+# Options that are wrong, and where that is told: some by the schema, some by what they name.
+WRONG = {
+    "batch_size": (0, "/batch_size"),
+    "mine": (1, "/mine"),
+    "transform": ({"type": "mlm", "vocabulary": 5, "mask_token": 9}, "/transform/mask_token"),
+    "sampler": ({"type": "weighted", "weights": "none.npy"}, "/sampler/weights"),
+    "exclude": ("none.txt", "/exclude"),
+    "cache": ({"folder": "a.txt/kept"}, "/cache/folder"),
+    "on_error": ({"skip": 1, "quarantine": "none/bad.jsonl"}, "/on_error/quarantine"),
+    "pin_memory": (True, "/pin_memory"),
+    "shard": ("auto", "/shard"),
+}
+# Paths of a source, and what is told of them.
+PATHS = {
+    "opens": ("a.txt", []),
+    "is missing": ("none.txt", ["/source/path"]),
+    "is refused": ([1], ["/source/path/0"]),
+}
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.sets(st.sampled_from(sorted(WRONG))), st.sampled_from(sorted(PATHS)))
+def test_all_that_is_wrong_is_told_at_once(check, options, kind):
+    """Whatever of the options is wrong, in a section, and whether or not the source opens.
+
+    A cache in a folder is not tried without a source, of which it keeps a fingerprint.
+    """
+    path, places = PATHS[kind]
+    config = {"source": {**TEXT, "path": path}, **{it: WRONG[it][0] for it in sorted(options)}}
+    places = places + [WRONG[it][1] for it in sorted(options) if it != "cache" or kind == "opens"]
+    name = write({"one": {"exclude": 1}, "a": config})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RANK", "2")
+        patch.setenv("WORLD_SIZE", "2")
+        patch.setitem(sys.modules, "torch", None)
+        code, out, err = check(f"{name}#/a")
+    told = [line.partition(": expected")[0].partition(" ")[2] for line in out.splitlines()]
+    expected = [f"/a{place}" for place in places] or ["OK"]
+    assert (int(bool(places)), expected, "") == (code, told, err)
+
+
+def test_all_that_lies_outside_of_the_root_is_told(check):
+    config = {
+        "source": NPZ,
+        "root": ".",
+        "exclude": "../none.txt",
+        "on_error": {"skip": 1, "quarantine": "../bad.jsonl"},
+        "cache": {"folder": "../kept"},
+    }
+    code, out, _ = check(write(config))
+    told = [line.split(" ")[1] for line in out.splitlines()]
+    assert (1, ["/exclude:", "/on_error/quarantine:", "/cache/folder:"]) == (code, told)
+    assert 3 == out.count('expected a path inside the folder "root"')
+
+
+def test_without_the_bound_that_the_root_is_nothing_is_read(check):
+    name = write({"source": TEXT, "root": 1, "exclude": "none.txt"})
+    code, out, _ = check(name)
+    expected = at(name, '1, "exclude') + " /root: expected a non-empty string or null, got 1\n"
+    assert (1, expected) == (code, out)
+
+
+def test_what_names_no_option_is_told_once_and_ends_it(check, monkeypatch):
+    """Behind what the options before it have."""
+
+    def no_thread(batches):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Batches, "_start", no_thread)
+    code, out, _ = check(write({"source": NPZ, "exclude": "none.txt"}))
+    first, last = out.splitlines()
+    assert code == 1
+    assert first.startswith("c.json:1:1: the config: expected a loader that enters, got Runtime")
+    assert " /exclude: expected " in last
 
 
 @pytest.mark.parametrize("name", ["text", "csv"])

@@ -1,6 +1,8 @@
 """``threadloader order`` says what a run would give."""
 
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import remainders
 
-from threadloader import Loader
+from threadloader import ConfigError, Loader
 from threadloader.cli import main
+
+LONGEST = sys.maxsize  # what `len` can give
+SHARDS = 2**31 - 1
+SHARD = "expected R/W with R from 0 to W - 1 and W"
 
 
 @pytest.fixture(scope="module")
@@ -117,20 +123,90 @@ def test_a_source_that_is_not_there_can_be_counted_by_hand(config, capsys):
     assert [row] == json.loads(out)["rows"]
 
 
+@pytest.mark.parametrize("samples", [0, 53, 10**12])
+def test_labels_that_only_the_source_knows_are_not_asked_of_a_number(config, capsys, samples):
+    """Whatever the number is; with the source, or with labels in a file, it answers."""
+    path = config(sampler={"type": "balanced", "field": "x"}, num_epochs=1)
+    code, out, err = ask(capsys, path, "--samples", samples)
+    expected = (
+        '/sampler/field: expected labels that are known without the source, got "x", which is a '
+        'field of its samples; leave out --samples, or name a file of "labels" in place of '
+        '"field"\n'
+    )
+    assert (1, "", expected) == (code, out, err[-len(expected) :])
+    assert 0 == ask(capsys, path)[0]
+    Path(path).with_name("labels.txt").write_text("0\n1\n" * 9)
+    path = config(sampler={"type": "balanced", "labels": "labels.txt"})
+    assert 0 == ask(capsys, path, "--samples", 18)[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (["--step", "53"], 1, "--step: expected a step below 2"),
         (["--find", "53"], 1, "--find: expected a sample below 53"),
-        (["--shard", "2/2"], 2, "expected R/W with R from 0 to W - 1"),
-        (["--step", "-1"], 2, "expected an integer >= 0"),
+        (["--step", str(LONGEST)], 1, "--step: expected a step below 2, which is how many sh"),
+        (["--find", str(LONGEST)], 1, "--find: expected a sample below 53"),
+        (["--shard", "2/2"], 2, f"{SHARD} at most {SHARDS}, got '2/2'"),
+        (["--shard", f"0/{SHARDS + 1}"], 2, f"{SHARD} at most {SHARDS}, got '0/{SHARDS + 1}'"),
+        (["--shard", "0"], 2, SHARD),
+        (["--step", "-1"], 2, f"expected an integer from 0 to {LONGEST}, got '-1'"),
+        (["--step", f"{LONGEST + 1}"], 2, f"expected an integer from 0 to {LONGEST}, got '"),
+        (["--find", "9" * 5000], 2, f"expected an integer from 0 to {LONGEST}, got '999"),
+        (["--epoch", f"{2**64}"], 2, f"expected an integer from 0 to {2**64 - 1}, got '{2**64}'"),
         (["--step", "1", "--find", "1"], 2, "not allowed with"),
-        (["--samples", "x"], 2, "expected an integer >= 0"),
+        (["--samples", "x"], 2, f"expected an integer from 0 to {LONGEST}, got 'x'"),
+        (["--samples", "1_0"], 2, f"expected an integer from 0 to {LONGEST}, got '1_0'"),
+        (["--samples", f"{LONGEST + 1}"], 2, f"expected an integer from 0 to {LONGEST}, got '"),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_what_cannot_be_answered_is_said(config, capsys, arguments, code, said):
     got, out, err = ask(capsys, config(), *arguments)
     assert (code, "", True) == (got, out, said in err)
+
+
+@pytest.mark.parametrize("sampler", ["weighted", "weighted_without_replacement", None])
+def test_the_last_epoch_is_one(config, capsys, sampler):
+    path = config(sampler=sampler and {"type": sampler, "weights": [1] * 53})
+    code, out, err = ask(capsys, path, "--epoch", 2**64 - 1, "--step", "0" * 30)
+    assert (0, f"epoch {2**64 - 1}, step 0", "") == (code, out[:34], err)
+
+
+def test_as_many_samples_as_can_be_are_dealt_to_the_last(config, capsys):
+    path = config(shuffle=False, batch_size=1)
+    shards = ["--samples", LONGEST, "--shard", f"0/{SHARDS}"]
+    step = LONGEST // SHARDS - 1
+    code, out, err = ask(capsys, path, *shards, "--step", step)
+    assert (0, str(step * SHARDS), "") == (code, out.splitlines()[1], err)
+    code, out, err = ask(capsys, path, "--samples", LONGEST, "--find", LONGEST - 1)
+    assert (0, f"row 0 of step {LONGEST - 1} on shard 0/1 ", "") == (
+        code,
+        out[out.index("row") : out.index("(")],
+        err,
+    )
+
+
+def test_as_many_shards_are_taken_as_by_a_config(config, capsys):
+    with Loader(config(shard={"index": SHARDS - 1, "count": SHARDS})):
+        pass
+    with pytest.raises(ConfigError, match="/shard/count"):
+        Loader(config(shard={"index": 0, "count": SHARDS + 1}))
+    assert 0 == ask(capsys, config(), "--shard", f"{SHARDS - 1}/{SHARDS}")[0]
+
+
+def test_a_shard_that_is_asked_for_takes_the_place_of_what_a_launcher_says(
+    config, capsys, monkeypatch
+):
+    """Even of what makes no sense; what is over of an epoch is padded, as by a launcher's."""
+    monkeypatch.setenv("RANK", "5")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    path = config(batch_size=10, shard="auto")
+    code, out, err = ask(capsys, path)
+    assert (1, "", True) == (code, out, "/shard: expected RANK below WORLD_SIZE" in err)
+    expected = "epoch 0, step 1, shard 1/4: 4 rows, the last 3 of them padding\n"
+    code, out, err = ask(capsys, path, "--step", 1, "--shard", "3/4")
+    assert (0, expected.replace("1/4", "3/4"), "") == (code, out[: len(expected)], err)
 
 
 def test_a_config_with_problems_is_told_with_their_places(config, capsys, tmp_path):

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import dealt
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ def whole(n, seed=0, epoch=0, shuffle=True):
 
 
 def shares(order, deal, start=0):
-    return [tuple(part.tolist() for part in share) for share in deal.shares(order, start)]
+    return [tuple(part.tolist() for part in share) for share in dealt.shares(deal, order, start)]
 
 
 SIZES = [0, 1, 2, 3, 5, 100, ordering.SMALL - 1, ordering.SMALL, ordering.SMALL + 1, 2**14 + 1]
@@ -167,14 +168,31 @@ def test_every_row_of_a_position_is_known(cut, deal):
     order = Order(n, seed=0, epoch=0, shuffle=False)
     expected = {position: set() for position in range(n)}
     for shard in range(deal["shard_count"]):
-        dealt = shares(order, Deal(**{**deal, "shard_index": shard}), start)
-        for step, (_, positions, valid) in enumerate(dealt):
+        steps = shares(order, Deal(**{**deal, "shard_index": shard}), start)
+        for step, (_, positions, valid) in enumerate(steps):
             for row, position in enumerate(positions):
                 expected[position].add((step, shard, row, valid[row]))
     found = {position: list(Deal(**deal).rows(n, position, start)) for position in range(n)}
     assert expected == {position: set(rows) for position, rows in found.items()}
     for rows in found.values():
         assert sorted(rows, key=lambda row: not row.valid) == rows
+
+
+@given(cut=cuts(max_n=200), deal=deals(), count=st.integers(1, 300), data=st.data())
+def test_rows_are_those_of_a_look_through_every_shard(cut, deal, count, data):
+    """The same rows in the same order, also where there are more shards than samples."""
+    n, start = cut
+    deal = Deal(**{**deal, "shard_index": 0, "shard_count": count})
+    position = data.draw(st.integers(0, max(n - 1, 0)))
+    assert list(dealt.rows(deal, n, position, start)) == list(deal.rows(n, position, start))
+
+
+@pytest.mark.parametrize("remainder", ["pad", "keep"])
+def test_rows_of_a_world_that_nobody_can_look_through_are_known(remainder):
+    """Of 10**15 shards the first ten have a sample; the others have none, or pad in turn."""
+    found = Deal(4, 0, 10**15, remainder).rows(10, 3)
+    expected = [(0, 3, 0, True), *((0, 3 + 10 * turn, 0, False) for turn in range(1, 5))]
+    assert expected[: 5 if remainder == "pad" else 1] == list(itertools.islice(found, 5))
 
 
 @given(cut=cuts(), deal=deals())
@@ -189,7 +207,7 @@ def test_the_position_after_a_step_is_what_the_oracle_says(cut, deal, data):
     n, start = cut
     step = data.draw(st.integers(0, Deal(**deal).steps(n, start)))
     position, over = expected_cursor(n, step, **deal, start=start)
-    after = Deal(**deal).after(n, start, step)
+    after = dealt.after(Deal(**deal), n, start, step)
     if step:
         assert (None if over else position) == after
     else:
@@ -200,7 +218,7 @@ def test_the_position_after_a_step_is_what_the_oracle_says(cut, deal, data):
 def test_every_shard_stands_at_the_same_position_after_the_same_step(n, deal):
     everyone = [Deal(**{**deal, "shard_index": r}) for r in range(deal["shard_count"])]
     for step in range(max(each.steps(n) for each in everyone) + 1):
-        assert 1 == len({each.after(n, 0, step) for each in everyone})
+        assert 1 == len({dealt.after(each, n, 0, step) for each in everyone})
 
 
 def test_blocks_do_not_show_in_the_steps(monkeypatch):
@@ -236,6 +254,7 @@ def test_several_threads_may_ask_one_order():
 
 def test_what_is_handed_out_cannot_be_written():
     """The arrays are shared by batches: a user who writes into one gets an error."""
-    for share in Deal(4).shares(Order(10, seed=0, epoch=0, shuffle=True)):
-        for part in share:
-            assert not part.flags.writeable
+    order = Order(10, seed=0, epoch=0, shuffle=True)
+    tail = Deal(4).tail(order)
+    for part in (*next(Deal(4).blocks(order)), *tail, *Deal(4).share(order, 0)):
+        assert not part.flags.writeable

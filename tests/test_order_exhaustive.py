@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from campaigns import shards as campaign
+from dealt import after, shares
 from oracle import Batch, expected_cursor, expected_epoch, expected_len
 
 from threadloader.order import Deal, Order, Row, Share
@@ -55,7 +56,7 @@ def test_every_small_epoch_is_dealt_as_the_oracle_says(count: int) -> None:
                     ([pair[column] for pair in rows], positions, valid)
                     for rows, positions, valid in dealt
                 ]
-                assert expected == [plain(share) for share in deal.shares(order)], (n, shard)
+                assert expected == [plain(share) for share in shares(deal, order)], (n, shard)
                 alone = [deal.share(order, step) for step in range(len(expected))]
                 found = [plain(share) for share in alone if share is not None]
                 assert expected == found, (n, shard)
@@ -76,7 +77,10 @@ def test_every_small_epoch_has_the_steps_and_cursors_that_the_oracle_says(count:
                 for step in range(1, length + 1):
                     position, over = expected_cursor(n, step, **shard)
                     cursors.append(None if over else position)
-                assert cursors == [deal.after(n, 0, step) for step in range(length + 1)], (n, shard)
+                assert cursors == [after(deal, n, 0, step) for step in range(length + 1)], (
+                    n,
+                    shard,
+                )
 
 
 def left_out(remaining: int, shard: dict[str, Any]) -> int:
@@ -101,7 +105,7 @@ def test_after_every_cut_each_remaining_position_is_dealt_once(count: int) -> No
         for shards, start in itertools.product(rules(count), range(n + 1)):
             case = n, start, shards[0]
             deals = [Deal(**shard) for shard in shards]
-            world = [[plain(share) for share in deal.shares(order, start)] for deal in deals]
+            world = [[plain(share) for share in shares(deal, order, start)] for deal in deals]
             expected = [expected_epoch(sequence, start=start, **shard) for shard in shards]
             assert expected == world, case
             assert [len(batches) for batches in world] == [d.steps(n, start) for d in deals], case
@@ -115,9 +119,9 @@ def test_after_every_cut_each_remaining_position_is_dealt_once(count: int) -> No
                     for p, ok in zip(positions, valid, strict=True)
                     if ok
                 ]
-                after = {deal.after(n, start, step + 1) for deal in deals}
-                assert 1 == len(after), case
-                until = after.pop()
+                ends = {after(deal, n, start, step + 1) for deal in deals}
+                assert 1 == len(ends), case
+                until = ends.pop()
                 assert list(range(at, end if until is None else until)) == real, (step, *case)
                 at = until
             assert at is None or start == end, case

@@ -183,6 +183,12 @@ def test_each_problem_is_told_at_its_option(check, config, pointer, said):
     assert not enters(config)
 
 
+def test_a_sampler_and_exclude_that_are_wrong_are_both_told(check):
+    code, out = check({"source": SOURCE, **subset([50]), "exclude": [99]})
+    told = [line.partition(": expected ")[0].rpartition(" ")[2] for line in out.splitlines()]
+    assert (1, ["/sampler/indices", "/exclude"]) == (code, told)
+
+
 def test_shuffle_in_a_section_is_told_in_the_whole_file(check):
     text = '{"a": {"shuffle": true,\n "sampler": {"type": "subset", "indices": [1]}}}'
     Path("configs/c.json").write_text(text)

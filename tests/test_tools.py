@@ -1,5 +1,6 @@
 """The tools make their environment once, say plainly what is missing, and pass on how it went."""
 
+import ast
 import configparser
 import contextlib
 import importlib.util
@@ -239,6 +240,47 @@ def test_an_interrupt_while_a_tool_loads_is_tidy(
     assert 130 == ended.value.code
 
 
+COMMANDS = ["bench", "checkcfg", "order", "verify"]
+
+
+@pytest.mark.parametrize("tool", COMMANDS)
+def test_a_command_under_an_old_python_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tool: str
+) -> None:
+    """The scripts that are commands say it with exit code 2, as all that a command cannot do."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(sys, "version_info", (3, 10, 13, "final", 0))
+    with pytest.raises(SystemExit) as ended:
+        loaded(tool)
+    expected = f"tools/{tool}: expected CPython 3.11 or newer, got {sys.version.split()[0]}\n"
+    assert (2, expected) == (ended.value.code, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("name", ["_command.py", *COMMANDS])
+def test_an_old_python_can_read_a_command(name: str) -> None:
+    """As far as this Python can tell: none of it is newer than Python 3.4."""
+    ast.parse((TOOLS / name).read_text(encoding="utf-8"), feature_version=(3, 4))
+
+
+@pytest.mark.parametrize("tool", COMMANDS)
+def test_an_interrupt_while_a_command_loads_is_tidy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tool: str
+) -> None:
+    """A Ctrl-C while threadloader is imported ends with exit code 130, and no traceback."""
+
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "threadloader.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "threadloader.cli", raising=False)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        loaded(tool)
+    assert (130, ("", "")) == (ended.value.code, capsys.readouterr())
+
+
 def test_the_help_of_the_demo_names_the_demo(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -453,6 +495,13 @@ class TestBeside:
         with pytest.raises(KeyboardInterrupt), soak:
             raise KeyboardInterrupt
         assert [-signal.SIGKILL] == [child.returncode for child in begun]
+
+
+def test_every_script_is_looked_at_by_the_checker() -> None:
+    """It finds no file without an extension by itself."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    scripts = sorted(f"tools/{it.name}" for it in TOOLS.iterdir() if it.is_file() and not it.suffix)
+    assert scripts == project["tool"]["ruff"]["extend-include"]
 
 
 def test_a_new_release_of_a_checker_breaks_no_checkout() -> None:

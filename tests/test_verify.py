@@ -26,15 +26,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ids import shown
 
-from threadloader import ConfigError, Loader, WorkerError, cli, per_thread, verify
+from threadloader import ConfigError, Loader, LoaderConfig, WorkerError, cli, per_thread, verify
 from threadloader.fingerprint import chained, digest
 from threadloader.sizes import nbytes
 from threadloader.verify import (
     Plan,
     VerifyError,
+    _case,
     _causes,
     _follow,
+    _parts,
     _probe,
+    _process,
     _progress,
     _report,
     _run,
@@ -84,6 +87,8 @@ FAULTS = [
     (None, faults.Augment, None, "transform own-state", "(Augment.draws)"),
     (None, faults.closed_over, None, "transform own-state", "(draws)"),
     (None, faults.of_the_system, None, "transform not-repeatable", "a generator without a seed"),
+    (None, faults.never_filled, None, "transform not-repeatable", "that was never filled"),
+    (None, faults.half_filled, None, "transform not-repeatable", "that was never filled"),
     (None, faults.Scratch, None, "transform not-thread-safe", "with a lock around "),
     (None, faults.HandedOut, None, "transform reused-buffer", "what transform"),
     (None, faults.Seeding, None, "transform global-random", "called in 8 threads at once"),
@@ -200,6 +205,134 @@ def test_torch_random_numbers_are_global_state():
     assert "the global random state of torch" in report.causes[0].says
 
 
+@pytest.mark.parametrize("collate", [None, faults.stacked])
+def test_samples_that_fail_at_random_and_are_left_out_are_not_blamed_on_the_order(collate):
+    """Other samples come, since others fail. What makes them fail is the cause."""
+    config = {**CONFIG, "on_error": {"skip": 10**6}}
+    report = report_of(config=config, transform=faults.flaky, collate=collate)
+    assert [("transform", "global-random")] == found(report)
+
+
+def test_a_sample_that_is_left_out_in_a_worker_alone_is_looked_at():
+    """It is told beside the dataset indices that came."""
+    config = {**CONFIG, "on_error": {"skip": 9}}
+    report = report_of(config=config, transform=faults.bad_in_a_thread)
+    assert ("order", [("transform", "other-thread")]) == (report.difference.kind, found(report))
+    assert report.difference.what.endswith("; left out 5")
+    assert "transform(source[5]) raised ValueError in a new thread" in report.causes[0].evidence
+
+
+def test_another_order_where_samples_are_left_out_may_still_be_that_of_the_source():
+    """Another length, another order, whatever fails."""
+    config = {**CONFIG, "on_error": {"skip": 9}}
+    assert [("source", "reopened")] == found(report_of(faults.Growing, config))
+
+
+# Another process.
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "says"),
+    [
+        ("transform hashed", "transform", "depends on how str are hashed"),
+        ("transform set_order", "transform", "the same in a second one with the same PYTHONHASHSE"),
+        ("transform drawn_once", "transform", "depends on what each process draws, or has, for it"),
+        ("source ordered_by_hash", "source", "sorted(...) of a set before its order counts"),
+        ("source NamedByHash", "source", "the source's fingerprint gave something else in another"),
+    ],
+)
+def test_what_is_the_same_in_one_process_alone_is_found_by_another_one(name, cause, says):
+    """All runs here are the same, and that which goes on in another process is not."""
+    part, function = name.split()
+    given = {"source": faults.Source, part: getattr(faults, function)}
+    names = {"source": "faults:Source", part: f"faults:{function}"}
+    report = verify.run(CONFIG, **given, names=names)
+    assert [(cause, "other-process")] == found(report)
+    assert [True] * 8 + [False] == [same for _, same in report.runs]
+    assert report.difference.run.endswith(", in another process")
+    assert says in re.sub(r"\s+", " ", str(report))
+
+
+@pytest.mark.parametrize("transform", [faults.bad_sample, faults.noisy])
+def test_what_is_honest_is_the_same_in_another_process(transform):
+    """Samples that fail alike there, and what is drawn from `rng`, too."""
+    names = {"source": "faults:Source", "transform": f"faults:{transform.__name__}"}
+    report = report_of(transform=transform, names=names)
+    assert (None, 9) == (report.difference, len(report.runs))
+    assert {True} == {same for _, same in report.runs}
+
+
+def test_one_batch_is_made_anew_in_another_process():
+    """There is no state behind it to go on from."""
+    config, names = {"batch_size": SAMPLES}, {"source": "faults:Source"}
+    report = report_of(config=config, plan=Plan(epochs=1), names=names)
+    assert ("num_workers 0, in another process", True) == (
+        str(report.runs[-1][0]),
+        report.runs[-1][1],
+    )
+
+
+def test_what_one_process_shows_is_not_blamed_on_the_other(monkeypatch):
+    """All runs here were the same by chance; the cause is found here."""
+    monkeypatch.setattr(_run, "compared", lambda *run: (None, []))
+    names = {"source": "faults:Source", "transform": "faults:of_the_system"}
+    report = report_of(transform=faults.of_the_system, names=names)
+    assert [("transform", "not-repeatable")] == found(report)
+
+
+def test_a_process_that_ends_without_a_word_is_not_compared(monkeypatch):
+    """It is said, with its last words; the other runs stand."""
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    source = faults.of_the_main_process
+    report = report_of(source, names={"source": "faults:of_the_main_process"})
+    assert ("same", 8) == (report.result, len(report.runs))
+    assert ("another process: it ended with code 3: not here",) == report.not_compared
+
+
+def test_a_process_that_cannot_be_started_is_not_compared(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    report = report_of(names={"source": "faults:Source"})
+    assert "same" == report.result
+    (said,) = report.not_compared
+    assert said.startswith("another process: it could not be started: ")
+
+
+def test_what_fails_in_another_process_alone_is_a_difference_of_the_run():
+    """The name says something else than what was given here."""
+    report = report_of(names={"source": "faults:bad_sample"})
+    assert ("run", [("", "other-process")]) == (report.difference.kind, found(report))
+    assert report.difference.what.startswith("TypeError: ")
+
+
+def test_a_part_is_not_named_where_experiments_fail_or_show_nothing(monkeypatch):
+    case = _case.Case(LoaderConfig(), Path(), faults.Source)
+    process = _process.Process(case, Path(), {"source": "faults:Source"})
+    cause = process.cause([1, 2])
+    shown = ("no call of one part by itself gave something else there",)
+    assert ("", shown) == (cause.part, cause.evidence)
+    monkeypatch.setattr(process, "_ask", lost)
+    assert ("it is gone",) == process.cause([1]).evidence
+    monkeypatch.setattr(_process, "results", failing)
+    assert ("the experiments themselves failed: OSError: no memory",) == process.cause([1]).evidence
+
+
+def lost(*arguments):
+    raise _process.LostError("it is gone")
+
+
+def test_what_a_process_has_kept_from_before_is_told_from_how_it_hashes(monkeypatch):
+    """Other processes give the same as each other, however they hash."""
+    monkeypatch.setattr(faults, "calls", 7)
+    case = _case.Case(LoaderConfig(), Path(), faults.Source, faults.counter)
+    names = {"source": "faults:Source", "transform": "faults:counter"}
+    cause = _process.Process(case, Path(), names).cause([3])
+    assert ("transform", "other-process") == (cause.part, cause.kind)
+    assert "something that the process has kept from before" in cause.says
+
+
+# What every run has.
+
+
 def test_a_fault_that_every_run_has_is_found_all_the_same(monkeypatch):
     """One buffer for all rows may be wrong in the same way in all runs. That is not OK."""
     monkeypatch.setattr(_run, "compared", lambda *run: (None, []))
@@ -273,6 +406,7 @@ def test_an_error_that_comes_only_with_workers_is_a_difference():
     ("given", "part"),
     [
         ({"transform": faults.careless}, "transform"),
+        ({"transform": faults.seeding_alone}, "transform"),
         ({"collate": lambda samples: (random.random(), faults.stacked(samples))[1]}, "collate"),
     ],
 )
@@ -298,10 +432,6 @@ def test_a_change_in_place_that_changes_nothing_more_is_a_danger():
 
 def tokens(sample):
     return {"tokens": np.frombuffer(sample.encode(), np.uint8).astype(np.int64)}
-
-
-def noisy(sample, rng):
-    return sample + rng.random()
 
 
 @pytest.fixture
@@ -332,7 +462,7 @@ MLM = {"type": "mlm", "vocabulary": 400, "mask_token": 1}
         ({"source": TOKENS}, {}),
         ({"source": TOKENS, "transform": MLM}, {}),
         ({"num_workers": 5, "prefetch_batches": 2}, {"source": faults.Source}),
-        ({}, {"source": faults.Source, "transform": noisy}),
+        ({}, {"source": faults.Source, "transform": faults.noisy}),
         ({}, {"source": faults.Source, "collate": faults.stacked}),
         ({}, {"source": faults.rows}),
         ({}, {"source": lambda: {"x": faults.rows(), "y": np.arange(SAMPLES)}}),
@@ -717,6 +847,31 @@ def test_a_variable_that_is_not_yet_there_is_passed_over():
 # What is not to be had.
 
 
+def raises(error):
+    raise error
+
+
+class Odd(Exception):
+    """What cannot be printed."""
+
+    def __init__(self, printed):
+        super().__init__()
+        self.printed = printed
+
+    def __str__(self):
+        return self.printed(self)
+
+
+@pytest.mark.parametrize(
+    ("printed", "why"),
+    [(lambda error: raises(RuntimeError("no str")), "RuntimeError"), (str, "RecursionError")],
+    ids=["raises", "recursive"],
+)
+def test_an_exception_that_cannot_be_printed_is_told_by_its_type(printed, why):
+    report = report_of(transform=lambda sample: raises(Odd(printed)))
+    assert f"Odd (not printable: {why})" == report.failures[0].error
+
+
 def test_a_long_list_of_failures_is_cut():
     def bad(sample):
         raise ValueError("no")
@@ -748,8 +903,9 @@ def failing(*arguments):
     raise OSError("no memory")
 
 
-def test_what_cannot_be_copied_is_asked_for_anew():
-    assert threading.Lock is _causes._copies(threading.Lock)
+def test_what_cannot_be_copied_is_asked_for_anew_and_what_fails_is_left_out():
+    calls = {1: threading.Lock, 2: failing, 3: sys.exit}
+    assert {1: threading.Lock} == _parts._fresh(calls)
 
 
 def test_a_ctrl_c_in_an_experiment_is_no_result():
@@ -758,6 +914,8 @@ def test_a_ctrl_c_in_an_experiment_is_no_result():
 
     with pytest.raises(KeyboardInterrupt):
         result(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _parts._fresh({1: interrupted})
 
 
 def test_a_slow_call_is_repeated_no_longer_than_there_is_time(monkeypatch):
@@ -773,12 +931,17 @@ def test_the_random_state_of_torch_is_seen_to_move_and_put_back(monkeypatch):
     torch.set_rng_state = lambda kept: np.copyto(state, kept)
     monkeypatch.setitem(sys.modules, "torch", torch)
 
-    def drawn():
+    def drawn(*shape, device="cpu"):
         state[0] += 1
         return int(state[0])
 
+    def seeding():
+        state[0] = 0
+
+    torch.rand = drawn
     assert ("torch",) == repeated(drawn, None).moved
     assert 0 == state[0]
+    assert ("torch",) == repeated(seeding, None).moved
 
 
 def test_what_fails_is_not_said_to_be_overwritten():
@@ -880,7 +1043,7 @@ def test_the_command_says_ok_in_one_line(command):
     code, out, err = command("c.json")
     assert (0, "") == (code, err)
     assert re.fullmatch(
-        r"c.json: OK: the same 16 batches of 2 epochs, 60 samples, in 9 runs, [\d.]+ s; "
+        r"c.json: OK: the same 16 batches of 2 epochs, 60 samples, in 10 runs, [\d.]+ s; "
         r"fingerprint [0-9a-f]{32}\n",
         out,
     )
@@ -916,6 +1079,7 @@ def test_json_is_all_that_stdout_has(command):
     assert "imported\nread " == err[:14]
     assert ["global-random"] == [cause["kind"] for cause in value["causes"]]
     assert {False} == {run["same"] for run in value["runs"]}
+    assert value["runs"][-1]["run"].endswith(", in another process")
 
 
 def test_json_names_are_documented(command):
@@ -961,7 +1125,7 @@ def test_the_example_of_the_page_is_what_the_command_prints(command):
 def test_every_kind_of_cause_is_documented():
     for *_, cause, _ in FAULTS:
         assert f"`{cause.split()[1]}`" in DOCUMENT
-    for kind in ("unknown", "content", "order", "error", "steps", "run"):
+    for kind in ("other-process", "unknown", "content", "order", "error", "steps", "run"):
         assert f"`{kind}`" in DOCUMENT
 
 

@@ -20,16 +20,22 @@ class UsageError(LoaderError, ValueError):
     """What was asked for on the command line cannot be done as it stands."""
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the config, and what becomes of unknown keys in it."""
+def add_config(parser: argparse.ArgumentParser, metavar: str = "CONFIG") -> None:
+    """Add the config, and what becomes of unknown keys in it.
+
+    Args:
+        parser: of a command.
+        metavar: how its help names the config.
+    """
     parser.add_argument(
-        "config", metavar="CONFIG", help="the config; CONFIG#/training for a section"
+        "config", metavar=metavar, help=f"the config; {metavar}#/training for a section"
     )
     parser.add_argument(
         "--unknown",
         choices=["error", "ignore"],
         default="error",
-        help='"ignore" lets through keys of the section that are not options (default: error)',
+        help='"ignore" lets through keys of the section that are not options, '
+        "unless they are one edit away from one (default: error)",
     )
 
 

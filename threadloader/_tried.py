@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ __all__ = [
     "USAGE",
     "examined",
     "from_source",
+    "in_words",
     "line",
     "located",
     "open_source",
@@ -32,6 +34,9 @@ __all__ = [
 
 GOOD, PROBLEM, USAGE = 0, 1, 2
 """Exit codes of all commands."""
+
+_TRIED = ("transform", "sampler", "exclude", "cache", "on_error", "pin_memory", "shard")
+"""Options that can be right in the config and still keep a loader from entering."""
 
 
 def examined(
@@ -65,9 +70,9 @@ def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
 def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Problem], list[str]]:
     """Does what ``with Loader(...)`` does, as far as the problems of the config let it.
 
-    The source is opened whatever is wrong elsewhere, and what needs none is tried where it
-    does not open, so that all problems come at once. It is opened once, and the loader is
-    given what is open.
+    The source is opened whatever is wrong elsewhere, what needs none is tried where it does
+    not open, and what is right beside options that are not, so that all problems come at once.
+    It is opened once, and the loader is given what is open.
 
     Returns:
         All problems, in the order of the document; and what to say about a batch.
@@ -83,35 +88,125 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
                 close = getattr(source, "close", None)
             except Exception as error:  # noqa: BLE001 - whatever a file does to its reader
                 problems += from_source(report, error)
-        if report.config:
-            try:
-                config, opened = report.config, source is not None
-                if not opened:
-                    config, length = without_source(config, report.base)
-                    source = range(length)
-                with based(Loader(config, source=source), report.base, opened=opened):
-                    pass
-            except Exception as error:  # noqa: BLE001 - a command shows no traceback
-                problems += located(report, error, "", "a loader that enters")
+        config = report.config or _right_part(report)
+        if config:
+            problems += _kept_out(report, config, source)
         if report.config and not problems and arguments.batch:
             try:
                 lines += _first_batch(report.config, report.base, source)
-            except Exception as error:  # noqa: BLE001 - the same
-                pointer = "/collate" if isinstance(error, CollateError) else "/source"
-                problems += located(report, error, pointer, "a batch")
+            except Exception as error:  # noqa: BLE001 - a command shows no traceback
+                problems += located(report, error, _at_fault(error), "a batch")
     finally:
         if close:
             close()
     return sorted(problems, key=lambda problem: (problem.line, problem.column)), lines
 
 
-def _first_batch(config: LoaderConfig, base: Path, source: Any) -> Iterator[str]:
-    loader = Loader(dataclasses.replace(unlisted(config), num_workers=0), source=source)
-    with based(loader, base, opened=True) as batches:
+def _right_part(report: Report) -> LoaderConfig | None:
+    """What is right of a config that has problems, all else at its default.
+
+    None where nothing can be told; nor beside a wrong `root`, for want of the bound that it is.
+    """
+    if report.document is None:
+        return None
+    options, section = report.document.value, pointer(report.section)
+    for key in report.section:
+        options = options[key]
+    wrong = {_option(problem.pointer.removeprefix(section)) for problem in report.problems}
+    if not isinstance(options, dict) or "root" in wrong:
+        return None
+    right = {it.name for it in dataclasses.fields(LoaderConfig)} - wrong
+    return LoaderConfig(**{name: value for name, value in options.items() if name in right})
+
+
+def _kept_out(report: Report, config: LoaderConfig, source: Any) -> list[Problem]:
+    """What keeps a loader of a config from entering.
+
+    Entering ends at the first thing that is wrong. The option that names it goes back to its
+    default then, and what is left is tried, until that enters, or no option is known to be at
+    fault.
+
+    Args:
+        report: says where the options stand.
+        config: the config, or what is right of it.
+        source: the open source; None where there is none.
+    """
+    problems: list[Problem] = []
+    defaults = LoaderConfig()
+    while True:
+        try:
+            tried, samples = config, source
+            if source is None:
+                tried, length = without_source(config, report.base)
+                samples = range(length)
+            with based(Loader(tried, source=samples), report.base, opened=source is not None):
+                return problems
+        except Exception as error:  # noqa: BLE001 - a command shows no traceback
+            wrong = _problems_of(error, _naming(error, config, report.base), "a loader that enters")
+        problems += map(report.locate, wrong)
+        known = {_option(problem.pointer) for problem in wrong}.intersection(_TRIED)
+        default = {option: getattr(defaults, option) for option in known}
+        if default == {option: getattr(config, option) for option in known}:
+            return problems
+        config = dataclasses.replace(config, **default)
+
+
+def _option(place: str) -> str:
+    """The option that a JSON pointer into a config leads to or into; "" for the config itself."""
+    return place[1:].partition("/")[0]
+
+
+def _naming(error: Exception, config: LoaderConfig, base: Path) -> str:
+    """The option that names the file or folder which an error is about; "" for none."""
+    if isinstance(error, SourceError):
+        for option, text in _texts({"cache": config.cache, "on_error": config.on_error}):
+            if error.path == str(base / text):
+                return option
+    return ""
+
+
+def _first_batch(config: LoaderConfig, base: Path, source: Any) -> list[str]:
+    """Lines about the first batch, and about what `on_error` has left out by then.
+
+    Raises:
+        ConfigError: it leaves out everything.
+        Exception: whatever is raised for a batch that it does not let pass.
+    """
+    config = dataclasses.replace(unlisted(config), num_workers=0)
+    if config.on_error == "raise":
+        return _built(config, base, source)
+    try:
+        return _built(dataclasses.replace(config, on_error="raise"), base, source)
+    except Exception as error:  # noqa: BLE001 - told, if `on_error` lets it pass
+        first = in_words(error)
+    return _built(config, base, source, first)
+
+
+def _built(config: LoaderConfig, base: Path, source: Any, first: str = "") -> list[str]:
+    """Lines about the first batch; `first` is what was raised for a sample that is left out."""
+    with based(Loader(config, source=source), base, opened=True) as batches:
         for batch in batches:
-            yield from _shapes(batch, "")
-            return
-        yield f"no batch: {len(source)} samples make {len(batches)} steps on this shard"
+            lines = list(_shapes(batch, ""))
+            skipped = batches.info.skipped if batches.info else ()
+            if skipped:
+                told = f"samples left out by on_error, up to this batch: {len(skipped)}"
+                lines.append(f"{told}; the first: {first}")
+            return lines
+        if len(batches):
+            got = f"none: all samples of this shard were left out; the first: {first}"
+            raise ConfigError(Problem("/on_error", "a batch", got))
+        return [f"no batch: {len(source)} samples make 0 steps on this shard"]
+
+
+def _at_fault(error: Exception) -> str:
+    """The option at which it is told why there is no batch, as a JSON pointer."""
+    if isinstance(error, CollateError):
+        return "/collate"
+    modules = (
+        frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
+    masking = f"{__package__}.masking"
+    return "/transform" if any(name.startswith(masking) for name in modules) else "/source"
 
 
 def _shapes(batch: Any, field: str) -> Iterator[str]:
@@ -169,10 +264,23 @@ def _texts(value: Any, at: str = "") -> Iterator[tuple[str, str]]:
 
 def located(report: Report, error: Exception, pointer: str, expected: str) -> list[Problem]:
     """The problems of an error of the loader, in the whole document."""
+    return [report.locate(problem) for problem in _problems_of(error, pointer, expected)]
+
+
+def _problems_of(error: Exception, pointer: str, expected: str) -> tuple[Problem, ...]:
+    """What an error of the loader tells; at a pointer where it does not know one itself."""
     if isinstance(error, ConfigError):
-        return [report.locate(problem) for problem in error.problems]
-    told = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])])
-    return [report.locate(Problem(pointer, expected, told))]
+        return error.problems
+    return (Problem(pointer, expected, in_words(error)),)
+
+
+def in_words(error: BaseException) -> str:
+    """Says what was raised, with its notes.
+
+    >>> in_words(KeyError("x"))
+    "KeyError: 'x'"
+    """
+    return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])])
 
 
 def line(text: str) -> str:

@@ -8,23 +8,11 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from . import bench, lookup, verify
-from ._tried import (
-    GOOD,
-    PROBLEM,
-    USAGE,
-    examined,
-    from_source,
-    line,
-    located,
-    open_source,
-    read,
-    told,
-)
-from .errors import ConfigError, LoaderError
+from ._named import add_config
+from ._tried import GOOD, USAGE, examined, line
 
 __all__ = ["main"]
 
@@ -40,6 +28,7 @@ The source is opened, the shard is taken from the environment where the config s
 "auto", and the threads are started once; no batch is built. With --source-in-code the
 source is left out: the lists that sampler and exclude name are read, but not held against
 its length; a sampler by a field of its samples, and a cache in a folder, are not tried.
+So it is with a source that does not open. --batch leaves out what on_error does, and says so.
 
 Exit code: 0 good; 1 a problem with the config or with what it names; 2 bad usage, or a
 file that the system cannot read.
@@ -85,14 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     check.set_defaults(command=_check)
-    check.add_argument("config", metavar="FILE", help="the config; FILE#/training for a section")
-    check.add_argument(
-        "--unknown",
-        choices=["error", "ignore"],
-        default="error",
-        help='"ignore" lets through keys of the section that are not options, '
-        "unless they are one edit away from one (default: error)",
-    )
+    add_config(check, "FILE")
     sources = check.add_mutually_exclusive_group()
     sources.add_argument(
         "--source-in-code", action="store_true", help="the source is given in code: do not open it"
@@ -105,43 +87,10 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="print the whole config as JSON, with its defaults filled in, and all else to stderr",
     )
-    measure = commands.add_parser("bench", help="measure a config with several numbers of workers")
-    measure.set_defaults(command=_bench)
-    bench.add_arguments(measure)
-    order = commands.add_parser("order", help="say which samples come when, without a run")
-    order.set_defaults(command=_order)
-    lookup.add_arguments(order)
-    verify.add_command(commands, examined, line)
+    bench.add_command(commands)
+    lookup.add_command(commands)
+    verify.add_command(commands)
     return parser
-
-
-def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
-    """Runs ``order``; what it prints is put into ``out`` and ``err``."""
-    arguments.source_in_code = arguments.samples is not None
-    report = read(arguments, err)
-    if report is None:
-        return USAGE
-    problems = list(report.problems)
-    source: Any = None
-    try:
-        if report.config is None:
-            return PROBLEM
-        if arguments.samples is not None:
-            source = range(arguments.samples)
-        else:
-            source = open_source(report.source or {}, report.base, report.root)
-        out += lookup.look_up(arguments, report.config, report.base, source).split("\n")
-    except Exception as error:  # noqa: BLE001 - a command shows no traceback
-        if source is None:
-            problems += from_source(report, error)
-        else:
-            problems += located(report, error, "", "an order of the samples")
-        return PROBLEM
-    finally:
-        err += told(report, problems)
-        if hasattr(source, "close"):
-            source.close()
-    return GOOD
 
 
 def _check(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
@@ -154,48 +103,6 @@ def _check(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     if arguments.effective:
         out.append(json.dumps(report.config.as_dict(), indent=2))
     return GOOD
-
-
-def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
-    """Runs ``bench``; what it prints is put into ``out`` and ``err``, its progress at once."""
-    try:
-        plan = bench.plan_of(arguments)
-    except ConfigError as error:
-        err += [line(f"threadloader bench: {problem}") for problem in error.problems]
-        return USAGE
-    if arguments.svg and not _can_write(Path(arguments.svg)):  # said before it takes its time
-        err.append(line(f"threadloader bench: cannot write {arguments.svg}"))
-        return USAGE
-    arguments.source_in_code, arguments.batch = bool(arguments.source), False
-    said = err if arguments.json else out
-    report, code, _ = examined(arguments, said, err)
-    if report is None or code:
-        return code
-    shown = bench.progress(sys.stderr, plan.runs, json=arguments.json)
-    try:
-        found = bench.run(
-            arguments.config,
-            plan,
-            unknown=arguments.unknown,
-            source=arguments.source or "",
-            transform=arguments.transform or "",
-            shown=shown,
-        )
-    except (LoaderError, OSError) as error:
-        err.append(line(f"threadloader bench: {error}"))
-        return USAGE if getattr(error, "usage", False) else PROBLEM
-    out += [json.dumps(found.as_dict(), indent=2)] if arguments.json else str(found).split("\n")
-    if arguments.svg:
-        try:
-            Path(arguments.svg).write_text(bench.picture(found), encoding="utf-8")
-        except OSError as error:
-            err.append(line(f"threadloader bench: cannot write {arguments.svg}: {error.strerror}"))
-            return USAGE
-    return GOOD
-
-
-def _can_write(path: Path) -> bool:
-    return os.access(path.parent, os.W_OK) and not path.is_dir()
 
 
 def _print(lines: list[str], stream: TextIO | None) -> bool:

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ._named import add_config
+from ._tried import GOOD, PROBLEM, USAGE, from_source, located, open_source, read, told
 from .config import LoaderConfig
 from .errors import ConfigError, Problem
 from .loader import Samplings, deal_of
 from .order import Deal
 from .samplers import EpochOrder
 
-__all__ = ["add_arguments", "look_up"]
+__all__ = ["add_command"]
 
 _DESCRIPTION = """\
 Says from the config alone which samples an epoch has: with --step those of one batch,
 with --find where a sample comes, without either how many steps there are. Nothing is
-loaded: the source is opened to count its samples (and for a balanced sampler, to see its
-labels), or --samples says how many it has. Steps are those of an epoch from its start;
-after a resume under another number of shards or batch size they count from the cut.
+loaded: the source is opened to count its samples (and for a balanced sampler by a field,
+to see its labels), or --samples says how many it has. Steps are those of an epoch from its
+start; after a resume under another number of shards or batch size they count from the cut.
 
 Exit code: 0 answered; 1 a problem with the config or what it names, or no such step,
 sample or shard; 2 bad usage, or a file that the system cannot read.
@@ -33,45 +37,94 @@ sample or shard; 2 bad usage, or a file that the system cannot read.
 Answer = tuple[list[str], dict[str, Any]]
 """Lines for people, and JSON."""
 
+_LAST_EPOCH = 2**64 - 1
+"""An order is keyed by 64 bits of the epoch."""
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
-    parser.description = _DESCRIPTION
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("config", metavar="CONFIG", help="the config; FILE#/training for a section")
-    parser.add_argument("--epoch", type=_count, default=0, help="the epoch, from 0 (default: 0)")
+_MOST_SHARDS = 2**31 - 1
+"""As in the schema of the config."""
+
+
+def add_command(commands: Any) -> None:
+    """Add ``order`` to the commands.
+
+    Args:
+        commands: what `argparse` calls the subparsers.
+    """
+    parser = commands.add_parser(
+        "order",
+        help="say which samples come when, without a run",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=_order)
+    add_config(parser)
+    count = _up_to(sys.maxsize)  # what `len` can give: no source has more, and no epoch more steps
+    parser.add_argument(
+        "--epoch", type=_up_to(_LAST_EPOCH), default=0, help="the epoch, from 0 (default: 0)"
+    )
     asked = parser.add_mutually_exclusive_group()
-    asked.add_argument("--step", type=_count, help="print the samples of this step, from 0")
-    asked.add_argument("--find", type=_count, metavar="INDEX", help="print where a sample comes")
+    asked.add_argument("--step", type=count, help="print the samples of this step, from 0")
+    asked.add_argument("--find", type=count, metavar="INDEX", help="print where a sample comes")
     parser.add_argument(
         "--shard", type=_shard, metavar="R/W", help="shard R of W, from 0 (default: the config's)"
     )
     parser.add_argument(
-        "--samples", type=_count, metavar="N", help="do not open the source: it has N samples"
-    )
-    parser.add_argument(
-        "--unknown",
-        choices=["error", "ignore"],
-        default="error",
-        help='"ignore" lets through keys of the section that are not options (default: error)',
+        "--samples", type=count, metavar="N", help="do not open the source: it has N samples"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _count(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,18}", text):
-        raise argparse.ArgumentTypeError(f"expected an integer >= 0, got {text!r}")
-    return int(text)
+def _up_to(most: int) -> Callable[[str], int]:
+    """Give what reads an integer from 0 to `most`, which has at most 20 digits."""
+
+    def read(text: str) -> int:
+        found = re.fullmatch("0*([0-9]{1,20})", text)  # int() would take "1_0" and "+1", too
+        if not found or int(found[1]) > most:
+            raise argparse.ArgumentTypeError(f"expected an integer from 0 to {most}, got {text!r}")
+        return int(found[1])
+
+    return read
 
 
 def _shard(text: str) -> tuple[int, int]:
-    found = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", text)
-    if not found or not int(found[1]) < int(found[2]):
-        raise argparse.ArgumentTypeError(f"expected R/W with R from 0 to W - 1, got {text!r}")
+    found = re.fullmatch("0*([0-9]{1,10})/0*([0-9]{1,10})", text)
+    if not found or not int(found[1]) < int(found[2]) <= _MOST_SHARDS:
+        raise argparse.ArgumentTypeError(
+            f"expected R/W with R from 0 to W - 1 and W at most {_MOST_SHARDS}, got {text!r}"
+        )
     return int(found[1]), int(found[2])
 
 
-def look_up(arguments: argparse.Namespace, config: LoaderConfig, base: Path, source: Any) -> str:
+def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
+    """Run the command; what it prints is put into ``out`` and ``err``."""
+    arguments.source_in_code = arguments.samples is not None
+    report = read(arguments, err)
+    if report is None:
+        return USAGE
+    problems = list(report.problems)
+    source: Any = None
+    try:
+        if report.config is None:
+            return PROBLEM
+        if arguments.samples is not None:
+            source = range(arguments.samples)
+        else:
+            source = open_source(report.source or {}, report.base, report.root)
+        out += _answered(arguments, report.config, report.base, source).split("\n")
+    except Exception as error:  # noqa: BLE001 - a command shows no traceback
+        if source is None:
+            problems += from_source(report, error)
+        else:
+            problems += located(report, error, "", "an order of the samples")
+        return PROBLEM
+    finally:
+        err += told(report, problems)
+        if hasattr(source, "close"):
+            source.close()
+    return GOOD
+
+
+def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Path, source: Any) -> str:
     """Answer what was asked.
 
     Args:
@@ -84,12 +137,24 @@ def look_up(arguments: argparse.Namespace, config: LoaderConfig, base: Path, sou
         What to print.
 
     Raises:
-        ConfigError: what the config names does not fit, or there is no such step or sample.
+        ConfigError: what the config names does not fit, its sampler asks a source for labels
+            that is not there, or there is no such step or sample.
     """
-    deal = deal_of(config)
-    if arguments.shard is not None:
+    field = (config.sampler or {}).get("field")
+    if arguments.samples is not None and field is not None:
+        raise ConfigError(
+            Problem(
+                "/sampler/field",
+                "labels that are known without the source",
+                f"{json.dumps(field)}, which is a field of its samples",
+                'leave out --samples, or name a file of "labels" in place of "field"',
+            )
+        )
+    if arguments.shard is not None:  # in the config: what a launcher says is not asked for then
         index, count = arguments.shard
-        deal = deal._replace(shard_index=index, shard_count=count)
+        given = {} if config.shard == "auto" else config.shard
+        config = dataclasses.replace(config, shard={**given, "index": index, "count": count})
+    deal = deal_of(config)
     sampler = Samplings(config, base, source, len(source), None).now.sampler
     order = sampler.order(arguments.epoch)
     if arguments.step is not None:

@@ -16,6 +16,7 @@ import sys
 import traceback
 
 import numpy as np
+from dealt import shares
 from oracle import expected_epoch, expected_len
 
 from threadloader import Loader
@@ -51,7 +52,7 @@ def dealt(n, start, seed, epoch, shuffle, deal):
     world = []
     for index in range(deal["shard_count"]):
         shard = Deal(**deal, shard_index=index)
-        steps = [tuple(part.tolist() for part in share) for share in shard.shares(order, start)]
+        steps = [tuple(part.tolist() for part in share) for share in shares(shard, order, start)]
         assert len(steps) == shard.steps(n, start)
         world.append(steps)
     return world

@@ -1,28 +1,20 @@
 """Measures a config with several numbers of workers and chooses one: ``threadloader bench``.
 
-It sits on top, like the other commands. `_plan` says what is measured and reads the command
-line, `_process` makes one run in a process of its own, which is `_child` there; that one
-takes times with `_measure` and trains with `_steps`. `_report` puts the runs together,
-`_choice` looks at the numbers, `_table` and `_picture` show them, `_progress` tells how far
-it has got. PyTorch's side is ``adapters/torch_loader.py``.
+It sits on top, like the other commands. `_run` puts it together: `_plan` says what is measured
+and reads the command line, `_process` makes one run in a process of its own, which is `_child`
+there; that one takes times with `_measure` and trains with `_steps`. `_report` puts the runs
+together, `_choice` looks at the numbers, `_table` and `_picture` show them, `_progress` tells
+how far it has got, `_command` is the command. PyTorch's side is ``adapters/torch_loader.py``.
 """
 
-from __future__ import annotations
-
-import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
-
-from ..adapters import torch_loader
-from ..config import LoaderConfig, read_config
-from ._choice import Choice, choose, compared, findings
+from ._choice import Choice
+from ._command import add_command
 from ._picture import picture
-from ._plan import Plan, add_arguments, plan_of
-from ._process import BenchError, in_process
-from ._progress import Progress, Silent, progress
-from ._report import Report, Row, row_of, system
-from ._steps import amount
+from ._plan import Plan
+from ._process import BenchError
+from ._progress import progress
+from ._report import Report, Row
+from ._run import run
 
 __all__ = [
     "BenchError",
@@ -30,125 +22,8 @@ __all__ = [
     "Plan",
     "Report",
     "Row",
-    "add_arguments",
+    "add_command",
     "picture",
-    "plan_of",
     "progress",
     "run",
 ]
-
-# What `_child` does in a process of its own; tests put a function in its place.
-Runner = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-def run(
-    config: str | os.PathLike[str] | Mapping[str, Any] | LoaderConfig,
-    plan: Plan | None = None,
-    *,
-    unknown: str = "error",
-    source: str = "",
-    transform: str = "",
-    shown: Progress | None = None,
-    runner: Runner = in_process,
-) -> Report:
-    """Measure a config with several numbers of workers.
-
-    Args:
-        config: as `Loader` takes it. Its `num_workers` and `num_epochs` are replaced.
-        plan: what is measured, and for how long.
-        unknown: as for `Loader`.
-        source: "module:function", called without arguments in each run for the source; "" for
-            that of the config.
-        transform: "module:function", the transform; "" for none.
-        shown: is told how far it has got.
-        runner: makes one run.
-
-    Returns:
-        What was found.
-
-    Raises:
-        ConfigError: the config or the plan is wrong.
-        OSError: the config file cannot be read.
-        BenchError: a run failed, an epoch has no batch, or torch is to be compared with and
-            is not there.
-    """
-    plan = plan or Plan()
-    shown = shown or Silent()
-    options, base = read_config(config, unknown=unknown, source_in_code=bool(source))
-    if plan.compare and not torch_loader.found():
-        raise BenchError(
-            f"--compare torch: expected torch, found none; write: {torch_loader.INSTALL}",
-            usage=True,
-        )
-    if plan.compare and (options.sampler is not None or options.exclude is not None):
-        raise BenchError(
-            "--compare torch: expected a config without sampler and exclude, which the loader of "
-            "torch would not be given, got one; measure it without --compare",
-            usage=True,
-        )
-    spec = {
-        "base": str(base),
-        "folder": str(Path.cwd()),
-        "source": source,
-        "transform": transform,
-        "step": plan.step,
-        "size": amount(plan.step, plan.step_ms),
-        "seconds": plan.seconds,
-        "batches": plan.batches,
-    }
-    settings = [(loader, workers) for workers in plan.workers for loader in plan.loaders]
-    runs: dict[tuple[str, int], list[dict[str, Any]]] = {setting: [] for setting in settings}
-    number = 0
-    try:
-        for turn in range(plan.repeat):
-            # Every second turn backwards: what drifts, as a processor's heat, hits all alike.
-            for loader, workers in settings[:: -1 if turn % 2 else 1]:
-                number += 1
-                name = f"{'PyTorch ' if loader == 'torch' else ''}num_workers {workers}"
-                shown.begin(number, name)
-                replaced = options.as_dict() | {"num_workers": workers, "num_epochs": None}
-                try:
-                    numbers = runner({**spec, "loader": loader, "config": replaced})
-                except BenchError as error:
-                    raise error if error.usage else BenchError(f"{name}: {error}") from None
-                if numbers.get("batches") and not numbers["samples"]:
-                    raise BenchError(
-                        f"{name}: expected samples, got padding alone: this shard has none in the"
-                        f" {numbers['batches']} batches that were measured; measure another shard"
-                    )
-                if not numbers["samples"]:
-                    raise BenchError(
-                        f"{name}: expected a batch, got none: the source is empty, or drop_last"
-                        " leaves out what there is on this shard"
-                    )
-                runs[loader, workers].append(numbers)
-    finally:
-        shown.close()
-    has_step = plan.step_ms > 0
-    rows = tuple(
-        row_of(loader, workers, runs[loader, workers], has_step=has_step)
-        for loader in plan.loaders
-        for workers in plan.workers
-    )
-    ours = [row for row in rows if row.loader == "threadloader"]
-    theirs = [row for row in rows if row.loader != "threadloader"]
-    versions = [made[0]["version"] for (loader, _), made in runs.items() if loader == "torch"]
-    machine = system(versions[0] if versions else None)
-    told = findings(
-        ours, step_seconds=plan.step_ms / 1000, cores=machine["cores"], gil=machine["gil"]
-    )
-    if any(row.peak_bytes is None for row in rows):
-        told.append("This system does not tell the peak memory of a process, or not for all of it.")
-    return Report(
-        config="" if isinstance(config, (Mapping, LoaderConfig)) else os.fspath(config),
-        plan=plan,
-        system=machine,
-        data={
-            "batch_size": options.batch_size,
-            "prefetch_batches": options.prefetch_batches,
-            "steps": runs[settings[0]][0]["steps_of_epoch"],
-        },
-        rows=rows,
-        choice=choose(ours),
-        findings=(*told, *([compared(ours, theirs)] if theirs else [])),
-    )

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from .._named import UsageError, given_by, named
-from ..adapters import launcher, torch_loader
+from .._tried import in_words
+from ..adapters import torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig
-from ..loader import Loader, based, open_configured, unlisted
+from ..loader import Loader, based, deal_of, open_configured, unlisted
 from ..sources import PerThread, as_source
 from ._measure import Memory, Timing, storage_bytes, take_time
 from ._steps import make_step
@@ -47,7 +48,7 @@ def main() -> None:
     except UsageError as error:
         answer = {"error": str(error), "usage": True}
     except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well
-        answer = {"error": _told(error)}
+        answer = {"error": in_words(error)}
     os.write(out, json.dumps(answer).encode() + b"\n")
 
 
@@ -57,10 +58,6 @@ def _end_with_parent() -> None:  # pragma: no cover - it ends by SIGKILL
     if hasattr(os, "getpgid") and os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
-
-
-def _told(error: BaseException) -> str:
-    return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])])
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +101,8 @@ def _ours(
                 return {"samples": 0}
             part = batches.stats().since(marks[0])
             ready = part.batches_ready if config.num_workers else None
-            return _numbers(timing, part.samples, steps, ready, peak, stored)
+            numbers = _numbers(timing, part.samples, steps, ready, peak, stored)
+            return numbers | {"cache_hits": part.cache_hits, "cache_misses": part.cache_misses}
     finally:
         if source is not None:
             _close(source)
@@ -123,18 +121,14 @@ def _torch(
         )
     else:
         opener = partial(_opened, given)
-    shard = config.shard
-    if shard == "auto":
-        index, number = launcher.shard_of_process()
-    else:
-        index, number = shard["index"], shard["count"]
+    deal = deal_of(config)
     loader = torch_loader.TorchLoader(
         opener,
         batch_size=config.batch_size,
         shuffle=config.shuffle,
         seed=config.seed,
         drop_last=config.drop_last,
-        shard=(index, number),
+        shard=(deal.shard_index, deal.shard_count),
         collate=make_collate(config.collate),
         whole=config.collate["type"] == "stack",
         transform=_Transform(config, transform) if transform or config.transform else None,
@@ -212,4 +206,6 @@ def _numbers(
         "batches_ready": ready,
         "peak_bytes": peak,
         "storage_bytes": None if now is None or stored is None else now - stored,
+        "cache_hits": 0,  # torch is given no cache
+        "cache_misses": 0,
     }

@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-__all__ = ["Choice", "Measured", "choose", "compared", "findings"]
+if TYPE_CHECKING:
+    from ._report import Row
+
+__all__ = ["Choice", "cached", "choose", "compared", "findings"]
 
 NEAR = 0.95
 """A rate within 5% of the best is as good as the best: runs differ by as much."""
@@ -25,32 +28,13 @@ GAIN = 1.10
 BUSY = 0.85
 """A core that computes for this part of the time is busy; the system has its share, too."""
 
+KEPT = 0.01
+"""From this part of samples that came from the config's cache on, rates are those of kept samples:
+without them they may be hundreds of times lower."""
+
 CHEAP_SECONDS = 200e-6
 """A batch that is made faster than this has little work in it to be shared: to hand it from
 thread to thread takes 10 to 50 microseconds, where both sides ask for the GIL."""
-
-
-class Measured(Protocol):
-    """What of a `Row` is looked at here; see there."""
-
-    @property
-    def num_workers(self) -> int: ...
-    @property
-    def samples_per_second(self) -> float: ...
-    @property
-    def spread(self) -> float: ...
-    @property
-    def batch_seconds(self) -> float: ...
-    @property
-    def data_wait_fraction(self) -> float | None: ...
-    @property
-    def batches_ready(self) -> float | None: ...
-    @property
-    def step_seconds(self) -> float | None: ...
-    @property
-    def cpu_cores(self) -> float | None: ...
-    @property
-    def storage_bytes(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +42,43 @@ class Choice:
     """The setting to take.
 
     Attributes:
-        num_workers: how many workers.
+        num_workers: how many workers; None where the numbers do not say it.
         why: the reason, in a sentence or two.
+
+    >>> print(Choice(None, "Nothing was measured."))
+    none. Nothing was measured.
     """
 
-    num_workers: int
+    num_workers: int | None
     why: str
 
+    def __str__(self) -> str:
+        number = self.num_workers
+        return f"{'none' if number is None else f'num_workers {number}'}. {self.why}"
 
-def choose(rows: Sequence[Measured]) -> Choice:
+
+def cached(rows: Sequence[Row]) -> Row | None:
+    """Give the row of which most samples came from the config's cache; None if hardly any did.
+
+    Args:
+        rows: at least one.
+    """
+    most = max(rows, key=lambda row: row.cached_fraction or 0.0)
+    return most if (most.cached_fraction or 0.0) >= KEPT else None
+
+
+def choose(rows: Sequence[Row]) -> Choice:
     """Choose a number of workers.
 
     Of all settings that come within 5% of the best samples per second, the one with the
     fewest workers; with a training step, the fewest among those of them whose data wait is
-    below 1%, if there are any.
+    below 1%, if there are any. None where samples came from a cache.
 
     Args:
         rows: at least one, each with another number of workers.
     """
+    if cached(rows):
+        return Choice(None, "Samples came from the config's cache.")
     best = max(rows, key=lambda row: (row.samples_per_second, -row.num_workers))
     near = [row for row in rows if row.samples_per_second >= NEAR * best.samples_per_second]
     fed = [row for row in near if _wait(row) < ENOUGH]
@@ -100,7 +103,7 @@ def choose(rows: Sequence[Measured]) -> Choice:
     )
 
 
-def findings(rows: Sequence[Measured], *, step_seconds: float, cores: int, gil: bool) -> list[str]:
+def findings(rows: Sequence[Row], *, step_seconds: float, cores: int, gil: bool) -> list[str]:
     """Say what the numbers tell about the bottleneck, as far as they can.
 
     Args:
@@ -110,11 +113,19 @@ def findings(rows: Sequence[Measured], *, step_seconds: float, cores: int, gil: 
         gil: whether this Python has the GIL.
     """
     told = []
-    if step_seconds:
+    kept = cached(rows)
+    if kept:
+        told.append(
+            f"With {_workers(kept)} {kept.cached_fraction:.0%} of the samples came from the"
+            " config's cache: these are rates of kept samples, and say nothing about preparing"
+            " them. Measure a copy of the config without cache; one in a folder is filled by these"
+            " runs, as by any other."
+        )
+    elif step_seconds:
         told += _with_step(rows, step_seconds)
     elif len(rows) > 1:  # a step's own computing would be taken for loading
         told.append(_without_step(rows, cores, gil))
-    if not step_seconds and choose(rows).num_workers == 0 and len(rows) > 1:
+    if not kept and not step_seconds and choose(rows).num_workers == 0 and len(rows) > 1:
         told.append(
             "This holds for loading alone. Beside a training step, even one worker loads while"
             " the step runs: state with --step-ms how long yours takes."
@@ -126,7 +137,7 @@ def findings(rows: Sequence[Measured], *, step_seconds: float, cores: int, gil: 
             " system's cache; a run that finds more in the cache is faster for that alone."
         )
     noisy = max(rows, key=lambda row: row.spread)
-    if noisy.spread > 1 - NEAR:
+    if not kept and noisy.spread > 1 - NEAR:  # the first run fills the cache, others find it full
         told.append(
             f"With {_workers(noisy)} the runs differ by ±{noisy.spread:.0%}, more than the 5% that"
             " the choice goes by: measure longer (--seconds, --repeat) on a machine that is idle."
@@ -134,7 +145,7 @@ def findings(rows: Sequence[Measured], *, step_seconds: float, cores: int, gil: 
     return told
 
 
-def compared(ours: Sequence[Measured], theirs: Sequence[Measured]) -> str:
+def compared(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
     """Say how the best settings of two loaders compare.
 
     Args:
@@ -158,7 +169,7 @@ def compared(ours: Sequence[Measured], theirs: Sequence[Measured]) -> str:
     )
 
 
-def _with_step(rows: Sequence[Measured], step_seconds: float) -> list[str]:
+def _with_step(rows: Sequence[Row], step_seconds: float) -> list[str]:
     told = []
     waits = [_wait(row) for row in rows]
     if max(waits) < ENOUGH:
@@ -196,7 +207,7 @@ def _with_step(rows: Sequence[Measured], step_seconds: float) -> list[str]:
     return told
 
 
-def _without_step(rows: Sequence[Measured], cores: int, gil: bool) -> str:
+def _without_step(rows: Sequence[Row], cores: int, gil: bool) -> str:
     base, rest = rows[0], rows[1:]
     best = max(rest, key=lambda row: row.samples_per_second)
     gain = best.samples_per_second / base.samples_per_second
@@ -228,7 +239,7 @@ def _without_step(rows: Sequence[Measured], cores: int, gil: bool) -> str:
     return told
 
 
-def _no_gain(base: Measured, rest: Sequence[Measured], gain: float, cores: int, gil: bool) -> str:
+def _no_gain(base: Row, rest: Sequence[Row], gain: float, cores: int, gil: bool) -> str:
     told = f"More workers than {base.num_workers} do not help ({gain:.2f} times at best)."
     most = max(row.cpu_cores or 0.0 for row in rest)
     if rest[-1].num_workers == 1:
@@ -258,7 +269,7 @@ def _no_gain(base: Measured, rest: Sequence[Measured], gain: float, cores: int, 
     )
 
 
-def _mostly_waits(row: Measured) -> bool:
+def _mostly_waits(row: Row) -> bool:
     return row.cpu_cores is not None and row.cpu_cores < 0.5
 
 
@@ -271,11 +282,11 @@ def _told(wait: float) -> str:
     return f"{math.floor(wait * 1000) / 10:.1f}%"
 
 
-def _wait(row: Measured) -> float:
+def _wait(row: Row) -> float:
     return row.data_wait_fraction or 0.0
 
 
-def _workers(row: Measured) -> str:
+def _workers(row: Row) -> str:
     number = row.num_workers
     return "1 worker" if number == 1 else f"{number or 'no'} workers"
 

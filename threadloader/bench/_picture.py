@@ -97,7 +97,7 @@ def picture(report: Report) -> str:
     height = plots[-1].top + HEIGHT + (62 if report.plan.step_ms else 90)
     choice = report.choice
     size = f'viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}"'
-    about = f"Chosen: num_workers {choice.num_workers}. {choice.why}"
+    about = f"Chosen: {choice}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title about">',
         f'<title id="title">{escape(_title(report))}</title>',
@@ -108,12 +108,13 @@ def picture(report: Report) -> str:
         *_legend(report),
     ]
     for plot in plots:
-        chosen = places[choice.num_workers]
-        side = min(room, 84) / 2
-        parts.append(
-            f'<rect class="chosen" x="{chosen - side:.1f}" y="{plot.top}"'
-            f' width="{2 * side:.1f}" height="{HEIGHT}"/>'
-        )
+        if choice.num_workers is not None:
+            chosen = places[choice.num_workers]
+            side = min(room, 84) / 2
+            parts.append(
+                f'<rect class="chosen" x="{chosen - side:.1f}" y="{plot.top}"'
+                f' width="{2 * side:.1f}" height="{HEIGHT}"/>'
+            )
         parts += _frame(plot, places)
         for loader in reversed(report.plan.loaders):  # ours is drawn last, on top
             parts += _series(plot, report.of(loader), places, loader)
@@ -222,8 +223,9 @@ def _legend(report: Report) -> Iterator[str]:
         yield f'<circle class="{loader}-dot" cx="{x + 14:g}" cy="52" r="4.5"/>'
         yield _text(x + 36, 56, NAMES[loader], "soft")
         x += 60 + 6.6 * len(NAMES[loader])
-    yield f'<rect class="chosen" x="{x:g}" y="44" width="16" height="16"/>'
-    yield _text(x + 24, 56, "chosen", "soft")
+    if report.choice.num_workers is not None:
+        yield f'<rect class="chosen" x="{x:g}" y="44" width="16" height="16"/>'
+        yield _text(x + 24, 56, "chosen", "soft")
 
 
 def _tick(most: float) -> float:

@@ -17,9 +17,9 @@ DESCRIPTION = """\
 Runs epochs of a config with several numbers of workers, tells for each what came of it,
 and says which one it would choose and why.
 
-Each run is a process of its own, one after the other; the config's num_workers is
-replaced, everything else stays. Without --step-ms nothing is done with a batch: then
-samples/s is what loading alone can give, and the data wait means nothing.
+Each run is a process of its own, one after the other; the config's num_workers and
+num_epochs are replaced, everything else stays. Without --step-ms nothing is done with a
+batch: then samples/s is what loading alone can give, and the data wait means nothing.
 
 Exit code: 0 measured; 1 a problem with the config, with what it names, or in a run;
 2 bad usage, a file that the system cannot read or write, or a package that is missing.
@@ -148,7 +148,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what stands for it: sleep, like waiting for an accelerator (default); gil, Python "
         "code; numpy, products of matrices",
     )
-    add("--seconds", type=float, metavar="S", help="how long to measure each run (default: 2)")
+    add(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="how long to measure each run (default: 2, or no bound with --batches)",
+    )
     add(
         "--batches",
         type=int,

@@ -52,6 +52,8 @@ class Row:
             the memory that its processes have to themselves.
         storage_bytes: bytes that came from storage and not from the system's cache, the most
             of all runs.
+        cached_fraction: part of the samples that came from the config's cache, 0 to 1, of all runs
+            together; None without one, and for torch, which is given none.
         batches: batches measured, of all runs together.
     """
 
@@ -68,6 +70,7 @@ class Row:
     cpu_cores: float | None = None
     peak_bytes: int | None = None
     storage_bytes: int | None = None
+    cached_fraction: float | None = None
     batches: int = 0
 
     @property
@@ -102,6 +105,7 @@ def row_of(loader: str, workers: int, runs: Sequence[Run], *, has_step: bool) ->
     """
     rates = [run["samples"] / run["seconds"] for run in runs]
     gaps = [gap for run in runs for gap in run["epoch_gap_seconds"]]
+    hits, misses = (sum(run[name] for run in runs) for name in ("cache_hits", "cache_misses"))
 
     def middle(name: str, under: str | None = None) -> float | None:
         values = [run[name] / (run[under] if under else 1) for run in runs if run[name] is not None]
@@ -124,6 +128,7 @@ def row_of(loader: str, workers: int, runs: Sequence[Run], *, has_step: bool) ->
         cpu_cores=middle("cpu_seconds", "seconds"),
         peak_bytes=most("peak_bytes"),
         storage_bytes=most("storage_bytes"),
+        cached_fraction=hits / (hits + misses) if hits + misses else None,
         batches=sum(run["batches"] for run in runs),
     )
 

@@ -23,7 +23,7 @@ def table(report: Report) -> str:
         if report.plan.compare:
             lines.append(_loader(report, loader))
         lines += [*_aligned([_titles(report, unit), *(_cells(report, row) for row in rows)]), ""]
-    lines += _wrapped(f"Choice: num_workers {report.choice.num_workers}. {report.choice.why}")
+    lines += _wrapped(f"Choice: {report.choice}")
     for told in report.findings:
         lines += _wrapped(f"- {told}", "  ")
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
@@ -113,15 +114,6 @@ class Deal(NamedTuple):
         _, _, largest, begin = self._tail(n, start)
         return (begin - start) // self.global_batch + (largest > 0)
 
-    def after(self, n: int, start: int, steps: int) -> int | None:
-        """Give the world's position after some steps; None when the epoch is over.
-
-        The same on every shard. It is over after the last step that any shard makes.
-        """
-        if steps >= self.world_steps(n, start):
-            return None
-        return start + steps * self.global_batch
-
     def blocks(self, order: _Order, start: int = 0) -> Iterator[tuple[Indices, Indices]]:
         """Give this shard's part of the full steps, from `start` on, many steps together.
 
@@ -144,21 +136,6 @@ class Deal(NamedTuple):
         """Give this shard's part of the tail; None when it has none."""
         first, last, _, _ = self._tail(order.n, start)
         return _share(order, first, last) if last > first else None
-
-    def shares(self, order: _Order, start: int = 0) -> Iterator[Share]:
-        """Give this shard's part of each step, from `start` to the end of the epoch.
-
-        The arrays are read-only views of larger ones.
-        """
-        valid: NDArray[np.bool_] | None = None
-        for indices, positions in self.blocks(order, start):
-            if valid is None:
-                valid = _frozen(np.ones(self.batch_size, np.bool_))
-            for here, there in zip(indices, positions, strict=True):
-                yield Share(here, there, valid)
-        tail = self.tail(order, start)
-        if tail is not None:
-            yield tail
 
     def share(self, order: _Order, step: int, start: int = 0) -> Share | None:
         """Give this shard's part of one step alone; None when it has no such step.
@@ -183,20 +160,23 @@ class Deal(NamedTuple):
         >>> list(Deal(batch_size=2, shard_count=2).rows(5, 0))
         [Row(step=0, shard=0, row=0, valid=True), Row(step=1, shard=1, row=0, valid=False)]
         """
-        _, _, _, begin = self._tail(n, start)
+        _, end, _, begin = self._replace(shard_index=self.shard_count - 1)._tail(n, start)
         if start <= position < begin:
             step, row = divmod(position - start, self.global_batch)
             yield Row(step, *divmod(row, self.batch_size), True)
         step = (begin - start) // self.global_batch
-        for shard in range(self.shard_count):
-            first, last, _, _ = self._replace(shard_index=shard)._tail(n, start)
-            if first <= position < last:
-                yield Row(step, shard, position - first, True)
-        for shard in range(self.shard_count):
-            first, last, _, _ = self._replace(shard_index=shard)._tail(n, start)
-            for padding in range(max(first, n), last):
-                if (padding - n) % n == position:
-                    yield Row(step, shard, padding - first, False)
+        # The parts of the tail are as equal as they can be, larger ones first.
+        size, larger = divmod(end - begin, self.shard_count)
+        edge = larger * (size + 1)
+        here = [position] if begin <= position < end else []
+        padding = range(n + position, end, n) if end > n else ()
+        for place in itertools.chain(here, padding):
+            row = place - begin
+            if row < edge:
+                yield Row(step, *divmod(row, size + 1), place < n)
+            else:
+                shard, row = divmod(row - edge, size)
+                yield Row(step, larger + shard, row, place < n)
 
 
 def _share(order: _Order, first: int, last: int) -> Share:

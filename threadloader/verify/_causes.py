@@ -8,7 +8,6 @@ difference is a cause; what does not make one here, and may elsewhere, is a dang
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -18,7 +17,8 @@ from ..sources import fingerprint
 from . import _words
 from ._case import PARTS, Case
 from ._follow import Tape, told
-from ._probe import CALLS, RAISED, Call, elsewhere, overwritten, repeated, result
+from ._parts import KEY, parts_of
+from ._probe import CALLS, RAISED, elsewhere, overwritten, repeated, result
 from ._report import Cause, Difference
 from ._stress import differs, stressed
 
@@ -38,23 +38,6 @@ TRIES = 3
 
 STRESS_SECONDS = 1.0
 """How long calls in several threads are made where something differs."""
-
-KEY = 1
-"""Of a transform's generator: which one it is makes no difference."""
-
-
-class Part(NamedTuple):
-    """A part of the user's, with calls of it that can be made one by one.
-
-    Attributes:
-        name: one of `PARTS`.
-        function: it, for what it keeps.
-        calls: how a sample, or a batch, is named, and the call.
-    """
-
-    name: str
-    function: Any
-    calls: Mapping[str, Call]
 
 
 class Found(NamedTuple):
@@ -116,7 +99,8 @@ def causes(
     """
     indices = _distinct(indices)[:SAMPLES]
     try:
-        if difference.kind == "order":
+        # Where samples that fail are left out, what fails decides which ones come.
+        if difference.kind == "order" and not _leaves_out(case):
             return tuple(_reopened(case, indices) or [_words.order()])
         tell("each part alone")
         found = _alone(case, indices, CALLS)
@@ -132,62 +116,20 @@ def causes(
     return tuple(shown)
 
 
+def _leaves_out(case: Case) -> bool:
+    policy = case.config.on_error
+    return isinstance(policy, Mapping) and policy["skip"] is not None
+
+
 def _distinct(indices: Sequence[int]) -> list[int]:
     return list(dict.fromkeys(int(index) for index in indices))
-
-
-def _parts(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
-    """Give the parts, with calls of them on samples that can be read."""
-    read = case.reader(source)
-    calls: dict[int, Call] = _working({index: partial(read, index) for index in indices})
-    parts = [Part("source", source, {f"source[{index}]": it for index, it in calls.items()})]
-    if case.transform is not None:
-        bound = case.bound_transform()
-        assert bound is not None
-        fresh = {index: _copies(call) for index, call in calls.items()}
-        calls = {index: partial(_call, bound, it, KEY, index) for index, it in fresh.items()}
-        named = {f"transform(source[{index}])": it for index, it in calls.items()}
-        parts.append(Part("transform", case.transform, named))
-        calls = _working(calls)
-    if case.collate is not None:
-        fresh = {index: _copies(call) for index, call in calls.items()}
-        batches: dict[str, Call] = {}
-        for pair in zip(fresh, [*list(fresh)[1:], *list(fresh)[:1]], strict=True):
-            name = f"collate of the samples {', '.join(map(str, pair))}"
-            batches[name] = partial(_collate, case.collate, [fresh[index] for index in pair])
-        parts.append(Part("collate", case.collate, batches))
-    return parts
-
-
-def _working(calls: dict[int, Call]) -> dict[int, Call]:
-    return {index: it for index, it in calls.items() if not result(it).startswith(RAISED)}
-
-
-def _copies(call: Call) -> Call:
-    """Give what makes copies of what a call has given.
-
-    What changes its input, or writes its buffer again, must not change what the next call gets.
-    """
-    given = call()
-    try:
-        return partial(copy.deepcopy, copy.deepcopy(given))
-    except Exception:  # noqa: BLE001 - of what cannot be copied, a new one is asked for each time
-        return call
-
-
-def _call(function: Callable[..., Any], fresh: Call, *others: Any) -> Any:
-    return function(fresh(), *others)
-
-
-def _collate(collate: Callable[[list[Any]], Any], fresh: list[Call]) -> Any:
-    return collate([call() for call in fresh])
 
 
 def _alone(case: Case, indices: list[int], most: int) -> Found:
     """Look at each part in one thread."""
     found = Found([], [], {})
     with case.source() as source:
-        for part in _parts(case, source, indices):
+        for part in parts_of(case, source, indices):
             repeats = {name: repeated(it, part.function, most) for name, it in part.calls.items()}
             found.moved[part.name] = next((it.moved for it in repeats.values() if it.moved), ())
             if differing := next((it for it in repeats.items() if it[1].differs), None):
@@ -249,7 +191,7 @@ def _in_threads(
 ) -> Iterator[Cause]:
     """Look at each part that is given in code in another thread, and in several at once."""
     with case.source() as source:
-        for part in _parts(case, source, indices):
+        for part in parts_of(case, source, indices):
             if part.name == "source" and not case.source_in_code:
                 continue
             threads = ((name, *elsewhere(call)) for name, call in part.calls.items())

@@ -6,13 +6,14 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from .._named import UsageError, named
+from .._tried import GOOD, PROBLEM, USAGE, examined, line
 from ..errors import ConfigError, LoaderError
+from ._case import PARTS
 from ._follow import told
 from ._plan import add_arguments, plan_of
 from ._progress import Progress
@@ -20,35 +21,21 @@ from ._run import run
 
 __all__ = ["add_command"]
 
-GOOD, PROBLEM, USAGE = 0, 1, 2
 
-Lines = list[str]
-Examine = Callable[[argparse.Namespace, Lines, Lines], tuple[Any, int, Any]]
-"""Reads the config and tries it out: (arguments, what is said, errors) -> (report, code, ...)."""
-
-
-def add_command(commands: Any, examine: Examine, line: Callable[[str], str]) -> None:
+def add_command(commands: Any) -> None:
     """Add ``verify`` to the commands.
 
     Args:
         commands: what `argparse` calls the subparsers.
-        examine: reads a config and tries it out, as the other commands do.
-        line: makes one line of a text that is safe for a terminal.
     """
     parser = commands.add_parser(
         "verify", help="prove that a config gives the same batches whatever the threads do"
     )
     add_arguments(parser)
-    parser.set_defaults(command=partial(_verify, examine, line))
+    parser.set_defaults(command=_verify)
 
 
-def _verify(
-    examine: Examine,
-    line: Callable[[str], str],
-    arguments: argparse.Namespace,
-    out: Lines,
-    err: Lines,
-) -> int:
+def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
     """Run the command; what it prints is put into ``out`` and ``err``, its progress at once."""
     try:
         plan = plan_of(arguments)
@@ -56,21 +43,19 @@ def _verify(
         err += [line(f"threadloader verify: {problem}") for problem in error.problems]
         return USAGE
     arguments.source_in_code, arguments.batch = bool(arguments.source), False
-    report, code, _ = examine(arguments, err if arguments.json else out, err)
+    report, code, _ = examined(arguments, err if arguments.json else out, err)
     if report is None or code:
         return code
     try:
         # What the user's code prints is no part of the answer.
         with contextlib.redirect_stdout(sys.stderr), _current_folder():
-            code_given = {
-                name: named(f"--{name}", getattr(arguments, name))
-                for name in ("source", "transform", "collate")
-                if getattr(arguments, name)
-            }
+            names = {name: getattr(arguments, name) for name in PARTS if getattr(arguments, name)}
+            code_given = {part: named(f"--{part}", name) for part, name in names.items()}
             found = run(
                 arguments.config,
                 plan,
                 unknown=arguments.unknown,
+                names=names,
                 shown=Progress(sys.stderr, json=arguments.json),
                 **code_given,
             )

@@ -65,6 +65,10 @@ def _steps(run: Run, place: tuple[int, int], what: str) -> Difference:
     return Difference(run=str(run), kind="steps", what=what, epoch=place[0], step=place[1])
 
 
+def _first(indices: list[int]) -> str:
+    return ", ".join(map(str, indices[:INDICES]))
+
+
 class _Anew(NamedTuple):
     """A batch made once more, alone and without workers."""
 
@@ -88,10 +92,12 @@ def _difference(
         found = Difference(run=str(run), kind="error", what=what, epoch=epoch, step=step)
         return found, indices
     if item.mark.dealt != mark.dealt:
-        shown = ", ".join(map(str, indices[:INDICES]))
-        what = f"other dataset indices or other padding, got {shown}"
+        what = f"other dataset indices or other padding, got {_first(indices)}"
+        skipped = [] if info is None else list(info.skipped)
+        if skipped:
+            what += f"; left out {_first(skipped)}"
         found = Difference(run=str(run), kind="order", what=what, epoch=epoch, step=step)
-        return found, indices
+        return found, [*skipped, *indices]
     if there is None and anew.content == mark.content:
         there = anew.batch
     if there is None:

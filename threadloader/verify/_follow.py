@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
+from .._tried import in_words
 from ..errors import LoaderError
 from ..fingerprint import chained, digest
 from ..jobs import BatchInfo
@@ -71,10 +72,13 @@ class Item(NamedTuple):
 
 def told(error: BaseException) -> str:
     """Say what was raised, with its notes and, where it only wraps another one, that."""
-    parts = [f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])]
-    if isinstance(error, LoaderError) and error.__cause__ is not None:
-        parts.append(f"its cause: {error.__cause__!r}")
-    return "; ".join(parts)
+    try:
+        text = in_words(error)
+        if isinstance(error, LoaderError) and error.__cause__ is not None:
+            text += f"; its cause: {error.__cause__!r}"
+    except Exception as problem:  # noqa: BLE001 - an exception may be made of anything
+        text = f"{type(error).__name__} (not printable: {type(problem).__name__})"
+    return text
 
 
 def follow(
@@ -97,7 +101,7 @@ def follow(
         VerifyError: a batch holds something that cannot be compared.
         Exception: the source does not open, or a state is refused.
     """
-    state, first = "", (0, 0)
+    first, state = run.begins or ((0, 0), "")
     last: Item | None = None
     for leg in run.legs:
         # Behind a batch that failed the state stands before it: it comes once more.
@@ -171,6 +175,8 @@ class Tape:
         fingerprint: the running fingerprint of the batches.
         batch_bytes: bytes of the largest batch.
         indices: the first dataset indices that came.
+        resumable: the place behind the first batch that did not fail, and the state there, as
+            JSON; None where there is none.
     """
 
     def __init__(self) -> None:
@@ -182,6 +188,7 @@ class Tape:
         self.fingerprint = ""
         self.batch_bytes = 0
         self.indices: list[int] = []
+        self.resumable: tuple[tuple[int, int], str] | None = None
         self._kept: dict[tuple[int, int], Any] = {}
         self._room = KEPT_BYTES
 
@@ -196,6 +203,9 @@ class Tape:
 
     def add(self, item: Item) -> None:
         """Write down a batch."""
+        last = next(reversed(self.marks), None)
+        if self.resumable is None and last is not None and last not in self.errors:
+            self.resumable = (item.place, item.before)
         self.marks[item.place] = item.mark
         if item.info is None:
             self.errors[item.place] = item.error

@@ -87,10 +87,18 @@ class Leg(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One way to make the batches: one leg, or several with a resume between them."""
+    """One way to make the batches: one leg, or several with a resume between them.
+
+    Attributes:
+        legs: its parts.
+        again: whether it is the first run once more.
+        begins: of one in another process, the epoch and the number of its batches where it begins
+            there, and the state, as JSON; "" for the beginning. None: it is made in this one.
+    """
 
     legs: tuple[Leg, ...]
     again: bool = False
+    begins: tuple[tuple[int, int], str] | None = None
 
     def __str__(self) -> str:
         text = str(self.legs[0]) + (" a second time" if self.again else "")
@@ -98,7 +106,7 @@ class Run(NamedTuple):
             epoch, step = before.until or (0, 0)
             steps = "1 step" if step == 1 else f"{step} steps"
             text += f"; after {steps} of epoch {epoch} resumed with {leg}"
-        return text
+        return text if self.begins is None else f"{text}, in another process"
 
 
 def first_run(depth: int) -> Run:

@@ -39,6 +39,10 @@ MANY = 3000
 FEW, SLOW_SECONDS = 12, 0.02
 """A call that takes longer than this is made less often to see that it does not differ."""
 
+BLOCKS, BLOCK_BYTES = 8, 1 << 20
+"""Blocks of memory of each size that are filled anew between two calls, and for how many bytes, at
+least one. Chosen: numpy and the C library hand out the last ones again, of small sizes seven."""
+
 LOOKS = 10 * MANY
 """How often a stopped clock is looked at before it goes on, for whoever waits for it."""
 
@@ -77,13 +81,44 @@ def seen(value: Any) -> bytes:
 
 
 def result(call: Call) -> bytes:
-    """Give the digest of what a call gives, or of the kind of exception that it raises."""
+    """Give the digest of what a call gives, or of the kind of exception that it raises.
+
+    Memory like that of what it gave holds something new afterwards: the next call may be given it
+    by `numpy.empty`, and must not find there what this one has left.
+    """
     try:
-        return seen(call())
+        value = call()
+        found = seen(value)
+        sizes = set(_sizes(value)) if found else set()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever the data does to its reader
         return RAISED + type(error).__name__.encode()
+    del value  # its memory is free now, unless somebody keeps it
+    for size in sizes:
+        _fill(size)
+    return found
+
+
+def _sizes(value: Any) -> Iterator[int]:
+    """Give the bytes of the memory of each array in a value of which there is a digest."""
+    if isinstance(value, np.ndarray):
+        while isinstance(value.base, np.ndarray):
+            value = value.base
+        yield value.nbytes
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _sizes(item)
+
+
+_fillings = itertools.count()
+
+
+def _fill(size: int) -> None:
+    """Fill free memory with another byte than the last time."""
+    count = max(1, min(BLOCKS, BLOCK_BYTES // max(1, size)))
+    filling = next(_fillings) % 256
+    _ = [np.full(size, filling, np.uint8) for _ in range(count)]  # free again with the return
 
 
 def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
@@ -99,9 +134,12 @@ def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
     """
     before = _states()
     try:
+        # Runs before this one may have left the states where a call that seeds them puts them.
+        _stir()
+        stirred = _states()
         kept, began = held(function), time.monotonic()
         first, differs, calls = result(call), 0, 1
-        moved = _moved(before, _states())
+        moved = _moved(stirred, _states())
         least = began + (TICK_SECONDS if most >= CALLS else 0)
         while not differs and (calls < most or time.monotonic() < least):
             if time.monotonic() > began + SECONDS:
@@ -174,6 +212,15 @@ def _states() -> dict[str, Any]:
     if torch is not None and hasattr(torch, "get_rng_state"):
         states["torch"] = torch.get_rng_state()
     return states
+
+
+def _stir() -> None:
+    """Move each global random state to where nothing that seeds it leaves it."""
+    random.getrandbits(32)
+    np.random.bytes(4)  # noqa: NPY002 - as above
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "get_rng_state"):
+        torch.rand((), device="cpu")
 
 
 def _put_back(states: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from ._causes import causes, faults
 from ._difference import compared
 from ._follow import Tape, record
 from ._plan import DEEP, Plan, runs
+from ._process import LostError, Process, other_run
 from ._progress import Progress
 from ._report import Failure, Report
 
@@ -30,6 +31,7 @@ def run(
     source: Callable[[], Any] | None = None,
     transform: Callable[..., Any] | None = None,
     collate: Callable[[list[Any]], Any] | None = None,
+    names: Mapping[str, str] | None = None,
     shown: Progress | None = None,
 ) -> Report:
     """Compare runs of a config with the one without workers, and look for what makes them differ.
@@ -42,6 +44,9 @@ def run(
             place of the config's.
         transform: as for `Loader`.
         collate: as for `Loader`.
+        names: from "source", "transform" and "collate", those that are given, to the
+            ``"module:function"`` by which another process finds them; then one run more goes on in
+            another process. None: there is no such run.
         shown: is told how far it has got.
 
     Returns:
@@ -62,18 +67,20 @@ def run(
     options, base = read_config(config, unknown=unknown, source_in_code=source is not None)
     case = Case(options, base, source, transform, collate)
     name = "" if isinstance(config, (Mapping, LoaderConfig)) else os.fspath(config)
+    process = None if names is None else Process(case, base, names)
     try:
-        return _report(case, plan, name, shown)
+        return _report(case, plan, name, process, shown)
     finally:
         shown.close()
         case.close()
 
 
-def _report(case: Case, plan: Plan, name: str, shown: Progress) -> Report:
+def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: Progress) -> Report:
     began = time.monotonic()
     config = case.config
     own = (config.num_workers, config.prefetch_batches)
     expected = 1 + len(runs(own, DEEP, epochs=plan.epochs, steps=2, whole=True, seed=0))
+    expected += process is not None
     shown.begin(1, expected, "num_workers 0")
     tape = record(case, plan, shown.tick)
     deep = max(1, min(DEEP, AHEAD_BYTES // max(1, tape.batch_bytes)))
@@ -87,8 +94,26 @@ def _report(case: Case, plan: Plan, name: str, shown: Progress) -> Report:
         same.append((run, difference is None))
         if difference is not None and first is None:
             first, indices = difference, [*around, *tape.indices]
+    left = _left_out(case, plan, tape, deep)
+    other = None
+    if process is not None:
+        run = other_run(tape, own[1])
+        shown.begin(expected, expected, str(run))
+        try:
+            difference, around = process.compared(run, tape, plan.epochs)
+        except LostError as error:
+            left.append(f"another process: {error}")
+        else:
+            same.append((run, difference is None))
+            if difference is not None and first is None:
+                first = other = difference
+                indices = [*around, *tape.indices]
     if first is None:
         found, may = faults(case, indices)
+    elif other is not None and process is not None:
+        # What one process shows, too, comes first: each run has drawn something else, say.
+        found, may = faults(case, indices)
+        found, may = found or (process.cause(indices),), ()
     else:
         tell = shown.telling(expected)
         found = causes(case, tape, first, indices, epochs=plan.epochs, depth=deep, tell=tell)
@@ -103,7 +128,7 @@ def _report(case: Case, plan: Plan, name: str, shown: Progress) -> Report:
         seconds=time.monotonic() - began,
         fingerprint=tape.fingerprint,
         runs=tuple(same),
-        not_compared=tuple(_left_out(case, plan, tape, deep)),
+        not_compared=tuple(left),
         difference=first,
         causes=found,
         dangers=may,

@@ -10,6 +10,7 @@ __all__ = [
     "in_place",
     "locked",
     "order",
+    "other_process",
     "other_thread",
     "reopened",
     "repeat",
@@ -166,6 +167,38 @@ def other_thread(part: str, name: str, error: str) -> Cause:
         advice="set inside of it what it needs: threads begin without the contextvars and the "
         "numpy.errstate of the main one, and with empty threading.local objects",
     )
+
+
+def other_process(part: str, shown: str, *, alike: bool = False, hashed: bool = False) -> Cause:
+    """Say that another process gives something else.
+
+    Args:
+        part: which does; "" where it is not known.
+        shown: the call that does; or what was found instead.
+        alike: whether two others gave the same as each other, which hash str alike.
+        hashed: whether one gave something else than those, which hashes them in another way.
+    """
+    if not part:
+        says, evidence = "another process gives something else", shown
+        advice = "leave out what each process has of its own: hash() of text, the order of a set, "
+        advice += "what is drawn without a seed and kept, id()"
+    elif not alike:
+        says = f"the {part} depends on what each process draws, or has, for itself"
+        evidence = f"{shown} gave something else in another process, and yet another in a second"
+        advice = "seed what is drawn once and kept, as when a module is imported or under "
+        advice += "functools.cache; leave out what each process has of its own, such as id()"
+    elif hashed:
+        says = f"the {part} depends on how str are hashed, which differs from process to process: "
+        says += "on hash(), or on the order of a set"
+        evidence = f"{shown} gave something else in another process, the same in a second one with "
+        evidence += "the same PYTHONHASHSEED, and yet another with another one"
+        advice = "sorted(...) of a set before its order counts; zlib.crc32 or hashlib in the place "
+        advice += "of hash()"
+    else:
+        says = f"the {part} depends on something that the process has kept from before"
+        evidence = f"{shown} gave something else in another process, and that in each of three"
+        advice = f"{_ALONE[part]}; not on what earlier calls have left, nor on the order of a set"
+    return Cause(part=part, kind="other-process", says=says, evidence=(evidence,), advice=advice)
 
 
 def unsafe(part: str, free: Stress, locked: Stress, moved: tuple[str, ...]) -> Cause:

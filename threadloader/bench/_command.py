@@ -1,0 +1,101 @@
+"""``threadloader bench``: its arguments, and how it ends."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from .._tried import GOOD, PROBLEM, USAGE, examined, in_words, line
+from ..adapters import torch_loader
+from ..errors import ConfigError, LoaderError
+from ._picture import picture
+from ._plan import add_arguments, plan_of
+from ._progress import progress
+from ._run import run
+
+__all__ = ["add_command"]
+
+
+def add_command(commands: Any) -> None:
+    """Add ``bench`` to the commands.
+
+    Args:
+        commands: what `argparse` calls the subparsers.
+    """
+    parser = commands.add_parser("bench", help="measure a config with several numbers of workers")
+    add_arguments(parser)
+    parser.set_defaults(command=_bench)
+
+
+def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
+    """Run the command; what it prints is put into ``out`` and ``err``, its progress at once."""
+    try:
+        plan = plan_of(arguments)
+    except ConfigError as error:
+        err += [line(f"threadloader bench: {problem}") for problem in error.problems]
+        return USAGE
+    if arguments.svg == "":  # as of a variable of the shell that is not set
+        err.append("threadloader bench: --svg: expected the name of a file, got ''")
+        return USAGE
+    if arguments.svg and not _can_write(Path(arguments.svg)):  # said before it takes its time
+        err.append(line(f"threadloader bench: cannot write {arguments.svg}"))
+        return USAGE
+    arguments.source_in_code, arguments.batch = bool(arguments.source), False
+    said = err if arguments.json else out
+    report, code, _ = examined(arguments, said, err)
+    if report is None or code:
+        return code
+    broken = _broken_torch() if plan.compare else ""
+    if broken:  # a process of torch's own would find that out when one of ours has run
+        err.append(line(f"threadloader bench: {broken}"))
+        return USAGE
+    shown = progress(sys.stderr, plan.runs, json=arguments.json)
+    try:
+        found = run(
+            arguments.config,
+            plan,
+            unknown=arguments.unknown,
+            source=arguments.source or "",
+            transform=arguments.transform or "",
+            shown=shown,
+        )
+    except (LoaderError, OSError) as error:
+        err.append(line(f"threadloader bench: {error}"))
+        return USAGE if getattr(error, "usage", False) else PROBLEM
+    out += [json.dumps(found.as_dict(), indent=2)] if arguments.json else str(found).split("\n")
+    if arguments.svg:
+        try:
+            Path(arguments.svg).write_text(picture(found), encoding="utf-8")
+        except OSError as error:
+            err.append(line(f"threadloader bench: cannot write {arguments.svg}: {error.strerror}"))
+            return USAGE
+    return GOOD
+
+
+def _can_write(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return os.access(path.parent, os.W_OK)
+    except (OSError, ValueError):  # a name that is too long, or that no file can have
+        return False
+    return os.access(path, os.W_OK) and not stat.S_ISDIR(mode)
+
+
+def _broken_torch() -> str:
+    """Say why the torch that is there cannot be imported; "" if it can, or if there is none."""
+    if not torch_loader.found():
+        return ""  # `run` says so
+    try:
+        torch_loader.find()
+    except Exception as error:  # noqa: BLE001 - a broken installation raises what it likes
+        return (
+            f"--compare torch: expected a torch that can be imported, got {in_words(error)}; "
+            f"write: {torch_loader.INSTALL}"
+        )
+    return ""

@@ -1,0 +1,75 @@
+"""Another process: makes a run beside what the first one gave, or tries the parts one by one.
+
+It reads what to do on stdin, a line of JSON, and prints what came of it on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .._named import named
+from ..config import LoaderConfig
+from ._case import Case
+from ._difference import compared
+from ._follow import Mark, Tape, told
+from ._parts import results
+from ._plan import Leg, Run
+
+__all__ = ["answer", "main"]
+
+
+def main() -> None:
+    """Do what stdin says, and print one line of JSON: what came of it, or an error."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # nothing that user code prints gets in between
+    try:
+        said = answer(json.loads(sys.stdin.readline()))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well
+        said = {"error": told(error)}
+    with open(out, "w", encoding="utf-8") as stdout:  # noqa: PTH123 - it has no path
+        print(json.dumps(said), file=stdout)
+
+
+def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what is asked for.
+
+    Args:
+        spec: ``config`` (every option), ``base`` (the folder that its paths are relative to),
+            ``names`` (of the code that the command line names), and either ``tape``, as
+            `_process` writes it, or ``indices`` of the data set.
+
+    Returns:
+        For a tape ``difference``, the first one or None, and ``indices`` around it. For indices
+        ``results``, of each call of each part.
+
+    Raises:
+        VerifyError: a batch holds something that cannot be compared.
+        Exception: the source does not open.
+    """
+    code = {name: named(f"--{name}", it) for name, it in spec["names"].items()}
+    case = Case(LoaderConfig(**spec["config"]), Path(spec["base"]), **code)
+    try:
+        if "indices" in spec:
+            return {"results": results(case, spec["indices"])}
+        given = spec["tape"]
+        tape = Tape()
+        tape.steps, tape.of_epoch = given["steps"], given["of_epoch"]
+        for epoch, step, content, dealt, error, what in given["marks"]:
+            mark = Mark(bytes.fromhex(content), bytes.fromhex(dealt), error)
+            tape.marks[epoch, step] = mark
+            if what:
+                tape.errors[epoch, step] = what
+        (epoch, step), state = given["begins"]
+        run = Run((Leg(0, case.config.prefetch_batches),), begins=((epoch, step), state))
+        found, around = compared(case, run, tape, given["epochs"])
+        return {"difference": None if found is None else asdict(found), "indices": around}
+    finally:
+        case.close()

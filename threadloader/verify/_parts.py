@@ -1,0 +1,111 @@
+"""The parts that a user may give in code, each with calls of it that can be made one by one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..sources import fingerprint
+from ._case import Case
+from ._probe import Call, result
+
+__all__ = ["KEY", "Part", "parts_of", "results"]
+
+KEY = 1
+"""Of a transform's generator: which one it is makes no difference."""
+
+
+class Part(NamedTuple):
+    """A part of the user's, with calls of it that can be made one by one.
+
+    Attributes:
+        name: one of `PARTS`.
+        function: it, for what it keeps.
+        calls: how a sample, or a batch, is named, and the call.
+    """
+
+    name: str
+    function: Any
+    calls: Mapping[str, Call]
+
+
+def parts_of(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
+    """Give the parts, with calls of them on samples that can be had.
+
+    Args:
+        case: what is run.
+        source: its source, open.
+        indices: dataset indices of the samples.
+    """
+    read = case.reader(source)
+    calls: dict[int, Call] = {index: partial(read, index) for index in indices}
+    fresh = _fresh(calls)
+    calls = {index: calls[index] for index in fresh}
+    parts = [Part("source", source, {f"source[{index}]": it for index, it in calls.items()})]
+    if case.transform is not None:
+        bound = case.bound_transform()
+        assert bound is not None
+        calls = {index: partial(_call, bound, it, KEY, index) for index, it in fresh.items()}
+        named = {f"transform(source[{index}])": it for index, it in calls.items()}
+        parts.append(Part("transform", case.transform, named))
+        fresh = _fresh(calls)
+    if case.collate is not None:
+        batches: dict[str, Call] = {}
+        for pair in zip(fresh, [*list(fresh)[1:], *list(fresh)[:1]], strict=True):
+            name = f"collate of the samples {', '.join(map(str, pair))}"
+            batches[name] = partial(_collate, case.collate, [fresh[index] for index in pair])
+        parts.append(Part("collate", case.collate, batches))
+    return parts
+
+
+def results(case: Case, indices: Sequence[int]) -> dict[str, dict[str, str]]:
+    """Make each call of each part once.
+
+    Args:
+        case: what is run.
+        indices: dataset indices of the samples.
+
+    Returns:
+        By part and by name of the call what came of it, as text: to be compared with what
+        another process gives.
+    """
+    with case.source() as source:
+        found = {
+            part.name: {name: result(call).hex() for name, call in part.calls.items()}
+            for part in parts_of(case, source, indices)
+        }
+        found["source"] |= {
+            "the source's length": f"{len(source)}",
+            "the source's fingerprint": fingerprint(source),
+        }
+    return found
+
+
+def _fresh(calls: Mapping[int, Call]) -> dict[int, Call]:
+    """Give what makes copies of what each call has given, without the calls that fail.
+
+    What changes its input, or writes its buffer again, must not change what the next call gets.
+    """
+    found: dict[int, Call] = {}
+    for index, call in calls.items():
+        try:
+            given = call()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - whatever the data does to its reader
+            continue
+        try:
+            found[index] = partial(copy.deepcopy, copy.deepcopy(given))
+        except Exception:  # noqa: BLE001 - of what cannot be copied, a new one is asked for
+            found[index] = call
+    return found
+
+
+def _call(function: Callable[..., Any], fresh: Call, *others: Any) -> Any:
+    return function(fresh(), *others)
+
+
+def _collate(collate: Callable[[list[Any]], Any], fresh: list[Call]) -> Any:
+    return collate([call() for call in fresh])

@@ -1,0 +1,156 @@
+"""Looks whether another process gives the same: asks one, and says what the difference means.
+
+Each process hashes str in another way, so that the order of a set of them is another one, and
+keeps what it has once drawn or read. No run in one process can show that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import _words
+from ._case import Case
+from ._follow import Tape, told
+from ._parts import results
+from ._plan import Leg, Run
+from ._report import Cause, Difference
+
+__all__ = ["LostError", "Process", "other_run"]
+
+
+class LostError(Exception):
+    """The other process ended without an answer."""
+
+
+def other_run(tape: Tape, depth: int) -> Run:
+    """Give the run that goes on in another process, or is made there where nothing came before.
+
+    Args:
+        tape: what the first run gave.
+        depth: prefetch_batches.
+    """
+    place, state = tape.resumable or ((0, 0), "")
+    legs = (Leg(0, depth, place), Leg(0, depth)) if state else (Leg(0, depth),)
+    return Run(legs, begins=(place, state))
+
+
+class Process:
+    """Other processes, with the same config and code.
+
+    Args:
+        case: what is run.
+        base: the folder to which relative paths in its config are relative.
+        names: from the parts that are given in code to the MODULE:FUNCTION that names them.
+    """
+
+    def __init__(self, case: Case, base: Path, names: Mapping[str, str]) -> None:
+        self._case = case
+        self._spec = {"config": case.config.as_dict(), "base": str(base), "names": dict(names)}
+
+    def compared(self, run: Run, tape: Tape, epochs: int) -> tuple[Difference | None, list[int]]:
+        """Have a run made in another process and compared with the first one.
+
+        Args:
+            run: it, by `other_run`.
+            tape: what the first run gave.
+            epochs: how many epochs.
+
+        Returns:
+            As `_difference.compared`.
+
+        Raises:
+            LostError: the process ended without an answer.
+        """
+        assert run.begins is not None
+        marks = [
+            (*place, mark.content.hex(), mark.dealt.hex(), mark.error, tape.errors.get(place, ""))
+            for place, mark in tape.marks.items()
+            if place >= run.begins[0]
+        ]
+        amount = {"steps": tape.steps, "of_epoch": tape.of_epoch, "epochs": epochs}
+        answer = self._ask({"tape": amount | {"marks": marks, "begins": run.begins}}, _seeds()[0])
+        if "error" in answer:
+            return Difference(run=str(run), kind="run", what=answer["error"]), []
+        if answer["difference"] is None:
+            return None, []
+        plain = answer["difference"] | {"run": str(run)}
+        plain |= {name: tuple(plain[name]) for name in ("rows", "indices", "fields")}
+        found = Difference(**plain)
+        if found.kind == "content":  # its values are there, and those of the first run here
+            found = dataclasses.replace(found, what="another process gives something else")
+        return found, answer["indices"]
+
+    def cause(self, indices: Sequence[int]) -> Cause:
+        """Find which part gives something else in another process.
+
+        Args:
+            indices: dataset indices to look at, those that differ first.
+        """
+        try:
+            here = results(self._case, indices)
+        except Exception as error:  # noqa: BLE001 - the difference is told all the same
+            return _words.other_process("", f"the experiments themselves failed: {told(error)}")
+        one, other = _seeds()
+        there = []
+        # Two that hash str alike, and one that hashes them in another way.
+        for seed in (one, one, other):
+            try:
+                answer = self._ask({"indices": list(indices)}, seed)
+            except LostError as error:
+                answer = {"error": str(error)}
+            if "error" in answer:
+                return _words.other_process("", answer["error"])
+            there.append(answer["results"])
+        first, second, third = there
+        for part, calls in here.items():
+            names = [it for found in there for it in calls if found[part].get(it) != calls[it]]
+            if names:
+                alike, hashed = first[part] == second[part], first[part] != third[part]
+                return _words.other_process(part, names[0], alike=alike, hashed=hashed)
+        return _words.other_process("", "no call of one part by itself gave something else there")
+
+    def _ask(self, what: Mapping[str, Any], seed: str) -> dict[str, Any]:
+        """Start a process, tell it what to do, and give what it answers.
+
+        Args:
+            what: what `_child.answer` takes besides the config.
+            seed: decides how it hashes str.
+
+        Raises:
+            LostError: it ended without an answer.
+        """
+        path = [str(Path(part).absolute()) for part in sys.path]
+        code = (
+            f"import sys; sys.path[:] = {path!r}; "
+            "from threadloader.verify import _child; _child.main()"
+        )
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-P", "-c", code],
+                input=json.dumps(self._spec | dict(what)) + "\n",
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                check=False,
+                env={**os.environ, "PYTHONHASHSEED": seed},
+            )
+        except OSError as error:
+            raise LostError(f"it could not be started: {error}") from error
+        if not ended.stdout:
+            lines = [line.strip() for line in ended.stderr.split("\n") if line.strip()]
+            said = lines[-1] if lines else "it said nothing"
+            raise LostError(f"it ended with code {ended.returncode}: {said}")
+        answer: dict[str, Any] = json.loads(ended.stdout)
+        return answer
+
+
+def _seeds() -> list[str]:
+    """Give two ways to hash str, as PYTHONHASHSEED; neither is this process's."""
+    return [seed for seed in ("1", "2", "3") if seed != os.environ.get("PYTHONHASHSEED")][:2]

@@ -1,0 +1,35 @@
+"""What the scripts of tools/ that are commands of threadloader have in common.
+
+They run the package of this repository as it stands. Any Python can read this file, to say
+plainly that it is too old.
+"""
+
+import os
+import sys
+
+
+def main_of(tool):
+    """Gives the function that runs the commands, `threadloader.cli.main`.
+
+    Where it cannot be had, the process ends: with exit code 2 and a message, with 130 after a
+    Ctrl-C, or as the tool does in the .venv that tools/demo has made, where numpy is only there.
+
+    Args:
+        tool: the name of the script, for messages.
+    """
+    if sys.version_info < (3, 11):  # noqa: UP036 - the check that makes the rule true
+        found = sys.version.split()[0]
+        sys.stderr.write(tool + ": expected CPython 3.11 or newer, got " + found + "\n")
+        sys.exit(2)
+    try:
+        sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+        from threadloader.cli import main
+    except ModuleNotFoundError as error:
+        if error.name != "numpy":
+            raise
+        import _env
+
+        sys.exit(_env.without_numpy(tool))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    return main
