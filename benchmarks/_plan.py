@@ -12,6 +12,10 @@ from . import loaders, works
 
 __all__ = ["Plan", "parser", "plan_of"]
 
+_MOST = 86400
+"""The seconds of a day, also for repeats. Chosen: JSON has no infinity, and no system waits for
+ever when it is told for how long."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -80,8 +84,10 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     quick = arguments.quick
     for option in ("repeats", "seconds", "timeout"):
         value = getattr(arguments, option)
-        if value is not None and not value > 0:
-            raise ValueError(f"--{option}: expected a number above 0, got {value:g}")
+        if value is not None and not 0 < value <= _MOST:
+            raise ValueError(f"--{option}: expected a number above 0, up to {_MOST}, got {value:g}")
+    if "" in arguments.also:
+        raise ValueError("--also: expected a Python interpreter, got ''")
     return Plan(
         works=_names("--only", arguments.only, works.NAMES, works.BESIDE),
         loaders=_names("--loaders", arguments.loaders, loaders.NAMES),

@@ -43,17 +43,20 @@ def in_process(
     """
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as noise:
         answer = Path(folder) / "answer.json"
-        child = subprocess.Popen(
-            [python, "-P", str(CHILD), spec.get("module", "")],
-            cwd=ROOT,
-            env={**os.environ, **ENVIRONMENT, **environment},
-            stdin=subprocess.PIPE,
-            stdout=noise,
-            stderr=noise,
-            # A Ctrl-C of the terminal is for this process; it ends that one, with all that one
-            # has started.
-            start_new_session=os.name != "nt",
-        )
+        try:
+            child = subprocess.Popen(
+                [python, "-P", str(CHILD), spec.get("module", "")],
+                cwd=ROOT,
+                env={**os.environ, **ENVIRONMENT, **environment},
+                stdin=subprocess.PIPE,
+                stdout=noise,
+                stderr=noise,
+                # A Ctrl-C of the terminal is for this process; it ends that one, with all that
+                # one has started.
+                start_new_session=os.name != "nt",
+            )
+        except OSError as error:
+            return {"error": f"no process could be started: {error.strerror or error}"}
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.communicate(json.dumps({**spec, "answer": str(answer)}).encode(), timeout)

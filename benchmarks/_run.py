@@ -93,7 +93,9 @@ def _seats(plan: Plan, runner: Runner) -> tuple[list[Seat], list[dict[str, Any]]
     for python in plan.pythons:
         answer = runner(python, {"installed": modules}, plan.timeout, {})
         if "machine" not in answer:
-            raise RuntimeError(f"{python}: {next(iter(answer.values()))}")
+            raise RuntimeError(
+                f"{python}: expected a Python interpreter with numpy: {next(iter(answer.values()))}"
+            )
         machines.append(answer["machine"])
         here = [
             name

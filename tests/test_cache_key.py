@@ -19,7 +19,6 @@ import pytest
 from ids import shown
 
 from threadloader.cache import key_of
-from threadloader.cache._samples import DEEPEST
 from threadloader.errors import ConfigError
 
 
@@ -71,6 +70,15 @@ def keys(*texts):
     return len({key_of(defined(text)) for text in texts})
 
 
+DISPATCHED = """
+from functools import singledispatch
+@singledispatch
+def f(x): return 0
+@f.register
+def _(x: int): return {}
+"""
+
+
 def test_the_same_code_has_the_same_key_wherever_it_stands():
     assert 1 == keys("def f(x): return x + 1", "\n\n# a comment\ndef f(x):\n    return x + 1")
 
@@ -109,6 +117,17 @@ def test_the_same_code_has_the_same_key_wherever_it_stands():
             "class G:\n    @staticmethod\n    def n(): return 2\nf = G()",
         ),
         ("class G(list): pass\nf = G", "class G(dict): pass\nf = G"),
+        (
+            "class M(type):\n    n = 1\nclass G(metaclass=M): pass\ndef f(x): return G.n",
+            "class M(type):\n    n = 2\nclass G(metaclass=M): pass\ndef f(x): return G.n",
+        ),
+        (DISPATCHED.format(1), DISPATCHED.format(2)),
+        ("def f(x): return f.n\nf.n = 1", "def f(x): return f.n\nf.n = 2"),
+        (
+            "def f(x): return (lambda a, b: a - b)(a=5, b=3)",
+            "def f(x): return (lambda b, a: b - a)(a=5, b=3)",
+        ),
+        ("def f(x, *, a, b): return a - b", "def f(x, *, b, a): return b - a"),
         ("def f(x): return x in {1, 2}", "def f(x): return x in {1, 3}"),
         ("V = {'a': 1}\ndef f(x): return V[x]", "V = {'a': 2}\ndef f(x): return V[x]"),
     ],
@@ -358,18 +377,6 @@ def test_texts_of_any_length_are_seen():
     assert key_of(one) == key_of(same) != key_of(other)
 
 
-def test_objects_in_sets_that_know_each_other_take_no_time():
-    """Each of 40 nodes has a set of all: only that they are there is told."""
-
-    class Node:
-        def __init__(self, all_nodes):
-            self.all_nodes = all_nodes
-
-    nodes = set()
-    nodes.update(Node(nodes) for _ in range(40))
-    assert key_of(nodes) == key_of(nodes)
-
-
 def test_which_of_two_comes_again_counts():
     one, other = [], []
     assert key_of([one, other, one]) != key_of([one, other, other])
@@ -398,7 +405,7 @@ def test_every_run_gives_the_same_key():
     """Whatever the order of sets in this run."""
     code = """
 from threadloader.cache import key_of
-import abc, argparse, enum, functools, logging, re, types
+import abc, argparse, enum, functools, logging, random, re, string, types
 from collections import OrderedDict, defaultdict
 from pathlib import Path
 import numpy as np
@@ -417,6 +424,9 @@ class K(abc.ABC):
     ordered = OrderedDict(a=words)
     spaces = types.SimpleNamespace(a=words), argparse.Namespace(a=[H()])
     objects = np.array([words, H(), None], object), np.dtype("i4,f4"), np.float32(1)
+    many = {Path(word) for word in words} | {frozenset({Path(word), H}) for word in words}
+    more_of_them = {Kind.A, Kind.B, frozenset(words), *map(np.float32, range(9)), len, f}
+    drawn = np.random.default_rng(1), random.Random(1), np.add, string.Template("a")
     path, log, pattern = Path("a"), logging.getLogger("a"), re.compile("a")
     partial, held, kinds = functools.partial(f, more=words), H(), Kind
     again = functools.partialmethod(f, words)
@@ -448,10 +458,20 @@ print(key_of(f, G(), G().__call__, {"type": "text", "path": ["a", "b"]}, K, K(),
     assert 1 == len(found)
 
 
-def test_what_lies_too_deep_counts_by_its_class_alone():
+def test_what_lies_deep_is_seen():
     def nested(innermost):
-        for _ in range(DEEPEST):
+        for _ in range(10_000):
             innermost = [innermost]
         return innermost
 
-    assert key_of(nested([1])) == key_of(nested([2])) != key_of(nested(OrderedDict()))
+    assert key_of(nested([1])) == key_of(nested([1])) != key_of(nested([2]))
+
+
+@pytest.mark.parametrize("longer", [1, 12, 40])
+def test_what_is_near_is_seen_also_where_a_longer_way_was_gone_first(longer):
+    def near(n):
+        calls = [f"def a{k}(): return a{k + 1}()" for k in range(longer)]
+        calls += [f"def a{longer}(): return z()", "def z(): return y()", f"def y(): return {n}"]
+        return defined("\n".join([*calls, "def f(): return a0() * 0 + z()"]))
+
+    assert key_of(near(1)) == key_of(near(1)) != key_of(near(2))

@@ -211,13 +211,39 @@ def test_torch_runs_where_it_is_declared():
     [
         (["--only", "nothing"], "--only: expected names of arrays, storage,"),
         (["--loaders", "pytorch"], "--loaders: expected names of threadloader, torch,"),
-        (["--repeats", "0"], "--repeats: expected a number above 0, got 0"),
+        (["--repeats", "0"], "--repeats: expected a number above 0, up to 86400, got 0"),
+        (["--seconds", "inf"], "--seconds: expected a number above 0, up to 86400, got inf"),
+        (["--timeout", "nan"], "--timeout: expected a number above 0, up to 86400, got nan"),
         (["--json", "/no/such/folder/x.json"], "No such file or directory"),
+        (["--json", "."], "'.'"),
+        (["--svg", "."], "'.'"),
+        (["--also", ""], "--also: expected a Python interpreter, got ''"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_runs(arguments, told, capsys):
+def test_what_cannot_be_is_said_before_anything_runs(arguments, told, capsys, monkeypatch):
+    monkeypatch.setattr(suite, "run", None)
     assert 2 == suite.main(arguments)
     assert told in capsys.readouterr().err
+
+
+def test_an_interpreter_that_is_none_is_bad_usage(tmp_path, capsys):
+    """It is found out when it is asked what it has, before anything is measured."""
+    none = str(tmp_path / "python")
+    asked = ["--quick", "--only", "close", "--loaders", "threadloader", "--also", none]
+    assert 2 == suite.main(asked)
+    said = capsys.readouterr().err
+    assert f"{none}: expected a Python interpreter with numpy: no process could be started" in said
+
+
+def test_a_file_that_can_be_written_no_more_is_told(tmp_path, capsys, monkeypatch):
+    """The disk may be full when the first work has been measured."""
+
+    def full(plan, tell, done):
+        raise OSError(28, "No space left on device", "out.json")
+
+    monkeypatch.setattr(suite, "run", full)
+    assert 2 == suite.main(["--json", str(tmp_path / "out.json")])
+    assert "No space left on device: 'out.json'" in capsys.readouterr().err
 
 
 # The house.

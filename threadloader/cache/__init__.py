@@ -17,11 +17,13 @@ and so are more likely to be among the first.
 
 `_base` is what caches have in common, `_memory` and `_folder` are the two kinds; `_samples`
 makes samples safe to share, `_encode` makes them bytes, `_segments` are the files of a folder
-and `_shelf` says which of them has which sample; `_key` tells what kept samples depend on.
+and `_shelf` says which of them has which sample; `_key` tells what kept samples depend on: `_walk`
+goes through it, `_kinds` asks things what they are, and `_graph` makes one digest of them all.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,9 @@ from ._base import MISSING, Cache, CacheStats
 from ._folder import Folder
 from ._key import key_of
 from ._memory import Memory
+from ._walk import UntoldError
+
+_LOG = logging.getLogger("threadloader")
 
 __all__ = ["MISSING", "Cache", "CacheStats", "Cached", "Folder", "Memory", "key_of", "open_cache"]
 
@@ -53,7 +58,8 @@ def open_cache(
         key: gives what the samples depend on; asked for a folder only. See `key_of`.
 
     Returns:
-        The open cache, to be closed in the end.
+        The open cache, to be closed in the end. Where the key cannot tell what the samples depend
+        on, one that keeps nothing, and the log says why.
 
     Raises:
         ConfigError: the folder cannot be made or read.
@@ -67,7 +73,18 @@ def open_cache(
     folder = spec.get("folder")
     if folder is None:
         return Memory(**bounds)
-    return Folder(Path(base) / folder, key(), samples, bounds.get("max_bytes", _FOLDER_BYTES))
+    try:
+        told = key()
+    except UntoldError as error:
+        _LOG.warning(
+            "cache: nothing is kept in %s: nobody can see what is in %s, so samples of another "
+            "transform could be taken for those of this one; let the object that holds it have a "
+            "method fingerprint() that gives another str when the samples change",
+            Path(base) / folder,
+            error,
+        )
+        return Memory(max_samples=0)
+    return Folder(Path(base) / folder, told, samples, bounds.get("max_bytes", _FOLDER_BYTES))
 
 
 class Cached:

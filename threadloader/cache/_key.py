@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
+import contextlib
 import inspect
-import re
 import sys
 import types
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from enum import EnumMeta
-from operator import attrgetter
-from pathlib import PurePath
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 
-from threadloader.errors import ConfigError, Problem
+from threadloader.errors import ConfigError, Problem, by_handler
 
-from ._samples import CONSTANTS, DEEPEST
+from ._graph import digest_of
+from ._kinds import (
+    BY_CLASS,
+    MADE_OF,
+    buffered,
+    counts,
+    described,
+    full_name,
+    home,
+    names_in,
+    pickled_as,
+    said,
+    tensor_class,
+)
+from ._walk import Walk
 
 __all__ = ["key_of"]
 
@@ -30,266 +41,253 @@ def key_of(*parts: Any) -> str:
     Args:
         parts: plain values, and what is called to make a sample. Of a
 
-            - function: its code, defaults, what it closes over, and the values, functions
-              and classes of its module that it names, or that it names of other modules
-              of yours (``settings.SIZE``, ``package.texts.clean``);
-            - class: all that it has, its bases too: functions, values, objects, classes;
-            - object: its class and its attributes; or, if it has a method
-              ``fingerprint() -> str``, what that says;
+            - function: its code, parameters, defaults, attributes, what it closes over, and the
+              values, functions and classes of its module that it names;
+            - class: all that it has, its bases and its metaclass too: functions, values, objects;
+            - object: its class, its attributes, and the value that it has beside them (a class
+              may derive from str or deque); or, if it has a method ``fingerprint() -> str``,
+              what that says;
+            - module of yours, wherever it is met: what stands there under a name that any code
+              or text says which is met (``settings.SIZE``, ``package.texts.clean``);
             - ``functools.partial``, bound method, property, wrapped function and the like: what
               they are made of;
-            - dict, list, tuple, numpy array: what is in it, in its order; of a set: the plain
-              values in it.
+            - dict, list, tuple, set, numpy array, tensor of torch: all that is in it.
 
-            Functions and classes of the standard library and of installed packages count by
-            their names alone, objects of the standard library by their ``repr``; and by name
-            what is written in C, or further than 32 steps away.
+            Functions, classes and modules of the standard library and of installed packages
+            count by their names alone; objects of theirs by what they would be pickled as, else
+            by the bytes that they show, else by their ``repr``. Loggers, locks, queues and
+            threads count by the names of their classes.
 
     Returns:
         64 hexadecimal digits.
 
     Raises:
         ConfigError: a ``fingerprint()`` gives something else than a str.
+        UntoldError: an object can be told in none of these ways.
 
     >>> key_of("a", lambda x: x + 1) == key_of("a", lambda x: x + 1)
     True
     >>> key_of("a", lambda x: x + 1) == key_of("a", lambda x: x + 2)
     False
     """
-    teller = _Teller()
-    for part in parts:
-        teller.tell(part, DEEPEST)
-    return teller.digest.hexdigest()
+    return digest_of(Walk(_tell).go(list(parts)))
 
 
-_MADE_OF: dict[type, tuple[str, ...]] = {
-    types.MethodType: ("__func__", "__self__"),
-    staticmethod: ("__func__",),
-    classmethod: ("__func__",),
-    property: ("fget", "fset", "fdel"),
-    functools.cached_property: ("func",),
-    functools.partial: ("func", "args", "keywords"),
-    functools.partialmethod: ("func", "args", "keywords"),
-    functools.singledispatchmethod: ("dispatcher.registry",),
-    re.Pattern: ("pattern", "flags"),
-}
-"""What a thing of such a class is made of."""
-
-_TOLD_BY_CONTENTS = frozenset(
-    {list, tuple, dict, types.MappingProxyType, set, frozenset, np.ndarray, *_MADE_OF}
-)
-"""Of other classes, of lists for instance, there are functions and attributes besides."""
-
-_TOLD_BY_ATTRIBUTES = frozenset({"argparse.Namespace", "types.SimpleNamespace"})
-"""Classes of the standard library that are nothing but what they hold."""
+_SETS = (set, frozenset, weakref.WeakSet)
 
 
-class _Teller:
-    """Walks through things and hashes what it comes by."""
+class _AnyOrder(list[Any]):
+    """What a set holds besides constants."""
 
-    def __init__(self) -> None:
-        self.digest = hashlib.blake2b(digest_size=32)
-        # By id: in which order things were met. They are held, so that no id comes twice.
-        self._met: dict[int, tuple[int, Any]] = {}
 
-    def tell(self, thing: Any, deepest: int) -> None:
-        """Hash a thing, and what it is made of."""
-        kind = type(thing)
-        if kind in CONSTANTS or thing is Ellipsis:
-            self._put(kind.__name__, _text(thing))
-        elif id(thing) in self._met:
-            self._put("again", str(self._met[id(thing)][0]))
-        elif deepest == 0:
-            self._put("far", _name(kind))
-        else:
-            self._met[id(thing)] = len(self._met), thing
-            self._tell_once(thing, deepest - 1)
+def _tell(walk: Walk, thing: Any) -> None:
+    kind = type(thing)
+    if callable(getattr(kind, "fingerprint", None)):
+        text = thing.fingerprint()
+        if not isinstance(text, str):
+            raise ConfigError(
+                Problem(full_name(kind), "a str from its fingerprint()", type(text).__name__)
+            )
+        walk.put("fingerprint", full_name(kind), text)
+        return
+    base = next((each for each in kind.__mro__ if each in _HOW), None)
+    if base is not None:
+        walk.put(base.__name__)
+        _HOW[base](walk, thing, base)
+    elif issubclass(kind, tensor_class()):
+        _tensor(walk, thing)
+    if kind is not base and base not in (np.dtype, np.generic, type, types.ModuleType):
+        _object(walk, thing, base)
 
-    def _put(self, *words: str | bytes) -> None:
-        for word in words:
-            data = word.encode("utf-8", "surrogatepass") if isinstance(word, str) else word
-            self.digest.update(b"%d:" % len(data) + data)
 
-    def _all(self, kind: str, things: Any, deepest: int) -> None:
-        self._put(kind, str(len(things)))
-        for thing in things:
-            self.tell(thing, deepest)
+def _items(walk: Walk, thing: Any, base: Any) -> None:
+    items = list(base.__iter__(thing))  # not of a method that its class has in place of that
+    walk.put(str(len(items)))
+    walk.add(*items)
 
-    def _tell_once(self, thing: Any, deepest: int) -> None:
-        parts = next((names for kind, names in _MADE_OF.items() if isinstance(thing, kind)), ())
-        if parts:
-            self._all("made of", [attrgetter(name)(thing) for name in parts], deepest)
-        elif isinstance(thing, (list, tuple)):
-            self._all("list", thing, deepest)
-        elif isinstance(thing, Mapping):
-            self._all("dict", [each for item in thing.items() for each in item], deepest)
-        elif isinstance(thing, (set, frozenset)):
-            # Their order differs from run to run.
-            self._put("set", *sorted(_text(each) if _plain(each) else "" for each in thing))
-        elif isinstance(thing, (np.ndarray, np.generic)):
-            self._array(thing, deepest)
-        if type(thing) in _TOLD_BY_CONTENTS:
-            self._put(type(thing).__name__)
-        elif isinstance(thing, types.FunctionType):
-            self._function(thing, deepest)
-        elif isinstance(thing, types.CodeType):
-            self._code(thing, deepest)
-        elif isinstance(thing, np.dtype):
-            self._put("dtype", _described(thing))
-        elif isinstance(thing, type):
-            self._class(thing, deepest)
-        elif isinstance(thing, types.BuiltinFunctionType):
-            self._put("built in", thing.__name__)
-            self.tell(thing.__self__, deepest)  # its module, or what it is bound to
-        elif isinstance(thing, types.ModuleType):
-            self._put("module", thing.__name__)
-        else:
-            self._object(thing, deepest)
 
-    def _array(self, array: Any, deepest: int) -> None:
-        self._put("array", _described(array.dtype), str(array.shape))
-        if array.dtype.hasobject:  # what is stored there are addresses
-            self._all("items", np.asarray(array).reshape(-1).tolist(), deepest)
-        else:
-            self._put(array.tobytes())
+def _dict(walk: Walk, thing: Any, base: Any) -> None:
+    items = list(base.items(thing))
+    walk.put(str(len(items)))
+    for item in items:
+        walk.add(*item)
 
-    def _function(self, function: types.FunctionType, deepest: int) -> None:
-        if _installed(function.__module__):
-            self._put("function", function.__module__, function.__qualname__)
-            return
-        self.tell(function.__code__, deepest)
-        self.tell(function.__defaults__, deepest)
-        self.tell(function.__kwdefaults__, deepest)
+
+def _set(walk: Walk, thing: Any, base: Any) -> None:
+    items = list(base.__iter__(thing))
+    texts = [walk.text(each) for each in items]
+    walk.put(str(len(items)), *sorted(text for text in texts if text is not None))
+    others = [each for each, text in zip(items, texts, strict=True) if text is None]
+    if others:
+        walk.add(_AnyOrder(others))
+
+
+def _any_order(walk: Walk, things: Any, base: Any) -> None:
+    walk.any_order()
+    walk.add(*things)
+
+
+def _made_of(walk: Walk, thing: Any, base: Any) -> None:
+    if _stands(walk, thing):
+        walk.put("of a library", thing.__name__)
+    else:
+        walk.add(*[attrgetter(name)(thing) for name in MADE_OF[base]])
+
+
+def _reference(walk: Walk, thing: Any, base: Any) -> None:
+    walk.add(thing())
+
+
+def _array(walk: Walk, array: Any, base: Any) -> None:
+    walk.put(described(array.dtype), str(array.shape))
+    if array.dtype.hasobject:  # what is stored there are addresses
+        walk.add(np.asarray(array).reshape(-1).tolist())
+    else:
+        walk.put(array.tobytes())
+
+
+def _tensor(walk: Walk, tensor: Any) -> None:
+    # What it would be pickled as has addresses in it.
+    walk.put(str(tensor.dtype), str(tuple(tensor.shape)))
+    try:
+        array = tensor.detach().cpu().resolve_conj().resolve_neg()
+        if array.dtype.is_floating_point and array.dtype.itemsize < 4:
+            array = array.float()  # the same values; numpy has no bfloat16
+        walk.put(np.asarray(array).tobytes())
+    except Exception as error:
+        if by_handler(error):
+            raise
+        raise walk.untold() from error
+
+
+def _dtype(walk: Walk, dtype: Any, base: Any) -> None:
+    walk.put(described(dtype))
+
+
+def _module(walk: Walk, module: Any, base: Any) -> None:
+    walk.put(module.__name__)
+    if not walk.library(module.__name__):
+        walk.name_in()
+
+
+def _function(walk: Walk, function: Any, base: Any) -> None:
+    library = walk.library(function.__module__)
+    if library:
+        walk.put(function.__module__, function.__qualname__)
+    if not _stands(walk, function):  # one that a library's function makes may close over yours
         for cell in function.__closure__ or ():
             try:
-                self.tell(cell.cell_contents, deepest)
+                walk.add(cell.cell_contents)
             except ValueError:  # not assigned to yet
-                self._put("empty")
-        names = sorted(set(_names(function.__code__)))
-        values = {
-            name: function.__globals__[name] for name in names if name in function.__globals__
-        }
-        # It grows while it is gone through: a package has modules, and those have what is named.
-        modules = list(values.values())
-        for module in modules:
-            if isinstance(module, types.ModuleType) and not _installed(module.__name__):
-                its = vars(module)
-                for name in names:
-                    where = f"{module.__name__}.{name}"
-                    if name in its and where not in values:
-                        values[where] = its[name]
-                        modules.append(its[name])
-        self.tell(values, deepest)
-
-    def _code(self, code: types.CodeType, deepest: int) -> None:
-        takes = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
-        does = (code.co_code, code.co_names, code.co_consts, code.co_exceptiontable)
-        self._all("code", (*takes, *does), deepest)
-
-    def _class(self, kind: type, deepest: int) -> None:
-        self._put("class", _name(kind))
-        for base in kind.__mro__:
-            self._put("base", _name(base))
-            if _installed(base.__module__):
-                continue
-            for name, value in sorted(vars(base).items()):
-                if _counts(base, name, value):
-                    self._put(name)
-                    self.tell(value, deepest)
-
-    def _object(self, thing: Any, deepest: int) -> None:
-        kind = type(thing)
-        library = kind.__module__.partition(".")[0]
-        wraps = inspect.getattr_static(thing, "__wrapped__", None) is not None
-        if callable(getattr(kind, "fingerprint", None)):
-            text = thing.fingerprint()
-            if not isinstance(text, str):
-                raise ConfigError(
-                    Problem(_name(kind), "a str from its fingerprint()", type(text).__name__)
-                )
-            self._put("object", _name(kind), text)
-            return
-        if wraps:
-            self._put("wrapped", _name(kind))
-            self.tell(getattr(thing, "__wrapped__", None), deepest)
-        if library not in sys.stdlib_module_names:
-            self._put("object", str(getattr(thing, "__qualname__", getattr(thing, "__name__", ""))))
-            self.tell(kind, deepest)
-            self.tell(dict(_attributes(thing)), deepest)
-        elif _name(kind) in _TOLD_BY_ATTRIBUTES:
-            self._put("object", _name(kind))
-            self.tell(dict(vars(thing)), deepest)
-        elif not wraps:
-            # Their attributes may hold anything, as those of a logger hold all loggers. Of
-            # containers, which have been told, a repr has sets in it in the order of this run; that
-            # of a logger says its level.
-            told = isinstance(thing, (list, tuple, Mapping, set, frozenset)) or library == "logging"
-            self._put("object", _name(kind), "" if told else _said(thing))
-            if isinstance(thing, defaultdict):
-                self.tell(thing.default_factory, deepest)
+                walk.put("empty")
+    if library:
+        return
+    code, its = function.__code__, function.__globals__
+    walk.add(code, function.__defaults__, function.__kwdefaults__, dict(function.__dict__))
+    for name in sorted(set(names_in(code))):
+        if name in its:
+            walk.put(name)
+            walk.add(its[name])
 
 
-def _counts(kind: type, name: str, value: Any) -> bool:
-    """Tell whether what a class has under a name was put there by whoever wrote the class.
-
-    Of names that are the interpreter's (or in an enumeration the library's) those that it calls;
-    the others say where and how the class is written.
-    """
-    special = name.startswith("__") and name.endswith("__")
-    if isinstance(kind, EnumMeta) and name != "_member_map_":
-        special = special or (name.startswith("_") and name.endswith("_"))
-    return not special or callable(value) or hasattr(type(value), "__get__")
+def _code(walk: Walk, code: Any, base: Any) -> None:
+    takes = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    does = (code.co_code, code.co_names, code.co_consts, code.co_exceptiontable)
+    walk.add(*takes, parameters, *does)
 
 
-def _plain(thing: Any) -> bool:
-    return type(thing) in CONSTANTS or (type(thing) is tuple and all(map(_plain, thing)))
+def _class(walk: Walk, kind: Any, base: Any) -> None:
+    walk.put(full_name(kind))
+    if walk.library(home(kind)):
+        return
+    walk.add(type(kind), kind.__bases__)
+    for name, value in sorted(vars(kind).items(), key=itemgetter(0)):
+        if counts(kind, name, value):
+            walk.put(name)
+            walk.add(value)
 
 
-def _text(plain: Any) -> str:
-    """Give a constant, or a tuple of such, as text; an integer in hexadecimal has no bound."""
-    if type(plain) is tuple:
-        return f"({','.join(map(_text, plain))})"
-    return hex(plain) if type(plain) is int else repr(plain)
+def _object(walk: Walk, thing: Any, told: type | None) -> None:
+    """Say what an object has besides what it holds as a list, a dict and the like."""
+    kind = type(thing)
+    walk.add(kind)
+    mine = not walk.library(home(kind))
+    if not mine and _stands(walk, thing):
+        walk.put("of a library", thing.__name__)
+        return
+    # As a compiled function does: there is much else in it, which the first call changes.
+    wraps = not mine and inspect.getattr_static(thing, "__wrapped__", None) is not None
+    whole = told in (np.ndarray, *_SETS) or issubclass(kind, tensor_class())
+    if mine or wraps or whole:
+        walk.add(dict(_attributes(walk, thing)))
+    if wraps:
+        walk.add(thing.__wrapped__)
+    base = next((each for each in kind.__mro__[:-1] if walk.library(home(each))), None)
+    if wraps or whole or base is None or base in _HOW:
+        return
+    if not {home(base).partition(".")[0], base.__name__} & BY_CLASS:
+        _value(walk, thing)
 
 
-def _said(thing: Any) -> str:
-    """Give what an object says of itself, unless it says its address, or has too many digits."""
-    try:
-        text = repr(thing)
-    except ValueError:
-        return ""
-    return "" if " at 0x" in text else text
+def _value(walk: Walk, thing: Any) -> None:
+    """Say what an object would be pickled as, or its bytes, or what it says of itself."""
+    made = pickled_as(thing)
+    if isinstance(made, tuple):
+        walk.add(*made[:3], more_steps=1)
+        for items in made[3:5]:
+            walk.add(None if items is None else list(items), more_steps=1)
+        return
+    if isinstance(made, str):
+        # Under another name nobody finds it, as "f (vectorized)", which numpy has made of f.
+        if not made.replace(".", "").isidentifier():
+            raise walk.untold()
+        walk.put(str(getattr(thing, "__module__", "")), made)
+        return
+    text = buffered(thing) or said(thing)
+    if not text:
+        raise walk.untold()
+    walk.put(text)
 
 
-def _described(dtype: np.dtype[Any]) -> str:
-    """Give all that a dtype is: byte order, size, fields and where they stand."""
-    return f"{dtype.str} {_said(dtype)}"
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    """Give the names that code and the functions inside it use."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
-
-
-def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
+def _attributes(walk: Walk, thing: Any) -> Iterator[tuple[str, Any]]:
     yield from dict(getattr(thing, "__dict__", {})).items()
     for base in type(thing).__mro__:
-        slots = vars(base).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and hasattr(thing, name):
-                yield name, getattr(thing, name)
+        if not walk.library(home(base)):
+            for name, slot in list(vars(base).items()):
+                if type(slot) is types.MemberDescriptorType:
+                    # Where nothing was assigned to it, it has none.
+                    with contextlib.suppress(AttributeError):
+                        yield name, slot.__get__(thing)
 
 
-def _installed(module: str | None) -> bool:
-    """Tell whether a module is of the standard library or of an installed package."""
-    if module is None or module.partition(".")[0] in sys.stdlib_module_names:
-        return module is not None
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return not {"site-packages", "dist-packages"}.isdisjoint(PurePath(file).parts)
+def _stands(walk: Walk, thing: Any) -> bool:
+    """Tell whether something stands in a library's module under its name there."""
+    module = getattr(thing, "__module__", None)
+    if module is None:  # a method of what the module has, as `random.random`
+        module = home(type(getattr(thing, "__self__", None)))
+    name = getattr(thing, "__name__", None)
+    return (
+        isinstance(module, str)
+        and isinstance(name, str)
+        and walk.library(module)
+        and getattr(sys.modules.get(module), "__dict__", {}).get(name) is thing
+    )
 
 
-def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+_HOW: dict[type, Callable[[Walk, Any, Any], None]] = {
+    _AnyOrder: _any_order,
+    **dict.fromkeys((list, tuple), _items),
+    **dict.fromkeys((type({}.keys()), type({}.values()), type({}.items())), _items),
+    **dict.fromkeys((dict, OrderedDict, types.MappingProxyType), _dict),
+    **dict.fromkeys(_SETS, _set),
+    **dict.fromkeys(MADE_OF, _made_of),
+    **dict.fromkeys((weakref.ref, weakref.KeyedRef), _reference),
+    **dict.fromkeys((np.ndarray, np.memmap, np.generic), _array),
+    np.dtype: _dtype,
+    types.FunctionType: _function,
+    types.CodeType: _code,
+    types.ModuleType: _module,
+    type: _class,
+}
+"""How a thing of such a class is told, or what one holds whose class derives from it."""

@@ -1,0 +1,280 @@
+"""The key sees into everything that a transform can hold, or says that it cannot."""
+
+import array
+import datetime as dt
+import enum
+import functools
+import io
+import json
+import mmap
+import queue
+import random
+import string
+import struct
+import textwrap
+import threading
+import types
+import weakref
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import PurePath
+from random import randint
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from frameworks import framework
+from ids import shown
+
+from threadloader.cache import key_of, open_cache
+from threadloader.cache._walk import UntoldError
+
+
+class Keeper:
+    """Holds something."""
+
+    def __init__(self, thing):
+        self.things = {"kept": [thing]}
+
+
+class Text(str):  # noqa: SLOT000 (with attributes, as most are)
+    """A text."""
+
+
+class Size(int):
+    """A number."""
+
+
+class Line(deque):
+    """A line of things."""
+
+
+class Day(dt.date):
+    """A day."""
+
+
+class Price(Decimal):
+    """A number of digits."""
+
+
+class Words(set):
+    """A set that says nothing of what is in it."""
+
+    def __iter__(self):
+        return iter(())
+
+
+class Rows(np.ndarray):
+    """An array with an attribute."""
+
+
+class Hidden:
+    """Has a slot whose name is its own."""
+
+    __slots__ = ("__n",)
+
+    def __init__(self, n):
+        self.__n = n
+
+
+class Colour(enum.Enum):
+    """Two members."""
+
+    RED, BLUE = 1, 2
+
+
+@dataclass(frozen=True)
+class Held:
+    """Can be in a set."""
+
+    thing: object
+
+
+def shared(content):
+    memory = mmap.mmap(-1, 3)
+    memory.write(content)
+    return memory
+
+
+def moved(name):
+    """Two of the same items whose order only an `OrderedDict` knows."""
+    found = OrderedDict(a=1, b=2)
+    found.move_to_end(name)
+    return found
+
+
+def rows(n):
+    found = np.arange(3).view(Rows)
+    found.n = n
+    return found
+
+
+def near(n):
+    """Some things that know some others, by sets."""
+
+    class Node:
+        def __init__(self, number):
+            self.number, self.near = number, set()
+
+    nodes = [Node(i) for i in range(30)]
+    for i, node in enumerate(nodes):
+        node.near.update({nodes[(i + 1) % 30], nodes[(i * 7 + 3) % 30], nodes[(i + n) % 5]})
+    return set(nodes)
+
+
+MADE = {
+    "set of arrays' scalars": lambda n: set(np.array([n, 7, 8])),
+    "set of paths": lambda n: {PurePath(str(n)), PurePath("b"), PurePath("c")},
+    "set of days": lambda n: {dt.date(2020, 1, n), dt.date(2020, 2, 1)},
+    "set of members": lambda n: {Colour(n), len, None},
+    "set of sets": lambda n: {frozenset({PurePath(str(n))}), frozenset({PurePath("b"), n})},
+    "set of objects": lambda n: {Held(n), Held("a"), Held(frozenset({Held(n), Held("b")}))},
+    "set of functions": lambda n: {lambda: n, lambda: "a"},
+    "sets in a circle": near,
+    "class of set": lambda n: Words({n, PurePath("a")}),
+    "frozenset": lambda n: frozenset({n, (n, frozenset("ab"))}),
+    "weak set": lambda n: [some := [Keeper(n), Keeper("a"), Keeper("b")], weakref.WeakSet(some)],
+    "struct": lambda n: struct.Struct("<>"[n - 1] + "h"),
+    "template": lambda n: string.Template("$a" * n),
+    "wrapper": lambda n: textwrap.TextWrapper(width=10 * n),
+    "decoder": lambda n: json.JSONDecoder(object_hook=[dict, list][n - 1]),
+    "random": random.Random,
+    "generator": np.random.default_rng,
+    "random state": np.random.RandomState,
+    "bytes in memory": lambda n: io.BytesIO(bytes([n])),
+    "view": lambda n: memoryview(bytes([n])),
+    "shared memory": lambda n: shared(bytes([n])),
+    "bytearray": lambda n: bytearray([n]),
+    "array": lambda n: array.array("i", [n]),
+    "text of yours": lambda n: Text("ab"[n - 1]),
+    "number of yours": Size,
+    "line of yours": lambda n: Line([n]),
+    "length of a line": lambda n: deque([1], maxlen=n),
+    "day of yours": lambda n: Day(2020, 1, n),
+    "digits of yours": Price,
+    "rows of yours": rows,
+    "masked": lambda n: np.ma.masked_array([1, 2, 3], mask=[n == 1, n == 2, 0]),
+    "slot of its own": Hidden,
+    "order of items": lambda n: moved("ab"[n - 1]),
+    "keys": lambda n: {n: 1}.keys(),
+    "weak reference": lambda n: [one := Keeper(n), weakref.ref(one)],
+    "method of an array": lambda n: (np.arange(3) + n).__getitem__,
+    "method of a text": lambda n: "ab"[n - 1].__contains__,
+    "what a library calls": lambda n: map(lambda: n, []),
+    "function of a library's function": lambda n: functools.singledispatch(lambda x: n).dispatch,
+    "member of yours": Colour,
+    "vectorized": lambda n: np.vectorize(lambda x: n),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_is_made_anew_has_the_same_key_and_another_has_not(name):
+    make = MADE[name]
+    assert key_of(make(1)) == key_of(make(1)) != key_of(make(2))
+
+
+def module_with(size):
+    """Gives a module as of ``import settings``."""
+    module = types.ModuleType("settings_of_mine")
+    module.SIZE, module.NAME = size, "SIZE"
+    return module
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda module: (SimpleNamespace(config=module), lambda it: it.config.SIZE),
+        lambda module: lambda: module.SIZE,
+        lambda module: lambda settings=module: settings.SIZE,
+        lambda module: ({"of": [module]}, lambda it: it["of"][0].SIZE),
+        lambda module: functools.partial(getattr, module, "SIZE"),
+        lambda module: lambda: getattr(module, module.NAME),
+        lambda module: (module_with(module).SIZE.SIZE, module_with(module), lambda it: it.SIZE),
+    ],
+    ids=["attribute", "closure", "default", "container", "text", "text in it", "module in it"],
+)
+def test_a_module_of_yours_is_seen_wherever_it_is_held(hold):
+    """What counts is what some code or text names: the rest may change while a program runs."""
+    one, same, other = (module_with(size) for size in (1, 1, 2))
+    same.calls = 1
+    assert key_of(hold(one)) == key_of(hold(same)) != key_of(hold(other))
+
+
+def test_objects_in_sets_that_know_each_other_take_no_time():
+    """Each of 40 nodes has a set of all: all look alike, and each is told once."""
+
+    class Node:
+        def __init__(self, all_nodes):
+            self.all_nodes = all_nodes
+
+    nodes = set()
+    nodes.update(Node(nodes) for _ in range(40))
+    assert key_of(nodes) == key_of(nodes)
+
+
+def test_of_two_in_a_set_that_look_alike_it_does_not_matter_which_is_met_first():
+    """Nor which of them the set gives first."""
+    alike = [Keeper(1), Keeper(1)]
+    assert key_of(alike[0], set(alike)) == key_of(alike[1], set(alike))
+    assert key_of(alike[0], set(alike)) != key_of(Keeper(1), set(alike))
+
+
+def test_what_says_what_a_program_does_counts_by_its_class():
+    """Queues, threads and locks; and nobody waits for one that is held."""
+    lock = threading.Lock()
+    with lock:
+        held = key_of(lock, queue.Queue(), threading.local())
+    waiting = queue.Queue()
+    waiting.put(1)
+    assert held == key_of(lock, waiting, threading.local())
+
+
+@pytest.mark.parametrize("function", [randint, random.random, np.random.rand], ids=shown)
+def test_functions_of_chance_count_by_name(function):
+    """What they draw from is their library's own, and changes with each number."""
+    before = key_of(function)
+    function(*[1, 2] if function is randint else [])
+    assert before == key_of(function)
+
+
+class Endless(Exception):
+    """Says of itself that it is made of another one."""
+
+    def __reduce__(self):
+        return Endless, (Endless(),)
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [(x for x in "ab"), np.frompyfunc(len, 1, 1), Endless()],
+    ids=["generator", "function that numpy made", "endless"],
+)
+def test_what_nobody_can_see_into_cannot_be_told(thing):
+    """Nor is it taken for another: the error names it, and who holds it."""
+    with pytest.raises(UntoldError, match=rf"{type(thing).__name__} in (Keeper|Endless)$"):
+        key_of(Keeper(thing))
+
+
+def test_nothing_is_kept_where_the_transform_cannot_be_told(tmp_path, caplog):
+    """The log says why, once; samples come as without a cache, and no file is made."""
+    transform = Keeper(x for x in "ab")
+    cache = open_cache({"folder": "kept"}, tmp_path, 9, lambda: key_of(transform))
+    assert [3, 3] == [cache.get(0, lambda index: 3) for _ in range(2)]
+    assert (0, 2, 0) == (cache.stats().hits, cache.stats().misses, cache.stats().samples)
+    cache.close()
+    assert [] == list(tmp_path.iterdir())
+    (said,) = caplog.messages
+    assert "nothing is kept in" in said
+    assert "nobody can see what is in builtins.generator in Keeper" in said
+    assert "fingerprint()" in said
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool", "complex64"])
+def test_every_value_of_a_tensor_is_seen(dtype):
+    torch = framework("torch")
+    one, same, other = (torch.tensor([n, 1]).to(getattr(torch, dtype)) for n in (1, 1, 0))
+    assert key_of(one) == key_of(same) != key_of(other)
+    assert key_of(one) != key_of(torch.nn.Parameter(one, requires_grad=False))
+    with pytest.raises(UntoldError, match=r"torch\.Tensor"):
+        key_of(one.to_sparse())

@@ -1,0 +1,103 @@
+"""Things that hold each other, in circles too, as one digest: `Node` and `digest_of`.
+
+The digest goes through the things breadth first and says of each what it is and which ones it
+holds, by the numbers in which they come. Lists and dicts have an order; sets have none that
+the next run has too. What is in a set is therefore put in order by colours, as in the
+refinement of graphs (B. Weisfeiler and A. Leman, 1968): each thing's colour is a digest of what
+it is and of the colours of what it holds, again and again, until those in each set differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+__all__ = ["Node", "digest_of"]
+
+_MOST_COLOURS = 500_000
+_FEWEST_ROUNDS = 8
+"""Colours that are worked out at most, and how often at least. Chosen: a second or two. Where two
+things in a set differ only in what lies farther away among very many, another run may put them in
+another order, and prepare anew what was kept."""
+
+
+class Node:
+    """What is told of a thing.
+
+    Attributes:
+        parts: numbers of the things that it holds.
+        any_order: whether their order says nothing.
+        label: a digest of everything else.
+    """
+
+    __slots__ = ("_hash", "any_order", "label", "parts")
+
+    def __init__(self) -> None:
+        self.parts: list[int] = []
+        self.any_order = False
+        self.label = b""
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def put(self, *words: str | bytes) -> None:
+        """Tell something, in words."""
+        for word in words:
+            data = word.encode("utf-8", "surrogatepass") if isinstance(word, str) else word
+            self._hash.update(b"%d:" % len(data) + data)
+
+    def hold(self, number: int) -> None:
+        """Tell that it holds a thing at this place."""
+        self._hash.update(b"#")  # no word begins with it
+        self.parts.append(number)
+
+    def end(self) -> None:
+        """Tell no more: what was needed to take words in is given back."""
+        self.label = self._hash.digest()
+        del self._hash
+
+
+def digest_of(nodes: Sequence[Node]) -> str:
+    """Give one digest of all things, as they are seen from the first one.
+
+    Args:
+        nodes: of each thing, by number; they have ended.
+
+    Returns:
+        64 hexadecimal digits: the same for any numbering, and any order of what is in sets.
+    """
+    colours = _colours(nodes)
+    places = {0: 0}  # of the things that have come, by number
+    digest = hashlib.blake2b(digest_size=32)
+    for number in (order := [0]):  # it grows while it is gone through
+        node = nodes[number]
+        parts = node.parts
+        if node.any_order:
+            # Of the same colour, those come first that have come elsewhere.
+            parts = sorted(parts, key=lambda part: (colours[part], places.get(part, len(nodes))))
+        for part in parts:
+            if part not in places:
+                places[part] = len(places)
+                order.append(part)
+        held = ",".join([str(places[part]) for part in parts])
+        digest.update(node.label + f"{held};".encode())
+    return digest.hexdigest()
+
+
+def _colours(nodes: Sequence[Node]) -> list[bytes]:
+    """Give each thing a colour, so that those in a set have different ones if they differ."""
+    colours = [node.label for node in nodes]
+    sets = [node.parts for node in nodes if node.any_order and len(node.parts) > 1]
+    count = 0
+    for _ in range(max(_FEWEST_ROUNDS, _MOST_COLOURS // len(nodes))):
+        if all(len({colours[part] for part in parts}) == len(parts) for parts in sets):
+            break
+        if len(set(colours)) == count:  # as many as before: the next ones will be no more
+            break
+        count = len(set(colours))
+        colours = [_colour(node, [colours[part] for part in node.parts]) for node in nodes]
+    return colours
+
+
+def _colour(node: Node, held: list[bytes]) -> bytes:
+    if node.any_order:
+        held.sort()
+    return hashlib.blake2b(node.label + b"".join(held), digest_size=16).digest()

@@ -1,0 +1,166 @@
+"""What can be asked of a thing, by its kind, to tell it from others: see `key_of`."""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import json.scanner
+import re
+import struct
+import sys
+import types
+from collections.abc import Iterator
+from enum import EnumMeta
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from threadloader.errors import by_handler
+
+__all__ = [
+    "BY_CLASS",
+    "MADE_OF",
+    "buffered",
+    "counts",
+    "described",
+    "full_name",
+    "home",
+    "installed",
+    "names_in",
+    "pickled_as",
+    "said",
+    "tensor_class",
+]
+
+MADE_OF: dict[type, tuple[str, ...]] = {
+    types.MethodType: ("__func__", "__self__"),
+    types.BuiltinFunctionType: ("__module__", "__name__", "__self__"),  # a module or an object
+    types.MethodWrapperType: ("__name__", "__self__"),
+    types.WrapperDescriptorType: ("__name__", "__objclass__"),
+    types.MethodDescriptorType: ("__name__", "__objclass__"),
+    types.ClassMethodDescriptorType: ("__name__", "__objclass__"),
+    types.MemberDescriptorType: ("__name__", "__objclass__"),
+    types.GetSetDescriptorType: ("__name__", "__objclass__"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.cached_property: ("func",),
+    functools.partial: ("func", "args", "keywords"),
+    functools.partialmethod: ("func", "args", "keywords"),
+    functools.singledispatchmethod: ("dispatcher.registry",),
+    re.Pattern: ("pattern", "flags"),
+    struct.Struct: ("format",),
+}
+"""What a thing of such a class is made of."""
+
+_SCANNER = vars(json.scanner).get("c_make_scanner")  # a decoder of JSON has one
+if _SCANNER is not None:
+    MADE_OF[_SCANNER] = (
+        *("strict", "object_hook", "object_pairs_hook"),
+        *("parse_float", "parse_int", "parse_constant"),
+    )
+
+BY_CLASS = frozenset(
+    {
+        *("logging", "threading", "_thread", "queue", "_queue", "concurrent"),
+        *("_abc", "PyCapsule", "SystemRandom"),
+    }
+)
+"""Modules and classes of the library whose objects say what a program does, not what it makes:
+they count by their classes. Those of ``_abc`` remember who asked, in a ``PyCapsule`` C code keeps
+an address, and a ``SystemRandom`` keeps nothing.
+"""
+
+_ADDRESS = re.compile(r"(\bat|@) 0x[0-9A-Fa-f]")
+
+
+def pickled_as(thing: Any) -> tuple[Any, ...] | str | None:
+    """Give what an object would be pickled as; None if it cannot be.
+
+    Returns:
+        A name, or what to call, with what, and what to set then: state, items, items of a dict.
+    """
+    kind: Any = type(thing)
+    try:
+        made = copyreg.dispatch_table.get(kind)
+        found = made(thing) if made else kind.__reduce_ex__(thing, 2)
+    except Exception as error:  # of any class: that of a library's choice
+        if by_handler(error):
+            raise
+        return None
+    return found if isinstance(found, (tuple, str)) else None
+
+
+def buffered(thing: Any) -> bytes | None:
+    """Give the bytes that an object shows, and how they are laid out; None if it shows none."""
+    try:
+        with memoryview(thing) as view:
+            return f"{view.format} {view.shape} ".encode() + view.tobytes()
+    except (TypeError, ValueError, BufferError, NotImplementedError):
+        return None
+
+
+def said(thing: Any) -> str | None:
+    """Give what an object says of itself, unless it says its address, or has too many digits."""
+    try:
+        text = repr(thing)
+    except Exception as error:
+        if by_handler(error):
+            raise
+        return None
+    return None if _ADDRESS.search(text) else text
+
+
+def described(dtype: np.dtype[Any]) -> str:
+    """Give all that a dtype is: byte order, size, fields and where they stand."""
+    return f"{dtype.str} {said(dtype)}"
+
+
+def tensor_class() -> Any:
+    """Give torch's class of tensors, or an empty tuple where nobody has imported it."""
+    return getattr(sys.modules.get("torch"), "Tensor", ())
+
+
+def counts(kind: type, name: str, value: Any) -> bool:
+    """Tell whether what a class has under a name was put there by whoever wrote the class.
+
+    Of names that are the interpreter's (or in an enumeration the library's) those that it calls;
+    the others say where and how the class is written.
+    """
+    special = name.startswith("__") and name.endswith("__")
+    if isinstance(kind, EnumMeta) and name != "_member_map_":
+        special = special or (name.startswith("_") and name.endswith("_"))
+    return not special or callable(value) or hasattr(type(value), "__get__")
+
+
+def names_in(code: types.CodeType) -> Iterator[str]:
+    """Give the names that code and the functions inside it use."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from names_in(constant)
+
+
+def installed(module: str) -> bool:
+    """Tell whether a module is of the standard library or installed, or written in C."""
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    installed = not {"site-packages", "dist-packages"}.isdisjoint(PurePath(file).parts)
+    return installed or file.endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def home(kind: type) -> str:
+    """Give the name of the module of a class."""
+    module = kind.__module__
+    # Classes in C can have something else there, which tells the module of their objects; and
+    # those that all modules made by Cython share have one that is in no file.
+    written = isinstance(module, str) and not module.startswith("_cython_")
+    return module if written else "builtins"
+
+
+def full_name(kind: type) -> str:
+    """Give the name of a class, with its module."""
+    return f"{home(kind)}.{kind.__qualname__}"

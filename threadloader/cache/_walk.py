@@ -1,0 +1,162 @@
+"""Goes through things that hold each other, however deep they lie, and makes a `Node` of each."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ._graph import Node
+from ._kinds import full_name, installed
+from ._samples import CONSTANTS
+
+__all__ = ["UntoldError", "Walk"]
+
+_MOST_STEPS = 1000
+"""How often what one thing is pickled as may hold one that is again pickled as something else.
+Chosen: pickle itself goes no deeper; and an object could give new ones of its kind for ever."""
+
+
+class UntoldError(Exception):
+    """Something of which nobody can see what is in it; the text says what, and what holds it."""
+
+
+class Walk:
+    """Meets each thing once, and has it told when its turn comes.
+
+    Args:
+        tell: is given the walk and a thing, and says with `put` and `add` what it is.
+
+    Attributes:
+        nodes: of all things that were met, by number.
+    """
+
+    def __init__(self, tell: Callable[[Walk, Any], None]) -> None:
+        self.nodes: list[Node] = []
+        self._tell = tell
+        # By number. They are held, so that no id comes twice.
+        self._things: list[Any] = []
+        self._numbers: dict[int, int] = {}  # by id
+        self._holders: list[int] = []  # by number: who held it when it was met first
+        self._steps: list[int] = []  # by number: see _MOST_STEPS
+        self._now = 0  # the number of what is being told
+        self._words: set[str] = set()  # all texts that were met, names in code among them
+        self._modules: dict[int, dict[str, Any]] = {}  # by number: what is named there
+        self._libraries: dict[str, bool] = {}  # by name of a module
+
+    def go(self, first: list[Any]) -> list[Node]:
+        """Begin with a thing, and give the nodes of all that are met."""
+        self._number(first, 0)
+        told = 0
+        while told < len(self._things):
+            self._now = told
+            self._tell(self, self._things[told])
+            told += 1
+            if told == len(self._things):
+                self._look_into_modules()
+        for number, values in self._modules.items():
+            self._now = number
+            for name in sorted(values):
+                self.put(name)
+                self.add(values[name])
+        for node in self.nodes:
+            node.end()
+        return self.nodes
+
+    def put(self, *words: str | bytes) -> None:
+        """Say something of the thing that is told."""
+        self.nodes[self._now].put(*words)
+
+    def add(self, *things: Any, more_steps: int = 0) -> None:
+        """Say what the thing that is told holds: constants at once, others in their turn.
+
+        Args:
+            things: what it holds.
+            more_steps: 1 if it is pickled as these.
+
+        Raises:
+            UntoldError: things have been pickled as others too often.
+        """
+        steps = self._steps[self._now] + more_steps
+        if steps > _MOST_STEPS:
+            raise self.untold()
+        node = self.nodes[self._now]
+        for thing in things:
+            text = self.text(thing)
+            if text is None:
+                node.hold(self._number(thing, steps))
+            else:
+                node.put(text)
+
+    def text(self, thing: Any, deepest: int = 4) -> str | None:
+        """Give a constant as text, or a tuple or frozenset of such; None for what is none."""
+        kind = type(thing)
+        if kind is str:
+            self._words.add(thing)
+        if kind is int:
+            return hex(thing)  # in hexadecimal there is no bound
+        if kind in CONSTANTS:
+            return repr(thing)
+        if (kind is tuple or kind is frozenset) and deepest:
+            texts = []
+            for each in thing:
+                text = self.text(each, deepest - 1)
+                if text is None:
+                    return None
+                texts.append(text)
+            if kind is tuple:
+                return f"({','.join(texts)})"
+            return f"{{{','.join(sorted(texts))}}}"
+        return None
+
+    def any_order(self) -> None:
+        """Say that what the thing that is told holds has no order."""
+        self.nodes[self._now].any_order = True
+
+    def name_in(self) -> None:
+        """Say that the thing that is told is a module which holds what is named anywhere."""
+        self._modules[self._now] = {}
+
+    def library(self, module: str | None) -> bool:
+        """Tell whether a module is of the standard library or of an installed package."""
+        if module is None:
+            return False
+        found = self._libraries.get(module)
+        if found is None:
+            found = self._libraries[module] = installed(module)
+        return found
+
+    def untold(self) -> UntoldError:
+        """Give an error that says what is told now, and which thing of yours holds it."""
+        what = full_name(type(self._things[self._now]))
+        number = self._now
+        while number := self._holders[number]:
+            holder = self._things[number]
+            named = holder if isinstance(holder, (type, types.FunctionType)) else type(holder)
+            if not self.library(named.__module__):
+                return UntoldError(f"{what} in {named.__qualname__}")
+        return UntoldError(what)
+
+    def _number(self, thing: Any, steps: int) -> int:
+        number = self._numbers.get(id(thing))
+        if number is None:
+            number = self._numbers[id(thing)] = len(self._things)
+            self._things.append(thing)
+            self.nodes.append(Node())
+            self._holders.append(self._now)
+            self._steps.append(steps)
+        return number
+
+    def _look_into_modules(self) -> None:
+        """Meet what modules have under names that have been met."""
+        found = True
+        while found:  # what is found can be a text, and so another name
+            found = False
+            for number, values in self._modules.items():
+                self._now = number
+                its = vars(self._things[number])
+                for name in sorted((its.keys() & self._words) - values.keys()):
+                    found = True
+                    values[name] = its[name]
+                    if self.text(its[name]) is None:
+                        self._number(its[name], self._steps[number])
