@@ -751,6 +751,24 @@ class TestClosing:
             with pytest.raises(ClosedError):
                 list(batches)
 
+    def test_a_with_that_is_left_while_another_thread_is_at_work_can_be_entered_again(self):
+        begun, go_on, got = threading.Event(), threading.Event(), []
+
+        def wait(index):
+            begun.set()
+            assert go_on.wait(WAIT)
+            return index
+
+        loader = load(Numbers(3), transform=wait, num_workers=0)
+        with loader as batches:
+            asking = threading.Thread(target=lambda: got.append(next(iter(batches))))
+            asking.start()
+            assert begun.wait(WAIT)
+        go_on.set()
+        asking.join(WAIT)
+        with loader as batches:
+            assert [[0, 1, 2]] == lists(batches)
+
     @pytest.mark.parametrize("place", ["factory", "len", "fingerprint"])
     def test_a_stop_iteration_while_it_is_entered_is_taken_for_no_end(self, place):
         def stop(*_):

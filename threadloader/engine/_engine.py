@@ -114,6 +114,10 @@ class Engine:
             self._shared.stopping = True
             self._shared.inbox.put(STOP)
 
+    def inside(self) -> bool:
+        """Tell whether the calling thread is one of its own."""
+        return inside(self._shared)
+
     def stop(self) -> bool:
         """End the threads. Harmless a second time, in any thread, and in a forked child.
 

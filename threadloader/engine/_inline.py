@@ -49,6 +49,10 @@ class Inline:
         self.usable = False
         return not self.running
 
+    def inside(self) -> bool:
+        """Tell whether the calling thread is one of its own: it has none."""
+        return False
+
     def stream(self, jobs: Iterator[Job], depth: int) -> InlineStream:
         """Give the results of some jobs. Nothing is worked ahead, whatever the depth."""
         return InlineStream(self, jobs)

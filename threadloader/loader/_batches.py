@@ -280,7 +280,9 @@ class Batches:
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()
         if not self._supply.stop():
-            return False
+            # In a job of this run the `with` is still to be left; else it is the other thread's
+            # that is at work on one.
+            return not (self._supply.inside() or self._asking_here())
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
         if self._turn.acquire(blocking=False):  # pragma: no branch - else as the comment says
             stream = self._place.stream
@@ -321,8 +323,7 @@ class Batches:
 
     def _refuse(self) -> NoReturn:
         self._check_open()  # in a forked child whoever had the turn is not there
-        if self._inside and self._turn.acquire(blocking=False):  # this thread's, then
-            self._turn.release()
+        if self._asking_here():
             raise BusyError(
                 "a source, transform, collate or signal handler asks its own loader for a batch "
                 "while that is at work on one; give it a Loader of its own"
@@ -331,6 +332,13 @@ class Batches:
             "another thread is using these batches; they serve one at a time: "
             "put a lock around next(), or give each thread a Loader with its own shard"
         )
+
+    def _asking_here(self) -> bool:
+        """Tell whether this thread is at work under the turn, further up."""
+        if not self._inside or not self._turn.acquire(blocking=False):
+            return False
+        self._turn.release()
+        return True
 
     def _check_open(self) -> None:
         if self._closed_at is not None or not self._supply.engine.usable:

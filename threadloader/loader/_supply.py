@@ -96,6 +96,10 @@ class Supply:
             self._recipe.policy.pause.end()  # before the workers in it are waited for
         return self.engine.stop() and self._here.stop()
 
+    def inside(self) -> bool:
+        """Tell whether the calling thread is one of the workers, or the feeder."""
+        return self.engine.inside()
+
     def _shorten(self, seconds: float) -> None:
         wish = object()
         self._restore = weakref.finalize(self, restore, wish)
