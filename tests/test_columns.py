@@ -256,6 +256,7 @@ class TestNumbers:
             (b"{}", "'{}'"),
             (b'{"index": true}', "'{\"index\": true}'"),
             (b'{"index": "1"}', '\'{"index": "1"}\''),
+            (b'{"index": 1, "index": 2}', '\'{"index": 1, "index": 2}\''),
             (b"1\0", "'1\\x00'"),
             (b"\xff", "'\ufffd'"),
             (b"9" * 5000, repr("9" * 40)),

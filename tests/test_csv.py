@@ -477,6 +477,10 @@ def test_a_star_for_missing_values_is_for_fields_that_can_hold_it(tmp_path):
     path = write(tmp_path, "f,i\n1,\n")
     error = refused(path, dtypes={"f": "float16", "i": "int8"}, missing={"*": None})
     assert "line 2, column 'i'" == error.place
+    hint = 'say what it means with "dtypes" and "missing", whose number for "*" int8 does not hold'
+    assert error.message.endswith(hint)
+    error = refused(path, dtypes={"*": "float16"}, missing={"*": -9999})
+    assert error.message.endswith('"missing", whose number for "*" float16 does not hold')
 
 
 def test_a_text_that_is_a_category_is_not_missing(tmp_path):

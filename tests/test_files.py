@@ -295,6 +295,14 @@ def test_a_table_that_does_not_fit_names_its_line(tmp_path, text, said):
     assert said in refused(tmp_path, **by_table(tmp_path, text))
 
 
+def test_a_byte_of_a_table_that_is_not_utf_8_names_its_line(tmp_path):
+    """However far ahead of the rows the bytes are read."""
+    write(tmp_path, {"a": b""})
+    rows = [b"file,y", *(b"%d,1" % number for number in range(2, 2001)), b"x,\xff", b"z,1"]
+    said = refused(tmp_path, **by_table(tmp_path, b"\n".join(rows)))
+    assert "labels.csv: line 2001: expected csv in UTF-8, got: 'utf-8' codec can't" in said
+
+
 def test_a_table_may_not_lie_outside_of_root(tmp_path):
     write(tmp_path, {"a": b""})
     options = by_table(tmp_path, "file,y\na,1\n")
@@ -602,11 +610,11 @@ def test_16_bits_are_kept_and_never_cut_to_8(pillow):
         decoders["image"](mode="RGB")(data)
 
 
-def wide_png(colour, channels):
-    """Makes a PNG of one pixel, each of its values of 16 bits."""
+def wide_png(colour, channels, bits=16):
+    """Makes a PNG of one pixel, each of its values of 16 bits, or of so many."""
     parts = [
-        (b"IHDR", struct.pack(">IIBBBBB", 1, 1, 16, colour, 0, 0, 0)),
-        (b"IDAT", zlib.compress(b"\0" + b"\x12\x34" * channels)),
+        (b"IHDR", struct.pack(">IIBBBBB", 1, 1, bits, colour, 0, 0, 0)),
+        (b"IDAT", zlib.compress(b"\0" + b"\x12\x34"[: bits // 8 or 1] * channels)),
         (b"IEND", b""),
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -653,7 +661,6 @@ def test_colours_of_more_than_8_bits_are_refused_and_never_cut(pillow, name, mod
     ("data", "pixels"),
     [
         (b"P6 1 1 255\n\x01\x02\xff", [[[1, 2, 255]]]),
-        (b"P6 1 1 15\n\x00\x01\x0f", [[[0, 17, 255]]]),
         (b"P3 1 1 255\n1 2 255\n", [[[1, 2, 255]]]),
         (b"P1 1 1\n1\n", [[False]]),
         (b"P5 1 1 65535\n\x12\x34", [[0x1234]]),
@@ -663,6 +670,71 @@ def test_colours_of_more_than_8_bits_are_refused_and_never_cut(pillow, name, mod
 def test_colours_of_8_bits_and_all_greys_are_kept(pillow, data, pixels):
     _, decoders = pillow
     assert pixels == decoders["image"](mode="keep")(data).tolist()
+
+
+def grey_tiff(values, signed=False):
+    """Makes a TIFF of one row of grey, in the byte order that the values have."""
+    order = ">" if values.dtype.str[0] == ">" else "<"
+    head = b"MM\0*" if order == ">" else b"II*\0"
+    tags = [
+        (256, 4, values.size), (257, 4, 1), (258, 3, values.itemsize * 8), (259, 3, 1),
+        (262, 3, 1), (273, 4, 200), (277, 3, 1), (278, 4, 1), (279, 4, values.nbytes),
+        (339, 3, 1 + signed),
+    ]  # fmt: skip
+    entries = b"".join(
+        struct.pack(f"{order}HHI", tag, kind, 1)
+        + (struct.pack(f"{order}I", value) if kind == 4 else struct.pack(f"{order}HH", value, 0))
+        for tag, kind, value in tags
+    )
+    head += struct.pack(f"{order}IH", 8, len(tags)) + entries
+    return head.ljust(200, b"\0") + values.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("stored", "kept"),
+    [("|u1", "uint8"), ("<u2", "uint16"), (">u2", "uint16"), ("<u4", "uint32")],
+)
+def test_greys_without_a_sign_are_kept_in_this_machines_byte_order(pillow, stored, kept):
+    """So they stack with others, and what is above the middle does not become negative."""
+    _, decoders = pillow
+    values = np.array([1, np.iinfo(stored).max // 2 + 6, np.iinfo(stored).max - 5], stored)
+    found = decoders["image"](mode="keep")(grey_tiff(values))
+    assert (np.dtype(kept), [values.tolist()]) == (found.dtype, found.tolist())
+
+
+@pytest.mark.parametrize("stored", ["<i2", ">i2", "<i4", ">i4"])
+def test_signed_greys_are_kept(pillow, stored):
+    _, decoders = pillow
+    found = decoders["image"](mode="keep")(grey_tiff(np.array([-1, 5, -128], stored), signed=True))
+    assert (np.dtype("int32"), [[-1, 5, -128]]) == (found.dtype, found.tolist())
+
+
+@pytest.mark.parametrize("mode", ["keep", "L", "RGB"])
+def test_signed_greys_of_8_bits_are_refused_and_never_taken_for_others(pillow, mode):
+    _, decoders = pillow
+    data = grey_tiff(np.array([-1, 5, -128], "i1"), signed=True)
+    with pytest.raises(SourceError, match="got signed ones of 8, which Pillow takes for others"):
+        decoders["image"](mode=mode)(data)
+
+
+SCALED = {
+    "PGM": (b"P5 1 1 7\n\3", [[[109] * 3]]),
+    "PGM in digits": (b"P2 1 1 7\n3\n", [[[109] * 3]]),
+    "PGM of 10 bits": (b"P5 1 1 1023\n\1\2", None),
+    "PPM": (b"P6 1 1 15\n\0\1\x0f", [[[0, 17, 255]]]),
+    "PNG of 4 bits": (wide_png(0, 1, bits=4), None),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_what_is_kept_is_not_scaled(pillow, name):
+    """As Pillow does with fewer levels than 8 or 16 bits have: labels would be others."""
+    _, decoders = pillow
+    data, shown = SCALED[name]
+    with pytest.raises(SourceError, match="got a file of fewer levels, which Pillow scales"):
+        decoders["image"](mode="keep")(data)
+    if shown:
+        assert shown == decoders["image"]()(data).tolist()
 
 
 def test_a_transparent_palette_is_read_without_a_warning(pillow):
@@ -677,6 +749,15 @@ def test_an_image_with_too_many_pixels_is_refused_before_it_is_unpacked(pillow):
     assert PIXELS.shape == decoders["image"](max_pixels=54)(encoded(module)).shape
     with pytest.raises(SourceError, match="expected at most 53 pixels, got 9 x 6"):
         decoders["image"](max_pixels=53)(encoded(module))
+
+
+@pytest.mark.parametrize("most", [20, 40])
+def test_an_image_beyond_the_limit_of_pillow_names_that_limit(pillow, monkeypatch, most):
+    """Of which it warns, and beyond two of which it refuses."""
+    module, decoders = pillow
+    monkeypatch.setattr(module, "MAX_IMAGE_PIXELS", most)
+    with pytest.raises(SourceError, match=r"own limit, got: .* and PIL\.Image\.MAX_IMAGE_PIXELS"):
+        decoders["image"](max_pixels=54)(encoded(module))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL.TiffImagePlugin")

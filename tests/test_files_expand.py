@@ -84,8 +84,35 @@ def test_an_absolute_pattern_has_no_need_of_the_base(tree, tmp_path):
 
 def test_a_bracket_in_brackets_is_a_bracket(tmp_path):
     plant(tmp_path, ["scan[1].npy", "scan1.npy"])
-    assert ["scan1.npy"] == found(tmp_path, "scan[1].npy")
     assert ["scan[1].npy"] == found(tmp_path, "scan[[]1].npy")
+
+
+@pytest.mark.parametrize("others", [["scan1/x1.npy"], []])
+@pytest.mark.parametrize(
+    ("path", "there", "means"),
+    [
+        ("scan1/x[1].npy", "scan1/x[1].npy", "scan1/x[[]1].npy"),
+        ("scan[1]/x1.npy", "scan[1]/x1.npy", "scan[[]1]"),
+        ("scan[1]/*.npy", "scan[1]/y.npy", "scan[[]1]"),
+    ],
+)
+def test_a_name_that_brackets_make_the_pattern_of_another_is_refused(
+    tmp_path, others, path, there, means
+):
+    """Whether that finds another file, which is not the one that was meant, or none."""
+    plant(tmp_path, [there, *others])
+    error = refused(tmp_path, path, None)
+    assert "expected a pattern, got the very name of a file or folder" in error.message
+    assert error.message.endswith(f"to mean it, write {means!r}")
+
+
+@pytest.mark.parametrize("path", ["*.npy", "?.npy", "[[]*.npy", "[*.npy"])
+def test_a_pattern_that_finds_the_file_of_its_own_name_is_one(tmp_path, path):
+    try:
+        plant(tmp_path, [path, "a.npy"])
+    except OSError:
+        pytest.skip("this system has no such names")
+    assert path in found(tmp_path, path) or "[[]" in path
 
 
 @pytest.mark.parametrize("path", ["*.csv", "no/*.npy", "a.npy/*", "**/no/*", "A.[n]py", "su[b]"])

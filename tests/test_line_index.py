@@ -1,5 +1,6 @@
 """The index of lines that is kept in a file: it saves the pass over the data, never changes it."""
 
+import errno
 import logging
 import os
 import random
@@ -317,14 +318,31 @@ def test_a_folder_that_cannot_be_written_is_one_warning_and_the_index_stays_in_m
     lines.close()
     (record,) = caplog.records
     assert logging.WARNING == record.levelno
-    assert record.message.startswith("expected to keep an index of lines, got: ")
+    named = tmp_path / "no folder" / ".a."
+    assert record.message.startswith(str(named))
+    assert ": expected to keep an index of lines, got: " in record.message
     assert record.message.endswith("; going on with the index in memory")
+
+
+def test_a_write_that_fails_names_the_index(file, caplog, monkeypatch):
+    """As where the disk is full: the system names no file then."""
+
+    def fsync(number):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_index_cache.os, "fsync", fsync)
+        assert LINES == read(file)
+    (record,) = caplog.records
+    reason = os.strerror(errno.ENOSPC)
+    said = f"{index_of(file)}: expected to keep an index of lines, got: {reason}; going on"
+    assert record.message.startswith(said)
 
 
 def test_a_folder_that_no_system_has_is_one_warning_and_the_index_stays_in_memory(file, caplog):
     assert LINES == read(file, file.parent / "no\0folder")
     (record,) = caplog.records
-    assert record.message.startswith("expected to keep an index of lines, got: ")
+    assert ": expected to keep an index of lines, got: " in record.message
 
 
 @pytest.mark.parametrize("step", ["open", "write", "fsync", "replace"])

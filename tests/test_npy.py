@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import ArraySource, _files, npy
+from threadloader.sources import ArraySource, _files, _npy_header, npy
 from threadloader.sources._files import FileReader
 from threadloader.sources.npy import NpySource, open_npy
 
@@ -211,6 +211,19 @@ def test_what_a_signal_handler_raises_passes_as_it_is(tmp_path, open_, monkeypat
     assert rung is caught.value
 
 
+def test_what_a_signal_handler_raises_in_the_header_passes_as_it_is(tmp_path, open_, monkeypatch):
+    save(tmp_path, x=np.arange(4))
+    rung = TimeoutError("rung")
+
+    def parsing(*args):
+        raise rung
+
+    monkeypatch.setattr(_npy_header, "_parse", parsing)
+    with pytest.raises(TimeoutError) as caught:
+        open_(path="x.npy")
+    assert rung is caught.value
+
+
 # Fortran order
 
 
@@ -327,6 +340,8 @@ def test_pickled_objects_and_single_values_are_refused(tmp_path, open_, mapped):
         *({"descr": descr} for descr in ("<f4", "<i9", "nothing", 7, "|O")),
         {"descr": "(3,)<i8", "shape": (1,)},
         {"descr": "|S0", "shape": (10**12,)},
+        *({"descr": f"|V{width}"} for width in (2**31, 2**32, 2**32 + 8)),  # numpy 1 keeps 32 bits
+        {"descr": [("a", "|V4294967304")], "shape": (0,)},
         {"fortran_order": 1},
     ],
     ids=str,

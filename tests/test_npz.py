@@ -397,6 +397,21 @@ def test_what_a_signal_handler_raises_while_it_is_read_passes_as_it_is(good, mon
     assert rung is caught.value
 
 
+def test_what_a_signal_handler_raises_while_its_end_is_looked_for_passes_as_it_is(
+    good, monkeypatch
+):
+    """Of any error of the system zipfile makes one of the file: that it is not a zip file."""
+    rung = TimeoutError("rung")
+
+    def ring(*args):
+        raise rung
+
+    monkeypatch.setattr(npz.zipfile, "_EndRecData", ring)
+    with pytest.raises(TimeoutError) as caught:
+        opened(good)
+    assert rung is caught.value
+
+
 def test_given_in_code_it_is_taken_as_it_is(good):
     source = opened(good)
     assert as_source(source) is source

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import _sqlite_connections, _telling, sqlite, stamp
 from threadloader.sources.sqlite import open_sqlite
@@ -210,6 +212,7 @@ WRITES = {
     "SELECT 1 AS id; DROP TABLE t": "You can only execute one statement at a time",
     "SELECT 1 AS id); DROP TABLE t; SELECT (1": "syntax error",
     "SELECT 1 AS id) UNION SELECT * FROM (SELECT 2": "syntax error",
+    "SELECT id FROM t; -- all": 'near ";": syntax error; leave out the ";" and what is behind it',
     "SELECT id FROM t /*": "answers, got ",
     "SELECT id FROM t WHERE id = ?": "Incorrect number of bindings",
     "SELECT id\0 FROM t": "null character",
@@ -255,6 +258,41 @@ def test_what_is_refused_only_while_rows_are_read_is_a_config_error(tmp_path):
         source._connections.mine() as connection,
     ):
         connection.execute("DELETE FROM t")
+
+
+@pytest.mark.parametrize(
+    ("table", "query"),
+    [
+        ("fts5", "SELECT rowid AS id, body FROM v WHERE v MATCH 'two'"),
+        ("fts4", "SELECT docid AS id, body FROM v WHERE v MATCH 'two'"),
+    ],
+)
+def test_a_full_text_table_can_be_asked(tmp_path, table, query):
+    """SQLite asks for leave to UPDATE its table of tables when it declares the columns."""
+    made(tmp_path)
+    try:
+        run(tmp_path, f"CREATE VIRTUAL TABLE v USING {table} (body)")
+    except sqlite3.OperationalError as error:
+        pytest.skip(str(error))
+    run(tmp_path, "INSERT INTO v VALUES ('one'), ('one or two')")
+    assert [{"id": 2, "body": "one or two"}] == samples(opened(tmp_path, query))
+
+
+def test_the_parts_of_a_json_value_can_be_rows(tmp_path):
+    made(tmp_path, [(1, "[7, 8]", 1)])
+    query = "SELECT j.value AS id, t.label FROM t, json_each(t.text) AS j"
+    assert [7, 8] == [sample["id"] for sample in samples(opened(tmp_path, query))]
+
+
+def test_the_table_of_tables_is_changed_by_nobody(tmp_path):
+    """Though leave to do so is given: SQLite has it so, and the file is opened to be read."""
+    made(tmp_path)
+    with closing(opened(tmp_path)) as source, source._connections.mine() as connection:
+        for statement in ("UPDATE sqlite_master SET sql = ''", "DELETE FROM sqlite_master"):
+            with pytest.raises(sqlite3.DatabaseError, match=r"may not be modified|not authorized"):
+                connection.execute(statement)
+    query = "WITH x AS (SELECT 1) UPDATE sqlite_master SET sql = '' RETURNING 1 AS id"
+    assert "/source/query: expected one that" in refused(tmp_path, ConfigError, query=query)
 
 
 def test_a_key_that_is_no_column_names_the_nearest(tmp_path):
@@ -493,12 +531,55 @@ def test_a_thread_that_does_not_let_go_keeps_its_connection(tmp_path, caplog, mo
     monkeypatch.setattr(_sqlite_connections, "_PATIENCE_SECONDS", 0)
     made(tmp_path)
     source = opened(tmp_path)
-    with pytest.raises(ClosedError), source._connections.mine() as connection:  # noqa: PT012
+    reading, closed = threading.Event(), threading.Event()
+
+    def read():
+        with source._connections.mine() as connection:
+            reading.set()
+            assert closed.wait(10)
+            found = connection.execute("SELECT 1").fetchone()
+            connection.close()
+            return found
+
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(read)
+        assert reading.wait(10)
         source.close()
         assert "a connection stays open, since a thread still reads by it" in caplog.text
-        assert (1,) == connection.execute("SELECT 1").fetchone()
-        connection.close()
+        closed.set()
+        assert isinstance(found.exception(10), ClosedError)
+
+
+def test_a_thread_closes_the_connection_that_an_interrupt_left_it_holding(tmp_path, caplog):
+    """As a Ctrl-C in contextlib does, before it goes on with the generator."""
+    source = opened(made(tmp_path))
+    held = source._connections.mine()
+    connection = held.__enter__()
+    assert -7 == source[0]["id"]
+    source.close()
+    assert "" == caplog.text
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
         connection.execute("SELECT 1")
+
+
+def test_an_interrupt_at_the_end_of_connecting_leaves_what_can_be_closed(tmp_path, monkeypatch):
+    """The connection is in the list of those to close, and closed all the same."""
+
+    class Interrupted(list):
+        def append(self, connection):
+            super().append(connection)
+            raise KeyboardInterrupt
+
+    real = _sqlite_connections.Connections.__init__
+
+    def init(self, path):
+        real(self, path)
+        self._made = Interrupted()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_sqlite_connections.Connections, "__init__", init)
+        with pytest.raises(KeyboardInterrupt):
+            opened(made(tmp_path))
 
 
 def test_threads_that_do_not_let_go_are_waited_for_together(tmp_path, monkeypatch, caplog):
@@ -567,6 +648,67 @@ def test_what_a_signal_handler_raises_passes_as_it_is(tmp_path, monkeypatch):
         with pytest.raises(TimeoutError) as caught:
             opened(tmp_path)
     assert rung is caught.value
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError])
+def test_what_comes_while_sqlite_asks_for_leave_passes_as_it_is(tmp_path, monkeypatch, kind):
+    """At each time that it asks, in opening and in reading; and the row is read the next time."""
+    made(tmp_path)
+    real, rung, asked, sources = _sqlite_connections._denied, kind("rung"), [], []
+    rings = [0]
+
+    def ringing(*args):
+        asked.append(args)
+        if [len(asked)] == rings:
+            raise rung
+        return real(*args)
+
+    def read(rings_at):
+        asked.clear()
+        rings[:] = [rings_at]
+        sources.append(opened(tmp_path))
+        return sources[-1][0]
+
+    monkeypatch.setattr(_sqlite_connections, "_denied", ringing)
+    assert -7 == read(0)["id"]
+    times = len(asked)
+    assert times > 20
+    for rings_at in range(1, times + 1):
+        with pytest.raises(kind) as caught:
+            read(rings_at)
+        assert rung is caught.value
+    assert len(sources) > 1
+    for source in sources:
+        assert -7 == source[0]["id"]
+        source.close()
+
+
+def test_ctrl_c_before_the_first_line_of_what_sqlite_asks_is_no_fault_of_a_row(
+    tmp_path, monkeypatch
+):
+    """There sqlite3 loses it; "skip" leaves no good row out."""
+    real, rings = _sqlite_connections.Connections._authorize, []
+
+    def ringing(*args):
+        if rings:
+            rings.pop()
+            signal.raise_signal(signal.SIGINT)
+        return real(*args)
+
+    monkeypatch.setattr(_sqlite_connections.Connections, "_authorize", ringing)
+    made(tmp_path)
+    query = "SELECT id FROM t"
+    source = {"type": "sqlite", "path": str(tmp_path / "a.db"), "query": query, "key": "id"}
+    loader = Loader({"source": source, "shuffle": False, "num_workers": 0, "on_error": {"skip": 9}})
+    rings.append("while it is opened")
+    with pytest.raises(KeyboardInterrupt):
+        loader.__enter__()
+    with loader as batches:
+        epoch = iter(batches)
+        rings.append("while a row is read")
+        with pytest.raises(KeyboardInterrupt):
+            next(epoch)
+        assert [[-7, 2, 5]] == [batch["id"].tolist() for batch in epoch]
 
 
 def test_nothing_stays_open_when_opening_fails(tmp_path):

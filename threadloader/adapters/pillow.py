@@ -2,7 +2,8 @@
 
 What Pillow could do and is kept from: run another program (Ghostscript, for EPS), read
 formats that nobody trains on, fill a damaged image with grey, cut colours of 16 bits to 8,
-or unpack a small file into more memory than the limit.
+take signed values for unsigned ones or the other way round, scale what is to be kept, or unpack
+a small file into more memory than the limit.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ _WIDE = ("I", "F")
 _BITS_PER_SAMPLE = 258
 """The tag of a TIFF with the bits of a value, for each channel."""
 
+_SAMPLE_FORMAT = 339
+"""The tag of a TIFF that says whether values have a sign: `_SIGNED` for each channel, or not."""
+
+_SIGNED = 2
+
 
 def image_decoder(
     mode: str = "RGB", max_pixels: int = MAX_PIXELS
@@ -50,10 +56,11 @@ def image_decoder(
     Returns:
         A function, safe in several threads. It gives a new array ``(height, width, 3)``
         of uint8; with 4 channels for RGBA, ``(height, width)`` for L. ``"keep"`` gives
-        what the file has: bool or 16 bits of grey too, and indices of a palette as
+        what the file has: bool or more bits of grey too, and indices of a palette as
         indices. Of an animation it is the first picture. Exif is not applied: a photograph
         that is to be turned stays as it lies. It raises SourceError for what is no whole
-        image, and for one that would be cut to 8 bits a value.
+        image, and for one whose values would become others: cut to 8 bits, with or without a
+        sign, or under ``"keep"`` scaled.
 
     Raises:
         SourceError: Pillow is not installed.
@@ -76,6 +83,11 @@ def image_decoder(
                 return _pixels(Image, image, data, mode, max_pixels)
         except (MemoryError, SourceError):
             raise
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+            raise SourceError(
+                f"expected an image within Pillow's own limit, got: {error}; if it is no mistake "
+                'raise "max_pixels", and PIL.Image.MAX_IMAGE_PIXELS in your program'
+            ) from error
         except Exception as error:  # Pillow raises many kinds over damaged bytes
             reason = str(error) or type(error).__name__
             raise SourceError(
@@ -102,6 +114,16 @@ def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) ->
             "expected an image of 8 bits a value, or one of grey alone, got several channels of "
             "more bits, which Pillow cannot hold; convert it to npy, or to 8 bits a value"
         )
+    if image.format == "TIFF" and not image.mode.startswith(_WIDE) and _SIGNED in _formats(image):
+        raise SourceError(
+            "expected values without a sign, or of more than 8 bits, got signed ones of 8, which "
+            "Pillow takes for others; convert it to npy, or to 16 bits a value"
+        )
+    if mode == "keep" and _is_scaled(image):
+        raise SourceError(
+            "expected values of 8 or 16 bits, got a file of fewer levels, which Pillow scales to "
+            'them; convert it to 8 or 16 bits a value, or choose another "image_mode"'
+        )
     if image.format == "PNG":
         # Its checksums, which reading the pixels passes over.
         with module.open(BytesIO(data), formats=["PNG"]) as again:
@@ -113,7 +135,11 @@ def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) ->
             image.info.pop("transparency", None)
         image = image.convert(mode)
     # A copy: what is seen through Pillow's memory cannot be written to.
-    return np.array(image)
+    array = np.array(image)
+    if array.dtype == np.int32 and image.format == "TIFF" and _is_unsigned(image):
+        array = array.view(np.uint32)
+    # A TIFF may have the other byte order, and beside a PNG they would not stack.
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _is_cut(image: Any) -> bool:
@@ -132,3 +158,22 @@ def _is_cut(image: Any) -> bool:
     elif image.format == "TIFF":  # in which a channel that lies for itself is unpacked as "R"
         cut = any(bits > 8 for bits in image.tag_v2.get(_BITS_PER_SAMPLE, ()))
     return cut
+
+
+def _is_scaled(image: Any) -> bool:
+    """Tell whether Pillow is going to scale values to 8 or 16 bits, as it shows pictures."""
+    how = image.tile[0][3] if image.tile else None
+    if image.format == "PPM":
+        return isinstance(how, tuple) and image.mode != "F" and how[-1] not in (255, 65535)
+    # "L;2" and "L;4": grey of so many bits. A TIFF has more beside it.
+    unpacked = how[0] if isinstance(how, tuple) and how else how
+    return str(unpacked).startswith(("L;2", "L;4"))
+
+
+def _is_unsigned(image: Any) -> bool:
+    return image.tag_v2.get(_BITS_PER_SAMPLE) == (32,) and _SIGNED not in _formats(image)
+
+
+def _formats(image: Any) -> tuple[int, ...]:
+    formats: tuple[int, ...] = image.tag_v2.get(_SAMPLE_FORMAT, ())
+    return formats

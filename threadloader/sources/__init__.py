@@ -128,11 +128,12 @@ def open_source(
     root: str | Path | None = None,
     decoders: Mapping[str, Callable[..., Any]] | None = None,
 ) -> OpenSource:
-    """Open the source that a config describes.
+    """Open the source that a config describes, once its options have been checked.
 
     Args:
-        spec: the ``source`` section of a config, with its ``"type"``; what is not
-            given has the default of the schema.
+        spec: the ``source`` section of a config, as ``Loader({"source": spec}).config.source``
+            gives it, which refuses what the schema does. Here options are not checked again:
+            one that is unknown does nothing, and one that is missing or wrong raises anything.
         base: the folder to which relative paths in it are relative.
         root: a folder that no path may leave, links followed; relative to ``base``.
         decoders: what makes a sample of a file's bytes where that needs another
@@ -142,8 +143,9 @@ def open_source(
         The open source, to be closed in the end.
 
     Raises:
-        SourceError: what it names is missing or damaged.
-        ConfigError: there is no such type, or its options contradict each other.
+        SourceError: what a checked spec names is missing or damaged.
+        ConfigError: there is no such type, or the options of a checked spec contradict each
+            other.
     """
     kind = spec.get("type")
     if not isinstance(kind, str) or kind not in _KINDS:

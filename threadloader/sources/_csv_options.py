@@ -147,6 +147,16 @@ class CsvOptions:
                 return make(self.missing_text, _number(self.missing[_OTHERS]))
         return make()
 
+    def is_passed_over(self, name: str, cell: str) -> bool:
+        """Tell whether ``missing`` has a number for a missing value, but no field of this dtype.
+
+        Args:
+            name: the field.
+            cell: what it does not take.
+        """
+        others = _OTHERS in self.missing and name not in self.missing
+        return others and cell in self.missing_text
+
     def dialect(self) -> Dialect:
         """Give what of it the reader of rows needs."""
         return Dialect(self.delimiter, self.quote, self.header, self.skip_blank)

@@ -93,7 +93,7 @@ class IndexCache:
             if by_handler(error):
                 raise
             if not isinstance(error.__cause__, FileNotFoundError):
-                self._warn(error)
+                self._warn(path, error)
         else:
             return found
         return None
@@ -134,15 +134,15 @@ class IndexCache:
         except (OSError, ValueError) as error:  # ValueError: a folder that no system has
             if by_handler(error):
                 raise
-            self._warn(error)
+            self._warn(path, error)
 
-    def _warn(self, error: OSError | ValueError) -> None:
+    def _warn(self, path: Path, error: OSError | ValueError) -> None:
         if not self._warned:
             self._warned = True
-            _LOG.warning(
-                "expected to keep an index of lines, got: %s; going on with the index in memory",
-                error,
-            )
+            # Without the path that some of them name, and those of a write do not.
+            got = getattr(error, "message", None) or getattr(error, "strerror", None) or error
+            hint = "going on with the index in memory"
+            _LOG.warning("%s: expected to keep an index of lines, got: %s; %s", path, got, hint)
 
 
 class _StaleError(Exception):

@@ -7,7 +7,7 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from io import BufferedReader, TextIOWrapper
+from io import StringIO
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -129,21 +129,26 @@ class _Table:
     def __init__(self, path: Path, file: str, label: str) -> None:
         self.path = path
         self.rows: dict[str, tuple[int, str]] = {}
-        with TextIOWrapper(
-            BufferedReader(open_regular(path)), encoding="utf-8-sig", newline=""
-        ) as text:
-            reader = csv.reader(text, strict=True)
-            line = 0
-            try:
-                header = next(reader, [])
+        with open_regular(path) as opened:
+            data = opened.readall()
+        try:
+            # All at once: read by lines, it would be decoded ahead of the row that is told.
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            at_line = error.object.count(b"\n", 0, error.start) + 1
+            raise self._fault(f"expected csv in UTF-8, got: {error}", at_line) from error
+        reader = csv.reader(StringIO(text, newline=""), strict=True)
+        line = 0
+        try:
+            header = next(reader, [])
+            line = reader.line_num
+            at = self._column(header, file), self._column(header, label)
+            for row in reader:
                 line = reader.line_num
-                at = self._column(header, file), self._column(header, label)
-                for row in reader:
-                    line = reader.line_num
-                    if row:
-                        self._add(row, line, header, *at)
-            except (csv.Error, UnicodeDecodeError) as error:
-                raise self._fault(f"expected csv in UTF-8, got: {error}", line + 1) from error
+                if row:
+                    self._add(row, line, header, *at)
+        except csv.Error as error:
+            raise self._fault(f"expected csv in UTF-8, got: {error}", line + 1) from error
 
     def _fault(self, message: str, line: int) -> SourceError:
         return SourceError(message, self.path, f"line {line}")

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 
-from threadloader.errors import SourceError
+from threadloader.errors import SourceError, by_handler
 
 from .arrays import stores_values
 
@@ -27,6 +28,10 @@ _LONGEST_HEADER = 10_000
 
 LONGEST = 12 + _LONGEST_HEADER
 """Bytes from the beginning of an array in which its whole header lies."""
+
+
+_WIDTH = re.compile(r"[<>=|]?([A-Za-z])([0-9]+)")
+"""A dtype as numpy writes it: its kind, and bytes or, of text, characters of 4 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,8 @@ def read_header(
     except MemoryError as error:  # how the parser refuses what is nested too deep
         raise fault(f"expected a dtype and a shape in it; {damaged}") from error
     except Exception as error:
+        if by_handler(error):
+            raise
         reason = str(error) or type(error).__name__
         raise fault(f"expected a readable array, got: {reason}; {damaged}") from error
     if dtype is None:
@@ -107,19 +114,38 @@ def _parse(text: bytes, encoding: str) -> tuple[Any, np.dtype[Any] | None]:
     """Give what stands in a header, and the dtype if it has the three entries of one."""
     match header := ast.literal_eval(text.decode(encoding)):
         case {"descr": descr, "fortran_order": bool(), "shape": tuple()}:
-            return header, np.lib.format.descr_to_dtype(descr)
+            dtype = np.lib.format.descr_to_dtype(descr)
+            return header, dtype if _is_held(descr) else None
     return header, None
+
+
+def _is_held(descr: Any) -> bool:
+    """Tell whether the dtypes are as wide as a description of numpy's says.
+
+    Before 2.0 numpy keeps widths in 32 bits, and cuts what is wider.
+    """
+    if isinstance(descr, tuple):  # with a shape
+        return _is_held(descr[0])
+    if not isinstance(descr, str):  # fields: name, description, perhaps a shape
+        return all(_is_held(field[1]) for field in descr)
+    said = _WIDTH.fullmatch(descr)
+    width = 0 if said is None else int(said[2]) * (4 if said[1] == "U" else 1)
+    return said is None or np.dtype(descr).itemsize == width
 
 
 def _fits(dtype: np.dtype[Any], shape: tuple[Any, ...]) -> bool:
     """Tell whether numpy can have an array like this, if there is memory for its values."""
-    if dtype.subdtype is not None or not all(type(n) is int and n >= 0 for n in shape):
+    if dtype.subdtype is not None or dtype.itemsize < 0:
+        return False
+    if not all(type(n) is int and n >= 0 for n in shape):
         return False
     if not dtype.itemsize and dtype.kind in "SU":  # numpy makes it as wide as one character
         return False
     has_values = math.prod(shape) * dtype.itemsize > 0  # then the caller compares sizes
     try:
         np.empty((0,) * len(shape) if has_values else shape, dtype)
-    except ValueError:  # too many numbers, or one that is too large beside a 0
+    # Too many numbers, or one that is too large beside a 0; with old numpy for want of memory,
+    # though there are no values.
+    except (ValueError, MemoryError):
         return False
     return True

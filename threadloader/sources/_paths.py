@@ -5,7 +5,8 @@ The rules of patterns, the same on every machine:
 - ``*`` is any run of characters, ``?`` one character, ``[abc]`` and ``[a-z]`` one of these,
   ``[!abc]`` any other. None of them goes over the end of a name, and upper and lower
   case differ everywhere. A name that has such a character itself is written with
-  brackets around it: ``scan[[]1].npy``.
+  brackets around it: ``scan[[]1].npy``. Where that is forgotten, ``scan[1].npy`` means
+  ``scan1.npy``: an error if there is a file or folder of the very name as well.
 - ``**`` in the place of a folder's name is any number of folders, also none; at the end of
   a pattern it is every file below. It does not go into folders that are links.
 - A name that begins with a dot is found only by a part that begins with one.
@@ -130,6 +131,7 @@ def _files_of(base: Path, name: str, root: Path | None) -> list[tuple[Path, bool
         _search(start, parts[first:], root),
         key=lambda found: [part.encode("utf-8", "surrogatepass") for part in found[0]],
     )
+    _check_literal(start, parts[:first], parts[first:])
     if not found:
         raise SourceError(
             "expected a file that matches this pattern, found none; "
@@ -137,6 +139,32 @@ def _files_of(base: Path, name: str, root: Path | None) -> list[tuple[Path, bool
             pattern,
         )
     return [(start.joinpath(*below), is_link) for below, is_link in found]
+
+
+def _check_literal(start: Path, before: Sequence[str], parts: Sequence[str]) -> None:
+    """Refuse a pattern that is the name of a file or folder which it does not find."""
+    there, spelt = start, list(before)
+    for part in parts:
+        there = there / part
+        if not _is_there(there):
+            return
+        spelt.append(re.sub(r"([*?[])", r"[\1]", part))
+        if not _matcher(part)(part):
+            raise SourceError(
+                "expected a pattern, got the very name of a file or folder, which brackets make "
+                f"the pattern of another one; to mean it, write {PurePath(*spelt).as_posix()!r}",
+                there,
+            )
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (OSError, ValueError) as error:
+        if by_handler(error):
+            raise
+        return False
+    return True
 
 
 def _search(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sqlite3
 import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePath
 
@@ -22,6 +23,8 @@ __all__ = ["Connections"]
 _LOG = logging.getLogger("threadloader")
 
 _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
+
+_READ_PRAGMAS = frozenset({"data_version", "page_size"})  # for full-text tables, too
 
 _REFUSED_FUNCTIONS = frozenset({"load_extension", "random", "randomblob"})
 
@@ -96,6 +99,7 @@ class Connections:
         # UnicodeDecodeError: sqlite3 decodes what SQLite says, which may quote damaged bytes.
         # MemoryError: damaged bytes may announce a value larger than any memory.
         except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, MemoryError) as error:
+            self.raise_kept(error)
             if self._closed:  # which ends what a thread is reading
                 raise self._closed_error() from error
             # SQLite 3.53 compiles the pragma behind a table like pragma_table_info only when its
@@ -131,23 +135,43 @@ class Connections:
             with self._lock:
                 if self._closed:
                     raise self._closed_error()  # pragma: no cover - a race with close
-                self._made.append(connection)
                 self.size = self.size or connection.pages * connection.page_size
+                self._made.append(connection)
             undo.pop_all()
         self._local.connection = connection
         return connection
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         """Say whether a statement may do something; SQLite asks when it compiles it."""
-        if action in _READING or (action == sqlite3.SQLITE_PRAGMA and first == "data_version"):
-            return sqlite3.SQLITE_OK
-        if action == sqlite3.SQLITE_FUNCTION:
-            if second not in _REFUSED_FUNCTIONS:
+        try:
+            denied = _denied(action, first, second)
+            if denied is None:
                 return sqlite3.SQLITE_OK
-            self.denied.append(f"the function {second}()")
-        else:
-            self.denied.append(f"what is not reading ({first or second}, SQLite's code {action})")
+            self.denied.append(denied)
+        except BaseException as error:  # noqa: BLE001 - it is raised by `raise_kept`
+            # As by a Ctrl-C. sqlite3 makes a mere "no" of it, and forgets it.
+            self._local.kept = error
         return sqlite3.SQLITE_DENY
+
+    def raise_kept(self, error: Exception) -> None:
+        """Raise what came while SQLite asked for leave, if it has made this error of it.
+
+        Raises:
+            BaseException: what came.
+            KeyboardInterrupt: it came before the first line of `_authorize`, and is lost:
+                something was refused, and nobody has refused it.
+        """
+        kept = self._local.__dict__.pop("kept", None)
+        code = getattr(error, "sqlite_errorcode", 0)
+        refused = code == sqlite3.SQLITE_AUTH or str(error).startswith("not authorized")
+        if kept is None and refused and not self.denied:
+            # Python's own handler, and no ``raise``: the engine takes that for the source's.
+            signal.default_int_handler(signal.SIGINT, None)
+        if kept is not None:
+            try:
+                raise kept
+            finally:
+                del kept  # which would hold this frame, and be held by it
 
     def _look(self) -> _Status:
         """Give what shows that the database was written to.
@@ -201,9 +225,26 @@ class Connections:
         try:
             # All of them before one is waited for: so they end at the same time.
             for connection in made:
-                connection.sql.interrupt()
+                # One is closed already where an interrupt came at the end of its making.
+                with suppress(sqlite3.ProgrammingError):
+                    connection.sql.interrupt()
         finally:
             close_all([partial(connection.close, self._path, until) for connection in made])
+
+
+def _denied(action: int, first: str | None, second: str | None) -> str | None:
+    """Give in words what a statement may not do; None where it may."""
+    if action in _READING:
+        return None
+    if action == sqlite3.SQLITE_FUNCTION:
+        return f"the function {second}()" if second in _REFUSED_FUNCTIONS else None
+    if action == sqlite3.SQLITE_PRAGMA and first in _READ_PRAGMAS and second is None:
+        return None
+    # So SQLite asks when it declares the columns of a virtual table, as one of FTS5. A statement
+    # that wants it gets nowhere: SQLite lets nobody change a table of this name.
+    if action == sqlite3.SQLITE_UPDATE and first == "sqlite_master":
+        return None
+    return f"what is not reading ({first or second}, SQLite's code {action})"
 
 
 def _uri(path: PurePath) -> str:
@@ -219,8 +260,9 @@ class _Connection:
     """One connection: read-only, with nothing allowed but reading."""
 
     def __init__(self, path: Path, authorize: Callable[..., int], longest: int) -> None:
-        # Held by the thread that reads, and by the one that closes.
-        self.lock = threading.Lock()
+        # Held by the thread that reads, and by the one that closes. Reentrant: an interrupt in
+        # contextlib leaves it held, and its thread must not wait for itself.
+        self.lock = threading.RLock()
         self.sql = sqlite3.connect(
             _uri(path),
             uri=True,

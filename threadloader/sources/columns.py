@@ -14,6 +14,7 @@ import numpy.typing as npt
 from threadloader.errors import ConfigError, Problem, SourceError
 
 from ._files import inside, open_regular
+from ._strict_json import STRICT
 from ._telling import Telling
 
 __all__ = ["column", "read_numbers"]
@@ -132,8 +133,9 @@ def _is_torn(line: bytes) -> bool:
 def _number(line: bytes, file: Path, number: int) -> int | float:
     try:
         # As text: of bytes, json guesses UTF-16 where there are zeros.
-        value = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-    except (ValueError, RecursionError):  # not UTF-8, not JSON, or absurdly deep
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        value = json.loads(text, object_pairs_hook=STRICT["object_pairs_hook"])
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, a key twice, or absurdly deep
         value = None
     if isinstance(value, dict):
         value = value.get("index")

@@ -189,8 +189,11 @@ class _Columns:
             try:
                 self._columns[field].add(block.cells[at :: len(names)])
             except UnfitError as error:
+                what = 'correct the line, or say what it means with "dtypes" and "missing"'
+                if self._options.is_passed_over(field, block.cells[at :: len(names)][error.row]):
+                    what += f', whose number for "*" {self._columns[field].dtype} does not hold'
                 raise SourceError(
-                    f'{error}; correct the line, or say what it means with "dtypes" and "missing"',
+                    f"{error}; {what}",
                     path,
                     f"line {block.lines[error.row]}, column {names[at]!r}",
                 ) from error

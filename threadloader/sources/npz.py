@@ -125,8 +125,7 @@ class _Archive:
         except (SourceError, MemoryError):
             raise
         except Exception as error:
-            if by_handler(error):
-                raise
+            _pass_on(error)
             reason = str(error) or type(error).__name__
             what = "a readable array" if name else "an npz file (a zip archive of arrays)"
             raise self._fault(f"expected {what}, got: {reason}; {_DAMAGED}", name) from error
@@ -228,6 +227,20 @@ class _Archive:
                 f"got a member that says it has {member.file_size}; {_DAMAGED}",
                 name,
             )
+
+
+def _pass_on(error: BaseException | None) -> None:
+    """Raise what a signal handler raised, if this is it, or what zipfile made of it.
+
+    Of any error of the system it makes one of the file: that it is no zip file.
+    """
+    try:
+        while error is not None:
+            if by_handler(error):
+                raise error
+            error = error.__context__
+    finally:
+        del error  # which would hold this frame, and be held by it
 
 
 def _with_nearest(name: str, known: Iterable[str]) -> str:

@@ -129,13 +129,15 @@ class SqliteSource:
                 with closing(mine.execute(f"SELECT * FROM (\n{query}\n) LIMIT 0")) as cursor:
                     columns = tuple(column[0] for column in cursor.description)
             except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+                self._connections.raise_kept(error)
                 if denied := self._connections.denied:
                     raise _refused("one that only reads", denied[0]) from error
                 # Other codes, of a damaged or locked file, are not about the query, nor is a
                 # message that quotes damaged bytes.
                 code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
                 if code == sqlite3.SQLITE_ERROR and not isinstance(error, UnicodeDecodeError):
-                    raise _refused(f"one that {self._path} answers", str(error)) from error
+                    hint = 'leave out the ";" and what is behind it' if '";"' in str(error) else ""
+                    raise _refused(f"one that {self._path} answers", str(error), hint) from error
                 raise
         alike = [column.lower() for column in columns]
         for column in alike:
