@@ -589,3 +589,11 @@ def test_a_field_of_an_npy_source_that_is_missing_is_a_problem(check):
     code, out, err = check(write(config))
     assert (1, 1, "") == (code, out.count("\n"), err)
     assert "nowhere.npy" in out
+
+
+def test_an_exception_that_cannot_be_printed_is_told_by_its_class():
+    class Odd(Exception):
+        def __str__(self):
+            raise KeyError("no text")
+
+    assert "Odd (not printable: KeyError)" == _tried.in_words(Odd())

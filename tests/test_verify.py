@@ -883,7 +883,7 @@ def test_a_long_list_of_failures_is_cut():
 def test_what_only_wraps_an_exception_is_told_with_its_cause():
     error = WorkerError("StopIteration was raised")
     error.__cause__ = StopIteration(3)
-    assert "WorkerError: StopIteration was raised; its cause: StopIteration(3)" == told(error)
+    assert "WorkerError: StopIteration was raised; its cause: StopIteration: 3" == told(error)
 
 
 def test_experiments_that_fail_hide_no_difference(monkeypatch):

@@ -275,12 +275,16 @@ def _problems_of(error: Exception, pointer: str, expected: str) -> tuple[Problem
 
 
 def in_words(error: BaseException) -> str:
-    """Says what was raised, with its notes.
+    """Says what was raised, with its notes; also of an exception that cannot be printed.
 
     >>> in_words(KeyError("x"))
     "KeyError: 'x'"
     """
-    return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])])
+    kind = type(error).__name__
+    try:
+        return "; ".join([f"{kind}: {error}", *getattr(error, "__notes__", [])])
+    except Exception as problem:  # noqa: BLE001 - an exception may be made of anything
+        return f"{kind} (not printable: {type(problem).__name__})"
 
 
 def line(text: str) -> str:

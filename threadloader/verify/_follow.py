@@ -72,12 +72,9 @@ class Item(NamedTuple):
 
 def told(error: BaseException) -> str:
     """Say what was raised, with its notes and, where it only wraps another one, that."""
-    try:
-        text = in_words(error)
-        if isinstance(error, LoaderError) and error.__cause__ is not None:
-            text += f"; its cause: {error.__cause__!r}"
-    except Exception as problem:  # noqa: BLE001 - an exception may be made of anything
-        text = f"{type(error).__name__} (not printable: {type(problem).__name__})"
+    text = in_words(error)
+    if issubclass(type(error), LoaderError) and error.__cause__ is not None:
+        text += f"; its cause: {in_words(error.__cause__)}"
     return text
 
 
