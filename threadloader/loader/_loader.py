@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from types import CodeType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import NDArray
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
 from ..engine import from_signal
-from ..errors import BusyError, ClosedError, ConfigError, SourceError, WorkerError
+from ..errors import BusyError, ClosedError, ConfigError, WorkerError
 from ..order import VERSION
 from ._arguments import count_of, wrong
 from ._batches import Batches
 from ._caching import cached_source, stamp_of
 from ._failure import note_beside
 from ._making import make_recipe
-from ._opening import open_configured
+from ._opening import length_of, open_configured
 from ._sampling import Samplings, deal_of
 from ._skipping import Skipping, policy_of
 
@@ -176,7 +176,7 @@ class Loader:
                 if isinstance(source, sources.PerThread):
                     source = source.lend()
                     close = source.close
-            length = _length(source)
+            length = length_of(source)
             read, cache, transform = source, None, self._transform
             # Of our own kinds, of which none waits for anything to tell that.
             locate = getattr(source, "locate", None) if ours else None
@@ -292,23 +292,3 @@ def _counted(cache: Cache) -> dict[str, int]:
     """Give what a cache has counted, as attributes of `Stats`."""
     counts = dataclasses.asdict(cache.stats())
     return {f"cache_{name}": value for name, value in counts.items()}
-
-
-def _length(source: Any) -> int:
-    try:
-        return len(source)
-    except (ValueError, TypeError, OverflowError) as error:
-        if _where(error) not in (_length.__code__, sources.PerThread.__len__.__code__):
-            raise  # by the source's own code, or by who makes it for each thread
-        raise SourceError(
-            f"expected a source whose len() is an integer from 0 to {sys.maxsize}, got: {error}"
-        ) from error
-
-
-def _where(error: BaseException) -> CodeType:
-    """Give the code that an error was raised in; in a frame that its traceback has no way to."""
-    at: Any = object.__getattribute__(error, "__traceback__")  # it may be of any kind
-    while at.tb_next is not None:
-        at = at.tb_next
-    code: CodeType = at.tb_frame.f_code
-    return code

@@ -1,15 +1,18 @@
-"""The source of a config, opened; with what it needs of other programs handed to it."""
+"""The source of a config, opened; and how many samples an open source has."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from .. import sources
+from ..errors import SourceError
 
-__all__ = ["open_configured"]
+__all__ = ["length_of", "open_configured"]
 
 
 def open_configured(
@@ -32,8 +35,34 @@ def open_configured(
     return sources.open_source(spec, Path(base), root, {"image": _image})
 
 
+def length_of(source: Any) -> int:
+    """Give how many samples an open source has.
+
+    Raises:
+        SourceError: its ``len()`` is none that Python takes.
+        Exception: whatever the source raises itself.
+    """
+    try:
+        return len(source)
+    except (ValueError, TypeError, OverflowError) as error:
+        if _where(error) not in (length_of.__code__, sources.PerThread.__len__.__code__):
+            raise  # by the source's own code, or by who makes it for each thread
+        raise SourceError(
+            f"expected a source whose len() is an integer from 0 to {sys.maxsize}, got: {error}"
+        ) from error
+
+
 def _image(**options: Any) -> Callable[[bytes], Any]:
     """Give the decoder of images; it needs Pillow, so it is imported when it is asked for."""
     from ..adapters.pillow import image_decoder
 
     return image_decoder(**options)
+
+
+def _where(error: BaseException) -> CodeType:
+    """Give the code that an error was raised in; in a frame that its traceback has no way to."""
+    at: Any = object.__getattribute__(error, "__traceback__")  # it may be of any kind
+    while at.tb_next is not None:
+        at = at.tb_next
+    code: CodeType = at.tb_frame.f_code
+    return code
