@@ -41,7 +41,7 @@ def consumer(protocol, s):
 
 
 def feeder(protocol, s, free):
-    """Whether it receives, draws, deals, starts or wakes.
+    """Whether it receives, sees a stop, draws, deals, starts or wakes.
 
     It alone takes from the inbox and puts on the tickets, and a put and a get from what is not
     empty can be done in any order. What it draws nobody knows before it is dealt.
@@ -53,6 +53,8 @@ def feeder(protocol, s, free):
         return True
     if at in ("start", "put"):
         return free
+    if at == "look":
+        return s.stopping  # a stop stays
     if at == "draw":
         return free and not s.dry and n < protocol.jobs
     if at == "fills":

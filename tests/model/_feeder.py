@@ -12,7 +12,10 @@ class Feeding:
             yield from self.start(s)
         elif at == "get":
             if s.inbox:
-                yield self.receive(s, Feeder("draw", s.inbox[0]), Feeder("end", kind="ended"))
+                yield self.receive(s, Feeder("look", s.inbox[0]), Feeder("end", kind="ended"))
+        elif at == "look":  # the word to end lies behind the slots that were sent before it
+            on = Feeder("fill", n, kind="ended") if s.stopping else Feeder("draw", n)
+            yield ("looks",), s._replace(feeder=on)
         elif at == "draw":
             yield from self.draw(s, n)
         elif at == "put":
