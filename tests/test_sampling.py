@@ -808,3 +808,10 @@ def test_a_wrong_value_in_a_file_is_told_with_its_file(tmp_path, options, text):
     (tmp_path / "c.json").write_text(json.dumps(options))
     with pytest.raises(ConfigError, match=r"got .*, in list\.txt"):
         Loader(tmp_path / "c.json", range(N)).__enter__()
+
+
+def test_a_list_s_file_that_is_not_there_is_named_once(tmp_path):
+    (tmp_path / "c.json").write_text('{"exclude": "list.txt"}')
+    with pytest.raises(ConfigError) as caught:
+        Loader(tmp_path / "c.json", range(N)).__enter__()
+    assert 1 == str(caught.value).count("list.txt")

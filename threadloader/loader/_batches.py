@@ -280,8 +280,8 @@ class Batches:
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()
         if not self._supply.stop():
-            # Called from a job of this run, this leaves the rest to the end of the `with`. Else that
-            # has come, and the job that another thread is at work on ends by itself.
+            # Called from a job of this run, this leaves the rest to the end of the `with`. Else
+            # that has come, and the job that another thread is at work on ends by itself.
             return not (self._supply.inside() or self._asking_here())
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
         if self._turn.acquire(blocking=False):  # pragma: no branch - else as the comment says

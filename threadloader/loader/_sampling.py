@@ -114,8 +114,11 @@ class Samplings:
         if self._spec.get("field") is not None:
             field = self._spec["field"]
             self._spec["labels"] = sources.column(source, field, "/sampler/field")
+        exclude = config.exclude
+        if exclude is not None:
+            exclude = _numbers(config, base, exclude, "/exclude")
         try:
-            self.now = self._make(self._excluded(base))
+            self.now = self._make(self._excluded(exclude))
         except ConfigError as error:
             raise ConfigError(map(self._with_file, error.problems)) from error
 
@@ -148,10 +151,9 @@ class Samplings:
             return problem
         return problem._replace(got=f"{problem.got}, in {file}")
 
-    def _excluded(self, base: Path) -> Excluded:
-        if self._config.exclude is None:
+    def _excluded(self, named: Any) -> Excluded:
+        if named is None:
             return NOTHING
-        named = _numbers(self._config, base, self._config.exclude, "/exclude")
         indices = np.sort(samplers.checked(named, self._n, "/exclude"))
         # What numpy 2.4 has for this took 2 s for a million in a row.
         once = indices[np.diff(indices, prepend=-1) != 0]
