@@ -31,6 +31,7 @@ from threadloader import (
     per_thread,
 )
 from threadloader._runtime import Runtime
+from threadloader.engine import _engine, _threads
 from threadloader.jobs import GroupJob, NoBatch, Span
 from threadloader.order import Order
 from threadloader.order._deal import BLOCK
@@ -990,7 +991,12 @@ class TestClosing:
         batches.state_dict()
         assert count == len(made)
 
-    def test_without_a_moment_to_close_an_idle_worker_is_not_called_stuck(self, caplog):
+    def test_without_a_moment_to_close_an_idle_worker_is_not_called_stuck(
+        self, caplog, monkeypatch
+    ):
+        # The moment that it has in any case; a machine that is busy with others may need more.
+        monkeypatch.setattr(_threads, "IDLE_SECONDS", 30)
+        monkeypatch.setattr(_engine, "GRACE_SECONDS", 30)
         for _ in range(20):
             with load(Numbers(4), close_timeout=0) as batches:
                 lists(batches)

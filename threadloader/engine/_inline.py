@@ -7,14 +7,16 @@ import functools
 import opcode
 import operator
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import LoaderError
 from ._slots import ENDED, Job, Outcome, caught
 
 __all__ = ["Inline", "InlineStream", "from_signal"]
+
+_T = TypeVar("_T")
 
 
 class Inline:
@@ -30,7 +32,7 @@ class Inline:
         gil_delay: 0: no thread of ours waits for the GIL.
         gil_held: False, likewise.
         context: the context in which jobs are run; None: that of the caller.
-        running: whether a job is being run; written by the consumer alone.
+        running: whether something is being run; written by the consumer alone.
     """
 
     def __init__(self, *, apart: bool = False) -> None:
@@ -124,16 +126,21 @@ class InlineStream:
         if self._outcome is None:
             if self._job is None:
                 return ENDED
-            try:
-                # First said, then asked: a stop in another thread sees the one, or is seen.
-                self._engine.running = True
-                if not self._engine.usable:
-                    return ENDED
-                context, job = self._engine.context, self._job
-                self._outcome = _run(job) if context is None else context.run(_run, job)
-            finally:
-                self._engine.running = False
-        return self._outcome
+            # Straight to where the consumer clears it: frames of its error's traceback lead here.
+            self._outcome = self.run(_run, self._job)
+        return self._outcome or ENDED
+
+    def run(self, work: Callable[..., _T], *args: Any) -> _T | None:
+        """Run something as jobs are run; give what it gives, and None once stopped."""
+        engine = self._engine
+        try:
+            # First said, then asked: a stop in another thread sees the one, or is seen.
+            engine.running = True
+            if not engine.usable:
+                return None
+            return work(*args) if engine.context is None else engine.context.run(work, *args)
+        finally:
+            engine.running = False
 
 
 def _run(job: Job) -> Outcome:

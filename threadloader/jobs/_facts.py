@@ -27,6 +27,8 @@ class Recipe(NamedTuple):
             batch's samples at once, "" when it is read sample by sample.
         digest: batch -> fingerprint of its content, or None.
         group: how many batches a job makes at most; more than 1 only with "take".
+        piece: how many of them are made together where the consumer's thread prepares them; 0:
+            all.
         rows: count of rows -> what samples are written into as they come, or None; as
             `collate.RowsMaker.rows`. Only where collate stacks, and no sample is left out.
         together: what makes a batch at once of the samples that were read, in the place of
@@ -51,6 +53,7 @@ class Recipe(NamedTuple):
     whole: str = ""
     digest: Callable[[Any], bytes] | None = None
     group: int = 1
+    piece: int = 0
     rows: Callable[[int], Any] | None = None
     measure: Callable[[Any], int] | None = None
     together: Callable[[list[Any], int, NDArray[np.int64]], Any] | None = None

@@ -64,16 +64,19 @@ class GroupJob:
     """Several small batches of a source that builds whole ones: gathered together, then cut.
 
     Handing a small batch from thread to thread costs more than gathering it. The batches
-    are views of one memory, each of rows of its own.
+    are views of one memory, each of rows of its own. Where there is no such handing, only the
+    first ones are made as the job's result, and the others when they are asked for, by `more`.
 
     Args:
         recipe: how they are made.
         span: where they lie.
         indices: int64, shape (batches, rows).
         valid: bool, shape (rows,), all True: padding is in a tail, which is a `BatchJob`.
+        together: how many batches are gathered by one call; None: all of them.
 
     Attributes:
         span: where they lie.
+        together: as given, and no more than there are.
         digests: the fingerprints of the batches' content, once they are made, if wanted.
         size: bytes of all of them, likewise.
     """
@@ -83,12 +86,18 @@ class GroupJob:
     failures: tuple[Failure, ...] = ()
     retried = 0
 
-    __slots__ = ("_indices", "_made", "_recipe", "_valid", "digests", "size", "span")
+    __slots__ = ("_indices", "_made", "_recipe", "_valid", "digests", "size", "span", "together")
 
     def __init__(
-        self, recipe: Recipe, span: Span, indices: NDArray[np.int64], valid: NDArray[np.bool_]
+        self,
+        recipe: Recipe,
+        span: Span,
+        indices: NDArray[np.int64],
+        valid: NDArray[np.bool_],
+        together: int | None = None,
     ) -> None:
         self.span = span
+        self.together = span.size if together is None else min(together, span.size)
         self.digests: list[bytes] = []
         self._recipe = recipe
         self._indices = indices
@@ -108,17 +117,23 @@ class GroupJob:
         return count * len(self._valid)
 
     def run(self, parts: Iterator[int]) -> None:
-        """Gather all rows."""
+        """Gather the rows of those that are made together first."""
         for _ in parts:
-            take = self._recipe.take
-            self._made = take(self._indices.reshape(-1))  # type: ignore[misc]  # as in BatchJob
+            take, rows = self._recipe.take, self._indices[: self.together]
+            self._made = take(rows.reshape(-1))  # type: ignore[misc]  # as in BatchJob
+
+    def more(self, first: int) -> list[Any]:
+        """Give the next batches that are made together, from number `first` on."""
+        take, rows = self._recipe.take, self._indices[first : first + self.together]
+        made = take(rows.reshape(-1))  # type: ignore[misc]  # likewise
+        return _cut(made, *rows.shape)
 
     def finish(self) -> list[Any]:
         """Cut what was gathered into batches."""
         made, self._made = self._made, None
         if self._recipe.measure is not None:
             self.size = self._recipe.measure(made)
-        batches = _cut(made, *self._indices.shape)
+        batches = _cut(made, self.together, len(self._valid))
         if self._recipe.digest is None and self._recipe.pin is None:
             return batches
         finished = [self._recipe.finished(batch) for batch in batches]
@@ -138,13 +153,17 @@ class GroupJob:
 
 def _cut(made: Any, count: int, rows: int) -> list[Any]:
     """Cut what has count * rows rows, as `take` gives it, into count batches, field by field."""
+    if count == 1:  # nothing to cut
+        return [made]
     if isinstance(made, np.ndarray):
         return list(made.reshape(count, rows, *made.shape[1:]))
     if isinstance(made, dict):
         # Zipped, no field at all would be no batch at all.
         fields = [_cut(field, count, rows) for field in made.values()]
         values = zip(*fields, strict=True) if fields else [()] * count
-        return [_like(made, dict(zip(made, batch, strict=True))) for batch in values]
+        names = list(made)
+        batches = [dict(zip(names, batch)) for batch in values]  # noqa: B905 (one of each)
+        return batches if type(made) is dict else [_like(made, batch) for batch in batches]
     if isinstance(made, tuple):
         fields = [_cut(field, count, rows) for field in made]
         build = getattr(made, "_make", tuple)
@@ -159,8 +178,6 @@ def _cut(made: Any, count: int, rows: int) -> list[Any]:
 
 def _like(made: dict[Any, Any], fields: dict[Any, Any]) -> dict[Any, Any]:
     """Give fields in a dict of the same class."""
-    if type(made) is dict:
-        return fields
     other = copy(made)
     other.update(fields)
     return other

@@ -43,6 +43,7 @@ from ._skipping import Skipping
 from ._supply import Supply
 
 if TYPE_CHECKING:
+    from ..engine import InlineStream
     from ..jobs import BatchInfo
     from ..stats import Stats
 
@@ -474,20 +475,52 @@ class Batches:
             if delivery is not None:
                 if delivery.lost:
                     delivery.served = 1
-                if (served := delivery.served) < delivery.size:
+                served = delivery.served
+                if served < delivery.made or self._more(place, delivery):
                     batch = delivery.batches[served]
                     # Stores only from here to the return.
                     delivery.batches[served] = None
                     delivery.served = served + 1
                     return batch
             self._check_open()
-            return self._next_job(place, epoch)
+            return self._next_job(self._place, epoch)
         finally:
             self._inside, self._turn = False, fresh
 
+    def _more(self, place: Place, delivery: Delivery) -> bool:
+        """Have the next batches of a job made, if there are some that are not made yet.
+
+        Returns:
+            Whether they are there. Not where making them failed: then the place is replaced by one
+            from which they are made one by one.
+        """
+        made = delivery.made
+        if made == delivery.size:
+            return False
+        # Only such jobs leave some for later, and only where this thread runs them.
+        job, stream = cast("GroupJob", delivery.job), cast("InlineStream", place.stream)
+        called, failed = self._runtime.monotonic(), False
+        try:
+            batches = stream.run(job.more, made)
+        except BaseException as error:
+            if from_signal(error):
+                raise
+            failed = True
+        delivery.waited += self._runtime.monotonic() - called
+        if failed:
+            self._anew(place.settled(), delivery.piece)
+        elif batches is not None:  # else the with was left meanwhile
+            delivery.batches[made : made + len(batches)] = batches
+            delivery.made = made + len(batches)
+            return True
+        return False
+
     def _next_job(self, place: Place, epoch: Epoch) -> Any:
         """Deliver the first batch of the next job of which something is left."""
-        called, place = self._runtime.monotonic(), place.settled()
+        called = self._runtime.monotonic()
+        # What was waited for within the job before is told with this one.
+        asked = called if place.delivery is None else called - place.delivery.waited
+        place = place.settled()
         while True:
             if place.over:
                 self._end_epoch(place, epoch, called)
@@ -501,10 +534,10 @@ class Batches:
                 self._place = place._replace(tally=place.tally.waited(called, now))
                 raise
             now, failed = self._runtime.monotonic(), int(outcome.error is not None)
-            waited = place.tally.waited(called, now, failed)
+            tally = place.tally.waited(called, now, failed)
             if outcome.error is not None:
-                self._raise(place, waited, outcome, outcome.error)
-            self._supply.note(place.stream, outcome, waited, called, now)
+                self._raise(place, tally, outcome, outcome.error)
+            self._supply.note(place.stream, outcome, tally, asked, now)
             job: BatchJob | GroupJob | NoBatch = outcome.job
             batches, size, cursor = outcome.value, job.span.size, place.cursor
             delivery = Delivery(
@@ -519,7 +552,7 @@ class Batches:
                 place.plan,
                 cursor,
                 place.shown,
-                waited,
+                tally,
                 delivery,
                 place.live,
                 place.begun,
@@ -535,10 +568,10 @@ class Batches:
             # A store; an interrupt behind it finds the batch passed over.
             delivery.served = 1
             place = self._place = following.settled()
-            called = now
-        batch = batches[0]
+            called = asked = now
+        batch = delivery.batches[0]
         # Stores only from here to the return.
-        outcome.value = batches[0] = None
+        outcome.value = delivery.batches[0] = None
         delivery.served = 1
         self._place = following
         return batch
@@ -574,7 +607,7 @@ class Batches:
         # failed: go on from here with a new one, and make a group's batches one by one.
         singly = 0
         if place.stream is not None and outcome is not ENDED:
-            singly = outcome.job.span.size
+            singly = outcome.job.together
         place, outcome = self._anew(place, singly)
         return place, 0, outcome
 

@@ -23,13 +23,16 @@ class Delivery:
 
     Attributes:
         job: what they are.
-        batches: the batches; None where one was delivered.
+        batches: the batches; None where one was delivered, or is not made yet.
         size: how many there are.
+        piece: how many of them are made together.
+        made: how many of them are made; as what follows, it is written by who has the turn.
+        waited: seconds that were waited for those that were not made at first.
         ready: how many further batches were ready when these were taken.
         awaited: whether these were not, so that the first one was waited for.
         marks: the running fingerprint behind each; empty unless it is wanted.
-        served: how many of them were delivered, or passed. Written by who has the turn, by
-            one store, and by that alone a batch is delivered; anybody may read it.
+        served: how many of them were delivered, or passed. Written by one store, and by that
+            alone a batch is delivered; anybody may read it.
         lost: whether there was an exception in the place of the one batch.
         passed: whether nothing was left of it, so that it is passed over.
         here: whether the thread that asked for them has prepared them.
@@ -41,11 +44,14 @@ class Delivery:
         "here",
         "job",
         "lost",
+        "made",
         "marks",
         "passed",
+        "piece",
         "ready",
         "served",
         "size",
+        "waited",
     )
 
     def __init__(
@@ -60,8 +66,10 @@ class Delivery:
         here: bool = False,
     ) -> None:
         self.job = job
-        self.batches = batches
         self.size = job.span.size
+        self.piece = self.made = len(batches)
+        self.batches = batches + [None] * (self.size - self.made)
+        self.waited = 0.0
         self.ready = ready
         self.awaited = awaited
         self.marks = marks or []
@@ -69,6 +77,15 @@ class Delivery:
         self.lost = lost
         self.passed = not batches and self.size > 0
         self.here = here
+
+    def ready_sum(self, served: int) -> int:
+        """Add up how many batches lay ready at each call of those that delivered the first ones."""
+        pieces, more = divmod(served, self.piece)
+        # Within a piece: at the first call none, then one less each time.
+        last = min(self.piece, self.size - pieces * self.piece)
+        within = pieces * (self.piece * (self.piece - 1) // 2)
+        within += max(more - 1, 0) * last - more * (more - 1) // 2
+        return within + served * self.ready + (0 if self.awaited else self.size)
 
 
 class Shown(NamedTuple):
@@ -159,11 +176,9 @@ class Place(NamedTuple):
                     mark = delivery.marks[served - 1] if delivery.marks else ""
                     shown = Shown(job, served - 1, mark, passed if served == 1 else ())
                     passed = ()
-                    # At each call those were ready that had not been delivered before.
-                    ready = served * (delivery.size + delivery.ready) - served * (served - 1) // 2
-                    if delivery.awaited:
-                        ready -= delivery.size
-                    tally = tally.plus(served, samples, ready, served if delivery.here else 0)
+                    here = served if delivery.here else 0
+                    ready, waited = delivery.ready_sum(served), delivery.waited
+                    tally = tally.plus(served, samples, ready, here, waited)
             if skipped or job.retried:
                 tally = tally.tried(skipped, job.retried)
             cursor = Cursor(

@@ -101,6 +101,7 @@ def jobs(
     singly: int = 0,
     *,
     strict: bool = False,
+    here: bool = False,
 ) -> Iterator[BatchJob | GroupJob | NoBatch]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
 
@@ -116,6 +117,7 @@ def jobs(
         singly: how many batches come as jobs of their own first: one of them failed in a
             group, and nobody knows which.
         strict: whether a sample of the first batch that fails is raised, and not left out.
+        here: whether the consumer's thread runs them.
 
     Raises:
         StateError: a sampler gives fewer indices than this epoch was given already.
@@ -124,10 +126,11 @@ def jobs(
     epoch, start, step = cursor.epoch, cursor.position, cursor.step
     sizes = _Sizes(recipe.group, singly)
     recipes = _Recipes(recipe, strict=strict)
+    together = recipe.piece if here and recipe.piece else None
     while end is None or epoch < end:
         order = plan.order(epoch)
         _check_length(epoch, order.n, start)
-        yield from _epoch(recipes, deal, order, (epoch, start, step), seed, sizes)
+        yield from _epoch(recipes, deal, order, (epoch, start, step), seed, sizes, together)
         epoch, start, step = epoch + 1, 0, 0
 
 
@@ -179,8 +182,12 @@ def _epoch(
     cut: tuple[int, int, int],
     seed: int,
     sizes: _Sizes,
+    together: int | None,
 ) -> Iterator[BatchJob | GroupJob | NoBatch]:
-    """Give the jobs of an epoch from epoch, position and step on."""
+    """Give the jobs of an epoch from epoch, position and step on.
+
+    `together` is as of `GroupJob`.
+    """
     epoch, start, first = cut
     steps, world_steps = deal.steps(order.n, start), deal.world_steps(order.n, start)
     stride, transform_key = deal.global_batch, key("transform", seed, epoch)
@@ -205,7 +212,8 @@ def _epoch(
                 one = indices[at], positions[at]
                 yield BatchJob(recipes.next(), span(1), *one, valid, len(valid), transform_key)
             else:
-                yield GroupJob(recipes.next(), span(size), indices[at : at + size], valid)
+                many = indices[at : at + size]
+                yield GroupJob(recipes.next(), span(size), many, valid, together)
             at, done = at + size, done + size
     tail = deal.tail(order, start)
     if tail is not None:

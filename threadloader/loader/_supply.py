@@ -127,8 +127,11 @@ class Supply:
         if end is not None:
             end = max(end, cursor.epoch + 1)
         seed = self._config.seed
-        upcoming = jobs(self._recipe, self._deal, plan, seed, cursor, end, singly, strict=strict)
         engine = self._here if self.choice is not None and self.choice.here else self.engine
+        here = isinstance(engine, Inline)
+        upcoming = jobs(
+            self._recipe, self._deal, plan, seed, cursor, end, singly, strict=strict, here=here
+        )
         return engine.stream(upcoming, self._depth)
 
     def prepared_here(self, stream: Any) -> bool:

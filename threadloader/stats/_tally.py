@@ -38,7 +38,9 @@ class Tally(NamedTuple):
             first = now - started
         return Tally(started, first, wait, batches, samples, failures + failed, *rest)
 
-    def plus(self, batches: int, samples: int, ready: int, here: int = 0) -> Tally:
+    def plus(
+        self, batches: int, samples: int, ready: int, here: int = 0, waited: float = 0.0
+    ) -> Tally:
         """Count batches.
 
         Args:
@@ -46,12 +48,13 @@ class Tally(NamedTuple):
             samples: their samples, without padding.
             ready: how many were ready at each, added up.
             here: how many the consumer has prepared itself.
+            waited: seconds that were waited for them beyond what `waited` has counted.
         """
         started, first, wait, before, counted, failed, ready_sum, prepared, *rest = self
         return Tally(
             started,
             first,
-            wait,
+            wait + waited,
             before + batches,
             counted + samples,
             failed,
