@@ -118,6 +118,19 @@ def test_what_lies_between_two_epochs_is_not_counted():
         assert run.go(1.0) > 0.8
 
 
+def test_what_was_waited_for_in_the_job_before_makes_no_trial_hopeless():
+    """Many batches came one after the other in that one, and this one has a single batch."""
+    choice, now = Choice(), 0.0
+    choice.here = True
+    while choice.here:  # until it tries the threads
+        now += 0.02
+        choice.note(now, 100e-6, 200, 1e-6, 4, 0.0196)
+    for batches in (1, 2, 4):
+        now += 300e-6
+        assert not choice.note(now, 300e-6, batches, 1e-6, batches, 0.0224)
+    assert not choice.here
+
+
 class Flips(Choice):
     """Changes its mind at the moments that a test draws."""
 
@@ -125,7 +138,7 @@ class Flips(Choice):
         super().__init__()
         self.when = when
 
-    def note(self, now, waited, batches, busy):
+    def note(self, *noted):
         if self.when.random() < 0.3:
             self.here = not self.here
             return True
@@ -190,7 +203,7 @@ def test_the_batches_are_the_same_whoever_prepares_them(whole, seed, n, workers,
 class Here(Choice):
     """Has the consumer prepare the batches from the first chance on."""
 
-    def note(self, now, waited, batches, busy):
+    def note(self, *noted):
         changed, self.here = not self.here, True
         return changed
 

@@ -3,13 +3,14 @@
 import contextvars
 import signal
 import threading
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from threadloader import ClosedError, Loader
+from threadloader import ClosedError, Loader, SourceError
 from threadloader._runtime import Runtime
 from threadloader.loader._choice import Choice
 
@@ -20,6 +21,7 @@ class Wide:
     """A source that builds whole batches; four of two samples are made together, as a *piece*."""
 
     sample_bytes = 64 << 10
+    in_memory = True
 
     def __init__(self, n, bad=()):
         self.n = n
@@ -73,17 +75,25 @@ def test_an_error_comes_at_the_place_of_its_batch(bad):
     assert (40 - failed, failed) == (stats.batches, stats.failed)
 
 
-def test_of_a_piece_that_fails_its_own_batches_alone_are_made_one_by_one():
-    source = Wide(64, bad={24})
+@pytest.mark.parametrize(
+    ("bad", "sizes"),
+    [
+        # The second piece of the fourth job fails; then come its batches, and jobs anew.
+        (12, [1, 2, 4, 4, 4, 1, 1, 1, 1, 1, 2, 4, 4, 4, 2]),
+        # The first piece does, which is made as the job's result.
+        (8, [1, 2, 4, 4, 1, 1, 1, 1, 1, 2, 4, 4, 4, 4, 2]),
+    ],
+)
+def test_of_a_piece_that_fails_its_own_batches_alone_are_made_one_by_one(bad, sizes):
+    source = Wide(64, bad={2 * bad})
     with Loader(CONFIG, source=source) as batches:
         epoch = iter(batches)
-        for _ in range(12):
+        for _ in range(bad):
             next(epoch)
         with pytest.raises(OSError, match="damaged"):
             next(epoch)
-        assert 19 == len(list(epoch))
-    # The second piece of the fourth job has failed; its batches, and jobs anew.
-    assert [1, 2, 4, 4, 4, 1, 1, 1, 1, 1, 2, 4, 4, 4, 2] == source.sizes
+        assert 31 - bad == len(list(epoch))
+    assert sizes == source.sizes
 
 
 def test_an_interrupt_while_a_piece_is_made_loses_nothing():
@@ -103,6 +113,38 @@ def test_an_interrupt_while_a_piece_is_made_loses_nothing():
                 places.append(batches.state_dict()["world"]["step"])
         assert 0 == batches.stats().failed
     assert [11] == places
+    assert [[i, i + 1] for i in range(0, 64, 2)] == got
+
+
+def test_what_a_signal_handler_raises_while_a_piece_is_made_comes_as_it_is():
+    """Though the source takes it for an error of its own."""
+
+    class Alarm(Exception):
+        pass
+
+    def handler(number, frame):
+        raise Alarm
+
+    class Alarmed(Wide):
+        def take(self, indices):
+            if len(self.taken) == 4:
+                self.taken.append([])
+                try:
+                    signal.raise_signal(signal.SIGUSR1)
+                except Alarm as error:
+                    raise SourceError("cannot be read") from error
+            return super().take(indices)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with Loader(CONFIG, source=Alarmed(64)) as batches:
+            epoch = iter(batches)
+            got = [next(epoch)["x"].tolist() for _ in range(11)]
+            with pytest.raises(Alarm):
+                next(epoch)
+            got += [batch["x"].tolist() for batch in epoch]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
     assert [[i, i + 1] for i in range(0, 64, 2)] == got
 
 
@@ -142,7 +184,9 @@ def test_leaving_the_with_meanwhile_ends_the_iterator():
     assert [[i, i + 1] for i in range(0, 24, 2)] == got
 
 
-def test_the_time_that_they_take_is_waited():
+@pytest.mark.parametrize(("bad", "failed"), [((), 0), ((24,), 1)])
+def test_the_time_that_they_take_is_waited(bad, failed):
+    """That of a piece which fails, and of its batches that are made one by one, too."""
     now = [0.0]
 
     class Slow(Wide):
@@ -150,16 +194,20 @@ def test_the_time_that_they_take_is_waited():
             now[0] += 1.0
             return super().take(indices)
 
-    source = Slow(64)
+    source = Slow(64, bad)
     loader = Loader(CONFIG, source=source)
     loader._runtime = Runtime()
     loader._runtime.monotonic = lambda: now[0]
     with loader as batches:
-        for _ in batches:
-            pass
+        epoch, got = iter(batches), 0
+        while got < 32:
+            with suppress(OSError):
+                next(epoch)
+            got += 1
         stats = batches.stats()
     assert 1.0 == stats.first_batch_seconds
     assert len(source.taken) - 1.0 == stats.data_wait_seconds
+    assert failed == stats.failed
 
 
 def test_those_that_lie_ready_are_those_of_the_piece():
@@ -175,6 +223,26 @@ def test_the_last_piece_may_be_smaller():
     with Loader(CONFIG, source=source) as batches:
         assert 13 == len(list(batches))
     assert [1, 2, 4, 4, 2] == source.sizes
+
+
+def test_of_a_smaller_piece_that_fails_its_own_batches_are_made_one_by_one():
+    """With 50 KiB a sample five batches are a piece: jobs of 1, 2, 4 and 5 + 3."""
+    source = type("Wider", (Wide,), {"sample_bytes": 50 << 10})(2 * 20, bad={24})
+    with Loader(CONFIG, source=source) as batches:
+        epoch = iter(batches)
+        for _ in range(12):
+            next(epoch)
+        with pytest.raises(OSError, match="damaged"):
+            next(epoch)
+        assert 7 == len(list(epoch))
+    assert [1, 2, 4, 5, 3, 1, 1, 1, 1, 2, 2] == source.sizes
+
+
+def test_a_source_whose_calls_may_be_dear_is_asked_for_as_much_as_by_a_worker():
+    source = type("Dear", (Wide,), {"in_memory": False})(64)
+    with Loader(CONFIG, source=source) as batches:
+        assert 32 == len(list(batches))
+    assert [1, 2, 4, 8, 16, 1] == source.sizes
 
 
 def test_with_workers_they_are_made_so_where_the_loop_makes_them_and_in_no_context_of_its():

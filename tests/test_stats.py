@@ -162,6 +162,11 @@ def test_a_line_begins_with_the_data_wait():
     )
 
 
+def test_where_nothing_is_prepared_ahead_a_line_tells_of_no_batches_that_are_ready():
+    stats = Stats(batches=10, samples=20, elapsed_seconds=2.0, ready_sum=25)
+    assert str(stats) == "Data wait: 0.0% (excellent) | 10 samples/s | 20 samples in 2.0 s"
+
+
 def test_a_line_tells_of_cache_pinning_and_fingerprint():
     line = str(
         Stats(

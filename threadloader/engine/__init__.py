@@ -36,7 +36,7 @@ of a stall, `_engine` start and stop, `_inline` the same face without threads.
 """
 
 from ._engine import Engine
-from ._inline import Inline, InlineStream, from_signal
+from ._inline import Inline, InlineStream, attempt, from_signal
 from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
 
@@ -48,5 +48,6 @@ __all__ = [
     "Job",
     "Outcome",
     "Stream",
+    "attempt",
     "from_signal",
 ]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ..errors import LoaderError
 from ._slots import ENDED, Job, Outcome, caught
 
-__all__ = ["Inline", "InlineStream", "from_signal"]
+__all__ = ["Inline", "InlineStream", "attempt", "from_signal"]
 
 _T = TypeVar("_T")
 
@@ -110,10 +110,8 @@ class InlineStream:
             return ENDED
         while self._drawn <= number:
             self._drawing = True
-            job, error = caught(next, self._jobs, None)
+            job, error = attempt(next, self._jobs, None)
             try:
-                if error is not None and from_signal(error):
-                    raise _raised(error)
                 outcome = None if error is None else Outcome(error=error)
             finally:
                 del error  # as in _run
@@ -143,21 +141,30 @@ class InlineStream:
             engine.running = False
 
 
+def attempt(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
+    """Call a function; give its result, or what it raised, but raise what a signal handler did."""
+    result, error = caught(function, *args)
+    try:
+        if error is not None and from_signal(error):
+            raise _raised(error)
+        return result, error
+    finally:
+        del error  # its traceback leads to this frame
+
+
 def _run(job: Job) -> Outcome:
     parts = iter(range(job.parts))
     part: int | None = None
     # The traceback of an error leads back to this frame, so it may not keep the error.
     value = error = None
     try:
-        _, error = caught(job.run, parts)
+        _, error = attempt(job.run, parts)
         if error is None:
-            value, error = caught(job.finish)
+            value, error = attempt(job.finish)
         else:  # at the part that was given last; before the first, at none
             part = job.parts - operator.length_hint(parts) - 1
         part = part if part != -1 else None
         if error is not None:
-            if from_signal(error):
-                raise _raised(error)
             job.failed(part)
         return Outcome(job, value, error, part)
     finally:

@@ -78,7 +78,7 @@ class GroupJob:
         span: where they lie.
         together: as given, and no more than there are.
         digests: the fingerprints of the batches' content, once they are made, if wanted.
-        size: bytes of all of them, likewise.
+        size: bytes of those that were made first, likewise.
     """
 
     parts = 1
@@ -119,17 +119,18 @@ class GroupJob:
     def run(self, parts: Iterator[int]) -> None:
         """Gather the rows of those that are made together first."""
         for _ in parts:
-            take, rows = self._recipe.take, self._indices[: self.together]
-            self._made = take(rows.reshape(-1))  # type: ignore[misc]  # as in BatchJob
+            self._made = self._taken(self._indices[: self.together])
 
     def more(self, first: int) -> list[Any]:
         """Give the next batches that are made together, from number `first` on."""
-        take, rows = self._recipe.take, self._indices[first : first + self.together]
-        made = take(rows.reshape(-1))  # type: ignore[misc]  # likewise
-        return _cut(made, *rows.shape)
+        indices = self._indices[first : first + self.together]
+        return _cut(self._taken(indices), *indices.shape)
+
+    def _taken(self, indices: NDArray[np.int64]) -> Any:
+        return self._recipe.take(indices.reshape(-1))  # type: ignore[misc]  # as in BatchJob
 
     def finish(self) -> list[Any]:
-        """Cut what was gathered into batches."""
+        """Cut what was gathered first into batches."""
         made, self._made = self._made, None
         if self._recipe.measure is not None:
             self.size = self._recipe.measure(made)

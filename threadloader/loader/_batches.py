@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from .._runtime import Runtime
 from ..config import LoaderConfig
-from ..engine import ENDED, Outcome, from_signal
+from ..engine import ENDED, Outcome, attempt, from_signal
 from ..errors import (
     BusyError,
     ClosedError,
@@ -43,7 +43,7 @@ from ._skipping import Skipping
 from ._supply import Supply
 
 if TYPE_CHECKING:
-    from ..engine import InlineStream
+    from ..engine import InlineStream, Stream
     from ..jobs import BatchInfo
     from ..stats import Stats
 
@@ -499,27 +499,22 @@ class Batches:
             return False
         # Only such jobs leave some for later, and only where this thread runs them.
         job, stream = cast("GroupJob", delivery.job), cast("InlineStream", place.stream)
-        called, failed = self._runtime.monotonic(), False
-        try:
-            batches = stream.run(job.more, made)
-        except BaseException as error:
-            if from_signal(error):
-                raise
-            failed = True
+        called = self._runtime.monotonic()
+        batches = stream.run(_more_of, job, made)
         delivery.waited += self._runtime.monotonic() - called
-        if failed:
-            self._anew(place.settled(), delivery.piece)
-        elif batches is not None:  # else the with was left meanwhile
-            delivery.batches[made : made + len(batches)] = batches
-            delivery.made = made + len(batches)
-            return True
-        return False
+        if batches is None:  # the with was left meanwhile
+            return False
+        if not batches:
+            self._reopen(place.settled(), min(delivery.piece, delivery.size - made))
+            return False
+        delivery.batches[made : made + len(batches)] = batches
+        delivery.made = made + len(batches)
+        return True
 
     def _next_job(self, place: Place, epoch: Epoch) -> Any:
         """Deliver the first batch of the next job of which something is left."""
         called = self._runtime.monotonic()
-        # What was waited for within the job before is told with this one.
-        asked = called if place.delivery is None else called - place.delivery.waited
+        before = 0.0 if place.delivery is None else place.delivery.waited
         place = place.settled()
         while True:
             if place.over:
@@ -537,7 +532,7 @@ class Batches:
             tally = place.tally.waited(called, now, failed)
             if outcome.error is not None:
                 self._raise(place, tally, outcome, outcome.error)
-            self._supply.note(place.stream, outcome, tally, asked, now)
+            self._supply.note(place.stream, outcome, tally, called, now, before)
             job: BatchJob | GroupJob | NoBatch = outcome.job
             batches, size, cursor = outcome.value, job.span.size, place.cursor
             delivery = Delivery(
@@ -568,7 +563,7 @@ class Batches:
             # A store; an interrupt behind it finds the batch passed over.
             delivery.served = 1
             place = self._place = following.settled()
-            called = asked = now
+            called, before = now, 0.0
         batch = delivery.batches[0]
         # Stores only from here to the return.
         outcome.value = delivery.batches[0] = None
@@ -633,15 +628,20 @@ class Batches:
             singly: as many batches are made one by one, and none in a group.
             strict: a sample of the first batch that fails is raised and not left out.
         """
-        if place.stream is not None:
-            place.stream.cancel()
-        stream = self._supply.open(place.plan, place.cursor, place.end, singly, strict=strict)
-        place = self._place = place._replace(stream=stream, taken=0)
-        outcome = stream.result(0)
+        place = self._reopen(place, singly, strict=strict)
+        outcome = cast("Stream", place.stream).result(0)
         if outcome is ENDED:  # pragma: no cover - another thread closes meanwhile
             self._check_open()
             raise RuntimeError("the order ended before its epoch did")
         return place, outcome
+
+    def _reopen(self, place: Place, singly: int, *, strict: bool = False) -> Place:
+        """Put a new stream in place, as `_anew`, and give the place; wait for nothing."""
+        if place.stream is not None:
+            place.stream.cancel()
+        stream = self._supply.open(place.plan, place.cursor, place.end, singly, strict=strict)
+        self._place = place._replace(stream=stream, taken=0)
+        return self._place
 
     def _raise(
         self, place: Place, counted: Tally, outcome: Outcome, error: BaseException
@@ -671,6 +671,14 @@ class Batches:
 def _failed_together(outcome: Outcome) -> bool:
     """Tell whether a group failed, and with it batches that may be good."""
     return outcome.error is not None and isinstance(outcome.job, GroupJob)
+
+
+def _more_of(job: GroupJob, first: int) -> list[Any]:
+    """Give further batches of a job; none where making them failed."""
+    batches, error = attempt(job.more, first)
+    failed = error is not None
+    del error  # its traceback leads to this frame
+    return [] if failed else cast("list[Any]", batches)
 
 
 def _marks(previous: str, digests: list[bytes]) -> list[str]:

@@ -69,19 +69,30 @@ class Choice:
         """Begin to measure anew: something else than batches came between."""
         self._begin(None)
 
-    def note(self, now: float, waited: float, batches: int, busy: float) -> bool:
+    def note(
+        self,
+        now: float,
+        waited: float,
+        batches: int,
+        busy: float,
+        made: int | None = None,
+        before: float = 0.0,
+    ) -> bool:
         """Note that a job's batches were taken.
 
         Args:
             now: the time, in seconds.
-            waited: seconds that it took to have them.
+            waited: seconds that it took to have those of them that are made.
             batches: how many they are.
             busy: seconds of work in them.
+            made: how many of them are made; the others are when they are asked for. None: all.
+            before: seconds that it took to have such others of the job before.
 
         Returns:
             Whether `here` has changed.
         """
-        slow = self._trial and waited > max(HOPELESS * self._before * batches, HOPELESS_SECONDS)
+        expected = self._before * (batches if made is None else made)
+        slow = self._trial and waited > max(HOPELESS * expected, HOPELESS_SECONDS)
         self._slow = self._slow + 1 if slow else 0
         hopeless = self._slow >= HOPELESS_JOBS
         if self._began is None or (self._warming > 0 and not hopeless):
@@ -91,7 +102,7 @@ class Choice:
             return False
         self._jobs += 1
         self._batches += batches
-        self._waited += waited
+        self._waited += waited + before
         # The least, since what threads measure has their waiting for the GIL in it.
         self._least = min(self._least, busy / max(batches, 1))
         elapsed = now - self._began

@@ -84,11 +84,8 @@ def make_recipe(
     group, piece = 1, 0
     if whole == "take":
         take = _taking(source, pool.empty)
-        group, piece = _grouping(source, config.batch_size, most)
-        if pin is not None or digest is not None:  # what is done to batches is done in the job
-            piece = 0
-        elif piece and config.num_workers == 0:
-            group = BLOCK  # no memory waits in a job, and nobody else could make the next
+        # What is done to a batch behind its making is done in the job.
+        group, piece = _grouping(source, config, most, apart=pin is None and digest is None)
     # What fails is tried again, or left out, sample by sample.
     together = _together(transform, collate) if policy is None else None
     in_place = plain and not whole and together is None
@@ -118,24 +115,33 @@ def make_recipe(
     ), not_pinned
 
 
-def _grouping(source: Any, batch_size: int, most: int | None) -> tuple[int, int]:
-    """Give how many batches are made together by a worker, and how many by the consumer.
+def _grouping(
+    source: Any, config: LoaderConfig, most: int | None, *, apart: bool
+) -> tuple[int, int]:
+    """Give how many batches a job makes, and how many of them the consumer makes together.
 
     Args:
         source: builds whole batches.
-        batch_size: rows of each.
+        config: the config.
         most: bound of the bytes that are prepared ahead; None for none.
+        apart: whether batches of a job may be made one after the other.
 
     Returns:
-        The one, at least 1, and the other, 0 where the one is 1.
+        `group` and `piece` of the recipe.
     """
     told = getattr(source, "sample_bytes", None)  # of the user's, perhaps, and anything
     sample_bytes = told if isinstance(told, int) and told > 0 else GROUP_BYTES
     # Bounded: those prepared ahead, and the one that the consumer is at.
     bytes_ = GROUP_BYTES if most is None else min(GROUP_BYTES, most // (GROUPS_AHEAD + 1))
-    group = max(1, min(GROUP_MOST, bytes_ // (sample_bytes * batch_size)))
-    piece = max(1, min(group, PIECE_BYTES // (sample_bytes * batch_size)))
-    return group, piece if group > 1 else 0
+    batch_bytes = sample_bytes * config.batch_size
+    group = max(1, min(GROUP_MOST, bytes_ // batch_bytes))
+    # Elsewhere a call may cost more than its rows, as where reads are merged.
+    if not apart or group == 1 or getattr(source, "in_memory", None) is not True:
+        return group, 0
+    piece = max(1, min(group, PIECE_BYTES // batch_bytes))
+    # Without workers no memory waits in a job, and nobody else could make the next: then it
+    # has all batches whose order is worked out together.
+    return group if config.num_workers else BLOCK, piece
 
 
 def _together(

@@ -88,6 +88,7 @@ class Plan:
                 self._orders = {at: it for at, it in self._orders.items() if at >= oldest}
                 self._oldest = oldest
             self._orders[epoch] = order
+            return order
         return self._orders[epoch]
 
 

@@ -143,7 +143,15 @@ class Supply:
         if self.choice is not None:
             self.choice.forget()
 
-    def note(self, stream: Any, outcome: Outcome, tally: Tally, called: float, now: float) -> None:
+    def note(
+        self,
+        stream: Any,
+        outcome: Outcome,
+        tally: Tally,
+        called: float,
+        now: float,
+        before: float,
+    ) -> None:
         """Note what an outcome has cost, and change what is too slow.
 
         Args:
@@ -152,12 +160,14 @@ class Supply:
             tally: the counts up to now.
             called: when it was asked for.
             now: when it was there.
+            before: seconds that were waited for batches of the job before, once it was taken.
         """
         if self._config.switch_interval == "auto" and self._restore is None:
             elapsed = now - (now if tally.started is None else tally.started)
             if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
                 self._shorten(AUTO_SECONDS)
+        batches, made = outcome.job.span.size, len(outcome.value)
         if self.choice is not None and self.choice.note(
-            now, now - called, outcome.job.span.size, outcome.seconds
+            now, now - called, batches, outcome.seconds, made or batches, before
         ):
             cast("Stream", stream).wind_down()  # what comes next is prepared the other way

@@ -188,9 +188,11 @@ class Stats:
         parts = [
             f"Data wait: {self.data_wait_fraction:.1%} ({self.data_wait_band})",
             f"{self.samples_per_second:,.0f} samples/s",
-            f"{self.batches_ready:.1f} of {self.prefetch_batches} batches ready",
             f"{self.samples:,} samples in {_duration(self.elapsed_seconds)}",
         ]
+        if self.prefetch_batches:
+            ready = f"{self.batches_ready:.1f} of {self.prefetch_batches} batches ready"
+            parts.insert(2, ready)
         if self.first_batch_seconds:  # not in an interval that began later
             parts.insert(1, f"first batch {_duration(self.first_batch_seconds)}")
         counts = [("skipped", self.skipped), ("retried", self.retried), ("failed", self.failed)]
