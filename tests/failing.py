@@ -20,6 +20,7 @@ __all__ = [
     "File",
     "Grouped",
     "Into",
+    "Pieced",
     "Plan",
     "Source",
     "Taking",
@@ -134,6 +135,17 @@ class Grouped(Taking):
 
     def take(self, indices: Any) -> Any:
         self.pass_by("group", int(indices[0]))
+        return np.array([row(index) for index in indices.tolist()])
+
+
+class Pieced(Taking):
+    """Of arrays in memory, as it says, the loop gathers one or two batches at a time."""
+
+    sample_bytes = 80 << 10
+    in_memory = True
+
+    def take(self, indices: Any) -> Any:
+        self.pass_by("piece", int(indices[0]))
         return np.array([row(index) for index in indices.tolist()])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from failing import Batched, Closing, File, Grouped, Into, Plan, Source, Taking, Threads
+from failing import Batched, Closing, File, Grouped, Into, Pieced, Plan, Source, Taking, Threads
 
 from threadloader import Loader, per_thread
 from threadloader._runtime import Runtime
@@ -56,6 +56,7 @@ POINTS = {
     "take": Point("batch", Taking, whole=True),
     "take_into": Point("batch", Into, whole=True),
     "group": Point("batch", Grouped, lost=True, whole=True),
+    "piece": Point("batch", Pieced, lost=True, whole=True),
     "transform": Point("batch", given="transform"),
     "transform-rng": Point("batch", given="rng"),
     "transform-batched": Point("batch", Batched, given="transform"),
