@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import same, samples
 
-from threadloader.cache import MISSING, Cached, CacheStats, Folder, Memory, _memory, open_cache
+from threadloader.cache import MISSING, Cached, Folder, Memory, _memory, open_cache
 from threadloader.cache._samples import freeze, size_of
 
 Point = namedtuple("Point", "x y")
@@ -462,15 +462,6 @@ def test_a_config_says_which_cache(spec, kept, tmp_path):
     cache.close()
     assert kept == cache.stats().samples
     assert bool(spec.get("folder")) == (tmp_path / "kept").is_dir()
-
-
-def test_numbers_are_plain_json_and_one_line():
-    stats = CacheStats(hits=1, misses=3, samples=2, bytes=5 << 30, damaged=1)
-    assert "cache: 25.0% hits | 2 samples in 5.0 GiB | 1 damaged" == str(stats)
-    assert {"hits", "misses", "samples", "bytes", "uncacheable", "damaged", "hit_fraction"} == set(
-        stats.as_dict()
-    )
-    assert 0.0 == CacheStats().hit_fraction
 
 
 def test_nothing_is_logged_above_info_when_all_is_well(cache, caplog):

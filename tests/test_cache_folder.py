@@ -681,3 +681,12 @@ def test_nothing_is_written_outside_of_the_folder(tmp_path, monkeypatch):
     assert ["kept"] == [path.name for path in tmp_path.iterdir()]
     (sub,) = (tmp_path / "kept").iterdir()
     assert [".data", ".index"] == sorted(path.suffix for path in sub.iterdir())
+
+
+@pytest.mark.parametrize("power", [57, 59, 62])
+def test_more_samples_than_memory_has_places_for_are_an_error_of_the_config(tmp_path, power):
+    """More than the address space has, than a number can say, and than that."""
+    expected = rf"/cache/folder: expected {2 ** (power - 26):,}\.0 GiB of memory, 16 bytes for each"
+    with pytest.raises(ConfigError, match=expected):
+        Folder(tmp_path / "kept", "key", 2**power)
+    assert not (tmp_path / "kept").exists()

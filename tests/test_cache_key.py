@@ -1,16 +1,20 @@
 """The key changes with what samples are made of, and with nothing else."""
 
+import contextlib
 import functools
+import json
 import logging
 import math
 import re
 import subprocess
 import sys
 import threading
+import tracemalloc
 import types
 from argparse import Namespace
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +23,7 @@ import pytest
 from ids import shown
 
 from threadloader.cache import key_of
+from threadloader.cache._kinds import contents, installed
 from threadloader.errors import ConfigError
 
 
@@ -393,12 +398,100 @@ def test_what_holds_itself_has_a_key():
     assert key_of(again) == key_of(again)
 
 
-def test_functions_of_the_library_count_by_name():
+def test_functions_of_the_library_count_by_name(monkeypatch):
     """Not their code, which is another one in the next version of Python."""
-    assert key_of(functools.reduce) != key_of(functools.wraps)
-    namesake = types.FunctionType((lambda x: 1).__code__, {})
+    before = key_of(functools.wraps)
+    assert key_of(functools.reduce) != before
+    code = (lambda x: 1).__code__.replace(co_qualname="wraps")
+    namesake = types.FunctionType(code, {"__name__": "functools"}, "wraps")
     namesake.__module__, namesake.__qualname__ = "functools", "wraps"
-    assert key_of(functools.wraps) == key_of(namesake)
+    monkeypatch.setattr(functools, "wraps", namesake)
+    assert before == key_of(functools.wraps)
+
+
+@pytest.mark.parametrize("name", ["json.loads", "functools.reduce", "numpy.mean"])
+def test_a_function_of_yours_that_wraps_one_of_the_library_is_yours(name):
+    """What says its module and its name is copied from there."""
+    module, function = name.split(".")
+    text = f"""
+import functools, {module}
+def f(x): return {{}}
+f = functools.wraps({name})(f)
+"""
+    one, same, other = (defined(text.format(n)) for n in (1, 1, 2))
+    assert function == one.__name__
+    assert key_of(one) == key_of(same) != key_of(other)
+
+
+def test_a_function_of_yours_in_the_place_of_one_of_the_library_is_yours(monkeypatch):
+    def put_there(n):
+        def f(x):
+            return n
+
+        monkeypatch.setattr(json, "loads", functools.wraps(json.loads)(f))
+        return key_of(f)
+
+    assert put_there(1) != put_there(2)
+
+
+def test_two_functions_of_the_library_around_one_of_yours_are_told_apart():
+    """They have your function's name, both of them."""
+
+    def f():
+        yield 1
+
+    assert key_of(contextlib.contextmanager(f)) == key_of(contextlib.contextmanager(f))
+    assert key_of(contextlib.contextmanager(f)) != key_of(contextlib.asynccontextmanager(f))
+
+
+def test_a_module_of_yours_with_the_name_of_one_of_the_library_is_yours(tmp_path, monkeypatch):
+    found = []
+    for n in (1, 2):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        (folder / "colorsys.py").write_text(f"def scaled(x): return x * {n}")
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(folder)
+            patch.delitem(sys.modules, "colorsys", raising=False)
+            found.append(key_of(import_module("colorsys").scaled))
+            del sys.modules["colorsys"]
+    assert found[0] != found[1]
+
+
+def test_a_module_of_the_library_is_known_by_its_folder():
+    for name in ("colorsys", "json.decoder", "sys", "zipimport", "array", "numpy", "numpy.linalg"):
+        import_module(name)
+        assert installed(name)
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """An installed module, whose functions make functions."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "scaling_library.py").write_text(
+        """
+def by_default(n):
+    def scaled(x, n=n): return x * n
+    return scaled
+def by_keyword(n):
+    def scaled(x, *, n=n): return x * n
+    return scaled
+def by_attribute(n):
+    def scaled(x): return x * scaled.n
+    scaled.n = n
+    return scaled
+"""
+    )
+    monkeypatch.syspath_prepend(folder)
+    yield import_module("scaling_library")
+    del sys.modules["scaling_library"]
+
+
+@pytest.mark.parametrize("name", ["by_default", "by_keyword", "by_attribute"])
+def test_what_a_library_s_function_makes_has_all_that_it_was_made_with(library, name):
+    make = getattr(library, name)
+    assert key_of(make(1)) == key_of(make(1)) != key_of(make(2))
 
 
 def test_every_run_gives_the_same_key():
@@ -475,3 +568,36 @@ def test_what_is_near_is_seen_also_where_a_longer_way_was_gone_first(longer):
         return defined("\n".join([*calls, "def f(): return a0() * 0 + z()"]))
 
     assert key_of(near(1)) == key_of(near(1)) != key_of(near(2))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.arange(6.0).reshape(2, 3).T,
+        np.arange(9)[::-2],
+        np.array(3),
+        np.zeros((0, 3)),
+        np.zeros(3, "S0"),
+        np.array(["2020-01-01"], "M8[D]"),
+        np.array([(1, 2)], "i1,>f8"),
+        np.float32(1),
+        np.datetime64("2020-01-01"),
+        np.ma.array([1, 2], mask=[0, 1]),
+    ],
+    ids=shown,
+)
+def test_contents_are_the_bytes_in_c_order(array):
+    assert array.tobytes() == bytes(contents(array))
+
+
+def test_an_array_is_told_without_a_copy():
+    """It may be most of the memory."""
+    array = np.ones(1 << 20)
+    tracemalloc.start()
+    try:
+        key_of(array)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < array.nbytes

@@ -107,6 +107,23 @@ def test_samples_of_a_list_cannot_be_kept_for_the_next_run():
         Loader({"cache": {"folder": "kept"}}, [1, 2]).__enter__()
 
 
+class Doubled(ArraySource):
+    """Has samples of its own, of which its base class knows nothing."""
+
+    def __getitem__(self, index):
+        return 2 * super().__getitem__(index)
+
+
+def test_what_a_class_makes_of_arrays_is_kept_if_the_class_says_what_it_is():
+    """The fingerprint of its base class is of the arrays, and of 64 rows of them."""
+    rows = np.arange(600.0).reshape(300, 2)
+    expected = "got Doubled without a fingerprint\\(\\) of its own; write a method"
+    with pytest.raises(ConfigError, match=expected):
+        kept(Doubled(rows))
+    said = type("Said", (Doubled,), {"fingerprint": lambda self: "twice"})
+    assert [0, 300] == [kept(said(rows))[1] for _ in range(2)]
+
+
 def test_a_list_beside_a_source_in_the_config_cannot_be_kept_either():
     """It is not what the config names, whose options and files say nothing of it."""
     with pytest.raises(ConfigError, match="/cache/folder: expected a source that says"):

@@ -129,6 +129,21 @@ class TestColumn:
         assert error is caught.value
         assert ["threadloader: raised for sample 1, read for its 'y'"] == error.__notes__
 
+    def test_what_the_source_raises_is_not_lost_if_it_refuses_notes(self):
+        class Refusing(Exception):
+            def add_note(self, note):
+                raise TypeError("no notes")
+
+        error = Refusing("mine")
+
+        class Broken(Samples):
+            def __getitem__(self, index):
+                raise error
+
+        with pytest.raises(Refusing) as caught:
+            column(Broken([0]), "y", "")
+        assert error is caught.value
+
     def test_the_log_tells_how_far_a_long_reading_is(self, caplog, monkeypatch):
         ticks = iter(range(0, 100, 2))
         monkeypatch.setattr(time, "monotonic", lambda: next(ticks))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import ArraySource, _files, _npy_header, npy
+from threadloader.sources import ArraySource, _files, _npy_header, column, npy
 from threadloader.sources._files import FileReader
 from threadloader.sources.npy import NpySource, open_npy
 
@@ -68,6 +68,45 @@ def test_samples_and_batches_are_those_of_arrays_in_memory(tmp_path, open_, mapp
     assert [told(plain[i]) for i in range(6)] == [told(source[i]) for i in range(6)]
     for indices in ([5, 0, 0, 3], [1, 2, 3, 4], [], np.array([4], np.uint8)):
         assert told(plain.take(indices)) == told(source.take(indices))
+
+
+@EACH_WAY
+@pytest.mark.parametrize("at_once", [1, 64, 1 << 20])
+def test_a_column_is_a_field_of_every_sample(tmp_path, open_, monkeypatch, mapped, at_once):
+    """Whatever is read at once."""
+    monkeypatch.setattr(npy, "_COLUMN_BYTES", at_once)
+    arrays = {**ARRAYS, "boxes": np.zeros(6, [("at", ">i2"), ("size", "f4", 2)])}
+    source = open_(mapped, fields=save(tmp_path, **arrays))
+    assert told(arrays) == told({field: source.column(field) for field in arrays})
+    assert source.column("none") is None is source.column(0)
+    assert open_(mapped, path="labels.npy").column("labels") is None
+    nothing = open_(mapped, fields=save(tmp_path, x=np.zeros((0, 3))))
+    assert (0, 3) == nothing.column("x").shape
+    source.close()
+    with pytest.raises(ClosedError):
+        source.column("labels")
+
+
+def test_for_a_column_no_other_file_is_read(tmp_path, open_):
+    source = open_(fields=save(tmp_path, **ARRAYS))
+    os.truncate(tmp_path / "images.npy", 1)
+    assert ARRAYS["labels"].tolist() == column(source, "labels", "").tolist()
+    with pytest.raises(SourceError):
+        source[0]
+
+
+@EACH_WAY
+def test_a_column_takes_little_memory_besides(tmp_path, open_, mapped):
+    """To take all rows at once would take 40 MB for their numbers."""
+    source = open_(mapped, fields=save(tmp_path, x=np.ones(1_000_000, np.int8)))
+    tracemalloc.start()
+    try:
+        values = source.column("x")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert values.all()
+    assert peak < 12 << 20
 
 
 @EACH_WAY

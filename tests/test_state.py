@@ -15,7 +15,8 @@ RUN = {"source": "x", "seed": 2**64 - 1, "shuffle": True, "order": 1}
 WORLD = {"batch_size": 4, "shard_count": 2}
 counts = st.integers(0, 2**62)
 skips = st.lists(st.tuples(counts, counts, counts), max_size=3).map(tuple)
-cursors = st.builds(Cursor, counts, counts, counts, counts, counts, skips, st.text(), counts)
+hashes = st.just("") | st.binary(min_size=16, max_size=16).map(bytes.hex)
+cursors = st.builds(Cursor, counts, counts, counts, counts, counts, skips, hashes, counts)
 lists = st.sampled_from([NOTHING, Excluded.of("3 7-9")])
 
 
@@ -74,7 +75,7 @@ def walk(value, path=()):
     return [path]
 
 
-STATE = dump(Cursor(1, 8, 2, 5, 20, ((0, 3, 2),), "f0"), RUN, WORLD, 0, Excluded.of("4-6"))
+STATE = dump(Cursor(1, 8, 2, 5, 20, ((0, 3, 2),), "f0" * 16), RUN, WORLD, 0, Excluded.of("4-6"))
 
 
 @pytest.mark.parametrize("path", walk(STATE), ids=".".join)
@@ -113,6 +114,14 @@ def test_any_missing_value_is_refused(path):
         ("world", {**STATE["world"], "step": -1}, "world.step: expected an integer >= 0, got -1"),
         ("world", {**STATE["world"], "skips": [[1, 2]]}, "world.skips: expected a list of"),
         ("shard", {**STATE["shard"], "samples": True}, "shard.samples: expected an integer >= 0"),
+        *(
+            (
+                "shard",
+                {**STATE["shard"], "fingerprint": value},
+                f'shard.fingerprint: expected 32 hexadecimal digits or "", got {value!r}',
+            )
+            for value in (None, 5, "None", "f" * 31, "F" * 32, "f" * 32 + "\n", "é" * 32)
+        ),
         ("run", [], "run: expected an object, got"),
     ],
 )

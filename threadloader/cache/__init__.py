@@ -62,7 +62,7 @@ def open_cache(
         on, one that keeps nothing, and the log says why.
 
     Raises:
-        ConfigError: the folder cannot be made or read.
+        ConfigError: the folder cannot be made or read, or there is no memory for so many samples.
 
     >>> open_cache({"max_samples": 10}, ".", 100, str).stats().samples
     0

@@ -6,7 +6,7 @@ import _thread
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from ._samples import ForeignError, freeze
@@ -41,39 +41,6 @@ class CacheStats:
     bytes: int = 0
     uncacheable: int = 0
     damaged: int = 0
-
-    @property
-    def hit_fraction(self) -> float:
-        """Part of the samples that came from the cache, 0 to 1; 0 before the first sample."""
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else 0.0
-
-    def as_dict(self) -> dict[str, int | float]:
-        """Give every number, the derived one too, as plain JSON values.
-
-        >>> CacheStats(hits=3, misses=1).as_dict()["hit_fraction"]
-        0.75
-        """
-        names = (*(field.name for field in fields(self)), "hit_fraction")
-        return {name: getattr(self, name) for name in names}
-
-    def __str__(self) -> str:
-        """Give one line.
-
-        >>> print(CacheStats(hits=3, misses=1, samples=1, bytes=3 << 20, uncacheable=2))
-        cache: 75.0% hits | 1 samples in 3.0 MiB | 2 uncacheable
-        """
-        size, unit = float(self.bytes), "bytes"
-        for larger in ("KiB", "MiB", "GiB", "TiB"):
-            if size >= 1024:
-                size, unit = size / 1024, larger
-        shown = f"{size:.0f}" if unit == "bytes" else f"{size:.1f}"
-        parts = [
-            f"cache: {self.hit_fraction:.1%} hits",
-            f"{self.samples:,} samples in {shown} {unit}",
-        ]
-        counts = [("uncacheable", self.uncacheable), ("damaged", self.damaged)]
-        return " | ".join(parts + [f"{count:,} {name}" for name, count in counts if count])
 
 
 class Count(threading.local):

@@ -29,7 +29,7 @@ from ._segments import (
     record,
     sound,
 )
-from ._shelf import Place, Shelf
+from ._shelf import PLACE_BYTES, Place, Shelf
 
 __all__ = ["Folder"]
 
@@ -52,11 +52,11 @@ class Folder(Cache):
         folder: where; it is made where it does not exist.
         key: what the samples depend on, as `key_of` gives it.
         samples: how many there are: indices are 0 to ``samples - 1``.
-        max_bytes: bytes that the files for this key may take; None: no bound.
+        max_bytes: bytes that the files for this key may take.
         clock: gives seconds.
 
     Raises:
-        ConfigError: the folder cannot be made or read.
+        ConfigError: the folder cannot be made or read, or there is no memory for so many samples.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class Folder(Cache):
         folder: Path,
         key: str,
         samples: int,
-        max_bytes: int | None = None,
+        max_bytes: int = sys.maxsize,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         text = f"{FORMAT}, {samples} samples, {key}"
         self._key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
         self._folder = folder / self._key.hex()[:32]
-        self._max_bytes = sys.maxsize if max_bytes is None else max_bytes
-        self._shelf = Shelf(self._folder, self._key, samples)
+        self._max_bytes = max_bytes
+        self._shelf = _shelf(self._folder, self._key, samples)
         self._clock = clock
         self._looked = clock()
         # Held by the one thread that writes. What it waits for is the disk, for which the
@@ -242,6 +242,23 @@ class Folder(Cache):
         self._stopped = True
         self._retire()
         self._shelf.close()
+
+
+def _shelf(folder: Path, key: bytes, samples: int) -> Shelf:
+    try:
+        return Shelf(folder, key, samples)
+    except (MemoryError, ValueError) as error:  # ValueError: more than any memory has
+        if by_handler(error):
+            raise
+        size = samples * PLACE_BYTES
+        raise ConfigError(
+            Problem(
+                "/cache/folder",
+                f"{size / 2**30:,.1f} GiB of memory, {PLACE_BYTES} bytes for each sample",
+                f"less, for {samples:,} samples",
+                'give the samples in parts, or keep some in memory ("max_bytes")',
+            )
+        ) from error
 
 
 def _make_folder(path: Path) -> None:

@@ -38,11 +38,12 @@ class Node:
         self.label = b""
         self._hash = hashlib.blake2b(digest_size=16)
 
-    def put(self, *words: str | bytes) -> None:
-        """Tell something, in words."""
+    def put(self, *words: str | bytes | memoryview) -> None:
+        """Tell something, in words; in a memoryview an item is a byte."""
         for word in words:
             data = word.encode("utf-8", "surrogatepass") if isinstance(word, str) else word
-            self._hash.update(b"%d:" % len(data) + data)
+            self._hash.update(b"%d:" % len(data))
+            self._hash.update(data)  # not joined: it may be a large array's
 
     def hold(self, number: int) -> None:
         """Tell that it holds a thing at this place."""

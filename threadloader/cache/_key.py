@@ -21,6 +21,7 @@ from ._kinds import (
     BY_CLASS,
     MADE_OF,
     buffered,
+    contents,
     counts,
     described,
     full_name,
@@ -54,9 +55,10 @@ def key_of(*parts: Any) -> str:
             - dict, list, tuple, set, numpy array, tensor of torch: all that is in it.
 
             Functions, classes and modules of the standard library and of installed packages
-            count by their names alone; objects of theirs by what they would be pickled as, else
-            by the bytes that they show, else by their ``repr``. Loggers, locks, queues and
-            threads count by the names of their classes.
+            count by their names alone (a function that one of theirs has made also by what it
+            was given: defaults, attributes, what it closes over); objects of theirs by what they
+            would be pickled as, else by the bytes that they show, else by their ``repr``.
+            Loggers, locks, queues and threads count by the names of their classes.
 
     Returns:
         64 hexadecimal digits.
@@ -143,7 +145,7 @@ def _array(walk: Walk, array: Any, base: Any) -> None:
     if array.dtype.hasobject:  # what is stored there are addresses
         walk.add(np.asarray(array).reshape(-1).tolist())
     else:
-        walk.put(array.tobytes())
+        walk.put(contents(array))
 
 
 def _tensor(walk: Walk, tensor: Any) -> None:
@@ -153,7 +155,7 @@ def _tensor(walk: Walk, tensor: Any) -> None:
         array = tensor.detach().cpu().resolve_conj().resolve_neg()
         if array.dtype.is_floating_point and array.dtype.itemsize < 4:
             array = array.float()  # the same values; numpy has no bfloat16
-        walk.put(np.asarray(array).tobytes())
+        walk.put(contents(np.asarray(array)))
     except Exception as error:
         if by_handler(error):
             raise
@@ -171,19 +173,22 @@ def _module(walk: Walk, module: Any, base: Any) -> None:
 
 
 def _function(walk: Walk, function: Any, base: Any) -> None:
-    library = walk.library(function.__module__)
+    code, its = function.__code__, function.__globals__
+    library = walk.library(home(function))
     if library:
-        walk.put(function.__module__, function.__qualname__)
-    if not _stands(walk, function):  # one that a library's function makes may close over yours
-        for cell in function.__closure__ or ():
-            try:
-                walk.add(cell.cell_contents)
-            except ValueError:  # not assigned to yet
-                walk.put("empty")
+        walk.put(home(function), function.__qualname__, code.co_qualname)
+        if _stands(walk, function):
+            return
+    # One that a library's function makes may have something of yours in all of these.
+    for cell in function.__closure__ or ():
+        try:
+            walk.add(cell.cell_contents)
+        except ValueError:  # not assigned to yet
+            walk.put("empty")
+    walk.add(function.__defaults__, function.__kwdefaults__, dict(function.__dict__))
     if library:
         return
-    code, its = function.__code__, function.__globals__
-    walk.add(code, function.__defaults__, function.__kwdefaults__, dict(function.__dict__))
+    walk.add(code)
     for name in sorted(set(names_in(code))):
         if name in its:
             walk.put(name)

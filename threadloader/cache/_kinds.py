@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import json.scanner
+import os
 import re
 import struct
 import sys
@@ -23,6 +24,7 @@ __all__ = [
     "BY_CLASS",
     "MADE_OF",
     "buffered",
+    "contents",
     "counts",
     "described",
     "full_name",
@@ -73,6 +75,9 @@ they count by their classes. Those of ``_abc`` remember who asked, in a ``PyCaps
 an address, and a ``SystemRandom`` keeps nothing.
 """
 
+_STANDARD = PurePath(os.__file__).parent
+"""The folder of the standard library."""
+
 _ADDRESS = re.compile(r"(\bat|@) 0x[0-9A-Fa-f]")
 
 
@@ -100,6 +105,16 @@ def buffered(thing: Any) -> bytes | None:
             return f"{view.format} {view.shape} ".encode() + view.tobytes()
     except (TypeError, ValueError, BufferError, NotImplementedError):
         return None
+
+
+def contents(array: Any) -> memoryview | bytes:
+    """Give the bytes of an array or scalar in C order, not copied where they stand so.
+
+    Of another class the bytes are what that says: a masked array leaves out what is masked.
+    """
+    if type(array) not in (np.ndarray, np.memmap) or not array.nbytes:  # of nothing no view is made
+        return bytes(array.tobytes())
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def said(thing: Any) -> str | None:
@@ -145,16 +160,24 @@ def names_in(code: types.CodeType) -> Iterator[str]:
 
 def installed(module: str) -> bool:
     """Tell whether a module is of the standard library or installed, or written in C."""
-    if module.partition(".")[0] in sys.stdlib_module_names:
-        return True
     file = getattr(sys.modules.get(module), "__file__", None) or ""
-    installed = not {"site-packages", "dist-packages"}.isdisjoint(PurePath(file).parts)
-    return installed or file.endswith(tuple(EXTENSION_SUFFIXES))
+    if not {"site-packages", "dist-packages"}.isdisjoint(PurePath(file).parts):
+        return True
+    # A module of yours may have the name of one of the standard library's, as `code`. Those that
+    # are part of the interpreter have no file.
+    in_place = not file or PurePath(file).is_relative_to(_STANDARD)
+    if in_place and module.partition(".")[0] in sys.stdlib_module_names:
+        return True
+    return file.endswith(tuple(EXTENSION_SUFFIXES))
 
 
-def home(kind: type) -> str:
-    """Give the name of the module of a class."""
-    module = kind.__module__
+def home(thing: type | types.FunctionType) -> str:
+    """Give the name of the module in which a class or a function is written."""
+    if isinstance(thing, types.FunctionType):
+        # Not its `__module__`, which is that of another function after `functools.wraps`.
+        written_in = thing.__globals__.get("__name__")
+        return written_in if isinstance(written_in, str) else ""
+    module = thing.__module__
     # Classes in C can have something else there, which tells the module of their objects; and
     # those that all modules made by Cython share have one that is in no file.
     written = isinstance(module, str) and not module.startswith("_cython_")

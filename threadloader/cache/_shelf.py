@@ -13,7 +13,7 @@ from threadloader.errors import by_handler
 
 from ._segments import Entries, Segment, names_in
 
-__all__ = ["Place", "Shelf"]
+__all__ = ["PLACE_BYTES", "Place", "Shelf"]
 
 _LOG = logging.getLogger("threadloader")
 
@@ -22,6 +22,9 @@ KEPT_OPEN = 64
 
 # Number 0: there is no record.
 _PLACE = np.dtype([("offset", "i8"), ("length", "u4"), ("number", "i4")])
+
+PLACE_BYTES = _PLACE.itemsize
+"""Bytes of memory for each sample that there is."""
 
 
 class Place(NamedTuple):
@@ -41,12 +44,15 @@ class Place(NamedTuple):
 class Shelf:
     """The segments of a folder, and in which of them a sample is.
 
-    16 bytes of memory for each sample that there is, taken where the table is written to.
+    `PLACE_BYTES` of memory for each sample that there is, taken where the table is written to.
 
     Args:
         folder: where the segments are.
         key: the folder's.
         samples: how many samples there are.
+
+    Raises:
+        MemoryError: there is not as much; a ValueError where no memory could have as much.
     """
 
     def __init__(self, folder: Path, key: bytes, samples: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._graph import Node
-from ._kinds import full_name, installed
+from ._kinds import full_name, home, installed
 from ._samples import CONSTANTS
 
 __all__ = ["UntoldError", "Walk"]
@@ -63,8 +63,8 @@ class Walk:
             node.end()
         return self.nodes
 
-    def put(self, *words: str | bytes) -> None:
-        """Say something of the thing that is told."""
+    def put(self, *words: str | bytes | memoryview) -> None:
+        """Say something of the thing that is told; see `Node.put`."""
         self.nodes[self._now].put(*words)
 
     def add(self, *things: Any, more_steps: int = 0) -> None:
@@ -117,10 +117,8 @@ class Walk:
         """Say that the thing that is told is a module which holds what is named anywhere."""
         self._modules[self._now] = {}
 
-    def library(self, module: str | None) -> bool:
+    def library(self, module: str) -> bool:
         """Tell whether a module is of the standard library or of an installed package."""
-        if module is None:
-            return False
         found = self._libraries.get(module)
         if found is None:
             found = self._libraries[module] = installed(module)
@@ -133,7 +131,7 @@ class Walk:
         while number := self._holders[number]:
             holder = self._things[number]
             named = holder if isinstance(holder, (type, types.FunctionType)) else type(holder)
-            if not self.library(named.__module__):
+            if not self.library(home(named)):
                 return UntoldError(f"{what} in {named.__qualname__}")
         return UntoldError(what)
 

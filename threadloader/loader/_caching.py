@@ -71,8 +71,8 @@ def cached_source(
                 Problem(
                     "/cache/folder",
                     "a source that says what its data is",
-                    f"{type(source).__name__} without a method fingerprint()",
-                    "write one that gives another str when the data changes, or keep samples "
+                    f"{type(sources.behind(source)).__name__} without a fingerprint() of its own",
+                    "write a method that gives another str when the data changes, or keep samples "
                     'in memory ("max_bytes")',
                 )
             )

@@ -38,6 +38,7 @@ __all__ = [
     "PerThread",
     "Source",
     "as_source",
+    "behind",
     "column",
     "fingerprint",
     "has_fingerprint",
@@ -180,6 +181,13 @@ def per_thread(factory: Callable[[], Any]) -> PerThread:
     return PerThread(factory, as_source)
 
 
+def behind(source: Any) -> Any:
+    """Give the object itself, where `per_thread` or `as_source` has put something before it."""
+    while isinstance(source, (PerThread, Without)):
+        source = source.mine() if isinstance(source, PerThread) else source.source
+    return source
+
+
 def fingerprint(source: Source) -> str:
     """Give what tells this source's data from other data.
 
@@ -195,13 +203,10 @@ def fingerprint(source: Source) -> str:
     >>> fingerprint(["a", "b"])
     'builtins.list, 2 samples'
     """
-    if isinstance(source, PerThread):
-        return fingerprint(source.mine())
-    if isinstance(source, Without):
-        return fingerprint(source.source)
-    own = getattr(source, "fingerprint", None)
+    thing = behind(source)
+    own = getattr(thing, "fingerprint", None)
     if not callable(own):
-        return f"{_kind(source)}, {len(source)} samples"
+        return f"{_kind(thing)}, {len(thing)} samples"
     text = own()
     if not isinstance(text, str):
         raise ConfigError(Problem("source", "a str from its fingerprint()", type(text).__name__))
@@ -216,14 +221,10 @@ def sample_fingerprint(source: Source) -> str:
         wrapped or of a base class, comes behind the name of the source's class: the samples are
         not those that it speaks of.
     """
-    if isinstance(source, PerThread):
-        return sample_fingerprint(source.mine())
-    if isinstance(source, Without):
-        return sample_fingerprint(source.source)
-    text = fingerprint(source)
-    said = callable(getattr(source, "fingerprint", None))
-    another = said and not has_own(source, "fingerprint")
-    return f"{_kind(source)}, {text}" if another else text
+    thing = behind(source)
+    said = callable(getattr(thing, "fingerprint", None))
+    another = said and not has_own(thing, "fingerprint")
+    return f"{_kind(thing)}, {fingerprint(thing)}" if another else fingerprint(thing)
 
 
 def _kind(source: Any) -> str:
@@ -233,12 +234,13 @@ def _kind(source: Any) -> str:
 def has_fingerprint(source: Source) -> bool:
     """Tell whether a source says itself what its data is.
 
-    A wrapper does not by passing on the attributes of what it wraps.
+    A wrapper does not by passing on the attributes of what it wraps, nor does a class that has a
+    ``[]`` of its own by what a class of ours says of its rows, of which it looks at some.
     """
-    if isinstance(source, PerThread):
-        return has_fingerprint(source.mine())
-    if isinstance(source, Without):
-        return has_fingerprint(source.source)
+    thing = behind(source)
     # What the object or its class has, and not what its ``__getattr__`` would find.
-    defined = inspect.getattr_static(source, "fingerprint", None) is not None
-    return defined and callable(getattr(source, "fingerprint", None))
+    defined = inspect.getattr_static(thing, "fingerprint", None)
+    if defined is None or not callable(getattr(thing, "fingerprint", None)):
+        return False
+    ours = str(getattr(defined, "__module__", "")).startswith(f"{__package__.partition('.')[0]}.")
+    return has_own(thing, "fingerprint") or not ours

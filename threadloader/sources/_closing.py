@@ -1,10 +1,12 @@
-"""Several things closed, each of them even when closing another one raises."""
+"""Several things closed, each even when closing another raises; and what is closed, told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-__all__ = ["close_all"]
+from threadloader.errors import ClosedError
+
+__all__ = ["close_all", "closed_error"]
 
 
 def close_all(closes: Sequence[Callable[[], object]]) -> None:
@@ -26,3 +28,8 @@ def close_all(closes: Sequence[Callable[[], object]]) -> None:
             close_all(closes[middle:])
     elif closes:
         closes[0]()
+
+
+def closed_error(path: object) -> ClosedError:
+    """Give what is raised where a source that has been closed is read."""
+    return ClosedError(f"{path}: expected an open source, got one that has been closed")

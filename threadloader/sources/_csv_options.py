@@ -13,7 +13,6 @@ import numpy as np
 from threadloader.errors import ConfigError, Problem
 
 from ._csv_columns import Categories, Column, Numbers, Texts
-from ._csv_rows import Dialect
 from ._dtypes import DTYPES, UnfitError
 from ._fields import chosen_fields, known_fields
 
@@ -40,7 +39,7 @@ class CsvOptions:
         missing_text: the texts that stand for a missing value.
         delimiter: one character.
         quote: one character; "" where quotes mean nothing.
-        skip_blank: leave out lines of nothing but white space.
+        skip_blank: leave out lines of nothing but white space, and without a delimiter.
 
     Raises:
         ConfigError: they do not fit together.
@@ -156,10 +155,6 @@ class CsvOptions:
         """
         others = _OTHERS in self.missing and name not in self.missing
         return others and cell in self.missing_text
-
-    def dialect(self) -> Dialect:
-        """Give what of it the reader of rows needs."""
-        return Dialect(self.delimiter, self.quote, self.header, self.skip_blank)
 
     def __str__(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

@@ -17,28 +17,11 @@ from dataclasses import dataclass
 
 from threadloader.errors import SourceError
 
+from ._csv_options import CsvOptions
 from ._files import FileReader
 from ._line_scan import Progress, first_byte
 
-__all__ = ["Block", "Dialect", "read_blocks"]
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """How the text is divided into fields.
-
-    Attributes:
-        delimiter: one character.
-        quote: one character; "" where quotes mean nothing.
-        header: whether the first row names the columns.
-        skip_blank: whether lines of nothing but white space, and without a delimiter, are
-            left out.
-    """
-
-    delimiter: str = ","
-    quote: str = '"'
-    header: bool = True
-    skip_blank: bool = False
+__all__ = ["Block", "read_blocks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +38,13 @@ class Block:
 
 
 def read_blocks(
-    reader: FileReader, dialect: Dialect, chunk: int
+    reader: FileReader, options: CsvOptions, chunk: int
 ) -> Iterator[tuple[Block, list[str] | None]]:
     """Read a file to its end.
 
     Args:
         reader: the file.
-        dialect: how it is written.
+        options: how it is written.
         chunk: bytes read at once; a row that is longer is read whole.
 
     Yields:
@@ -72,7 +55,7 @@ def read_blocks(
     Raises:
         SourceError: the file is damaged.
     """
-    rows = _Rows(reader, dialect)
+    rows = _Rows(reader, options)
     at, left = first_byte(reader), b""
     given = False
     progress = Progress(reader, "read rows")
@@ -100,12 +83,12 @@ class _Rows:
         first: the first row, once there is one.
     """
 
-    def __init__(self, reader: FileReader, dialect: Dialect) -> None:
+    def __init__(self, reader: FileReader, options: CsvOptions) -> None:
         self._path = reader.path
-        self._dialect = dialect
+        self._options = options
         self._line = 1  # the one at which the next piece begins
         self.first: list[str] | None = None
-        delimiter, quote = re.escape(dialect.delimiter), re.escape(dialect.quote)
+        delimiter, quote = re.escape(options.delimiter), re.escape(options.quote)
         # All possessive: what has been read is never read again.
         plain = rf"([^{quote}{delimiter}\r\n]*+)"
         self._plain = re.compile(plain)
@@ -145,7 +128,7 @@ class _Rows:
             if not cells:
                 return Block([], []), used
             self.first = list(cells)
-            if self._dialect.header:
+            if self._options.header:
                 cells, lines = [], []
         else:
             cells, lines, used = [], [], 0
@@ -160,7 +143,7 @@ class _Rows:
 
         It gives what `_slowly` gives, or None.
         """
-        quote, delimiter = self._dialect.quote, self._dialect.delimiter
+        quote, delimiter = self._options.quote, self._options.delimiter
         if (quote and quote in text) or self.first is None:
             return None
         if "\r" in text:
@@ -169,7 +152,7 @@ class _Rows:
             text = text.replace("\r\n", "\n")
         text = text.removesuffix("\n")
         lines = text.split("\n")
-        if self._dialect.skip_blank and len(self.first) == 1 and not all(map(str.strip, lines)):
+        if self._options.skip_blank and len(self.first) == 1 and not all(map(str.strip, lines)):
             return None
         if {line.count(delimiter) for line in lines} != {len(self.first) - 1}:
             return None
@@ -184,7 +167,7 @@ class _Rows:
 
         In a file of one column it may well be a value.
         """
-        return self._dialect.header and len(row) > 1 and row == self.first
+        return self._options.header and len(row) > 1 and row == self.first
 
     def _slowly(
         self,
@@ -203,7 +186,7 @@ class _Rows:
                 break
             line, self._line = self._line, self._line + text.count("\n", at, end)
             begin, at = at, end
-            if self._dialect.skip_blank and len(row) == 1 and not text[begin:end].strip():
+            if self._options.skip_blank and len(row) == 1 and not text[begin:end].strip():
                 continue
             if self.first is not None:
                 if len(row) != len(self.first):
@@ -237,16 +220,16 @@ class _Rows:
             if quoted is None:
                 row.append(plain)
             else:
-                quote = self._dialect.quote
+                quote = self._options.quote
                 row.append(quoted.replace(quote + quote, quote) if quote in quoted else quoted)
             at = match.end()
-            if end != self._dialect.delimiter:
+            if end != self._options.delimiter:
                 return row, at
 
     def _refuse(self, text: str, begin: int, at: int, *, last: bool) -> None:
         """Raise what is wrong with the field at ``at``; nothing may be if the text goes on."""
         line = self._line + text.count("\n", begin, at)
-        quote = self._dialect.quote
+        quote = self._options.quote
         if not quote or text[at] != quote:
             stop = self._plain.match(text, at)
             if stop and text.startswith("\r", stop.end()):
@@ -266,7 +249,7 @@ class _Rows:
             end += 2
         if end >= 0:
             raise self._fault(
-                f"expected {self._dialect.delimiter!r} or the end of the line behind a field in "
+                f"expected {self._options.delimiter!r} or the end of the line behind a field in "
                 f"quotes, got {text[end + 1 : end + 21]!r} (the field begins in this line); double "
                 "the quotes that are inside a field",
                 line,

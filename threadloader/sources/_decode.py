@@ -28,7 +28,7 @@ from threadloader.errors import ConfigError, Problem, SourceError
 from ._npy_header import read_header
 from ._strict_json import STRICT
 
-__all__ = ["Decoder", "Decoders", "Image", "apply", "decoder_of"]
+__all__ = ["Decoder", "Decoders", "apply", "decoder_of", "image_options"]
 
 Decoder = Callable[[bytes], Any]
 
@@ -38,32 +38,19 @@ Decoders = Mapping[str, Callable[..., Decoder]]
 _DIGITS = re.compile(r"[+-]?[0-9]{1,19}")
 
 
-class Image:
-    """The options of images, which files and tar archives share.
-
-    Args:
-        spec: the section of the config.
-
-    Attributes:
-        options: what the maker of an image decoder is called with.
-    """
-
-    def __init__(self, spec: Mapping[str, Any]) -> None:
-        names = {"image_mode": "mode", "max_pixels": "max_pixels"}
-        self.options = {ours: spec[name] for name, ours in names.items() if name in spec}
-
-    def __str__(self) -> str:
-        # What bounds an image does not change the samples, so it is not told.
-        return f" ({self.options.get('mode', 'RGB')})"
+def image_options(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what the maker of an image decoder is called with, of a section of the config."""
+    names = {"image_mode": "mode", "max_pixels": "max_pixels"}
+    return {ours: spec[name] for name, ours in names.items() if name in spec}
 
 
-def decoder_of(kind: str, more: Decoders | None, image: Image) -> tuple[Decoder, str]:
+def decoder_of(kind: str, more: Decoders | None, image: Mapping[str, Any]) -> tuple[Decoder, str]:
     """Give a decoder, and what a fingerprint says about it.
 
     Args:
         kind: the word of the config.
         more: makes the decoders that are not built in.
-        image: the options of ``"image"``.
+        image: the options of ``"image"``, as `image_options` gives them.
 
     Raises:
         ConfigError: there is no such decoder.
@@ -75,7 +62,8 @@ def decoder_of(kind: str, more: Decoders | None, image: Image) -> tuple[Decoder,
     if make is None:
         known = ", ".join(f'"{name}"' for name in [*_BUILT_IN, *(more or ())])
         raise ConfigError(Problem("/source/decode", f"one of {known}", repr(kind)))
-    return make(**image.options), f"{kind}{image}"
+    # What bounds an image does not change the samples, so it is not told.
+    return make(**image), f"{kind} ({image.get('mode', 'RGB')})"
 
 
 def apply(decoder: Decoder, data: bytes, path: object, place: str = "") -> Any:

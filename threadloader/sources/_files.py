@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ClosedError, SourceError, by_handler
+from threadloader.errors import SourceError, by_handler
 
-from ._closing import close_all
+from ._closing import close_all, closed_error
 from ._paths import expand, inside
 
 __all__ = ["KEPT_OPEN", "FileReader", "expand", "inside", "open_regular"]
@@ -129,7 +129,7 @@ class FileReader:
         except ValueError as error:  # what fileno() says of a closed file
             if not self._closed:  # but a signal handler's it is not
                 raise
-            raise self._closed_error() from error
+            raise closed_error(self.path) from error
 
     def read(self, offset: int, length: int) -> bytes:
         """Give the bytes of a range of the file.
@@ -157,14 +157,14 @@ class FileReader:
         except ValueError as error:  # what fileno() says of a closed file
             if not self._closed:  # but a signal handler's it is not
                 raise
-            raise self._closed_error() from error
+            raise closed_error(self.path) from error
         except SourceError:
             raise
         except OSError as error:
             if by_handler(error):
                 raise
             if self._closed:
-                raise self._closed_error() from error
+                raise closed_error(self.path) from error
             message = f"expected {length} bytes, got: {error.strerror or error}"
             raise SourceError(message, self.path, f"byte {offset}") from error
         if size != self.size or len(data) != length:
@@ -251,11 +251,11 @@ class FileReader:
             if self._keep:
                 with self._lock:
                     if self._closed:
-                        raise self._closed_error()
+                        raise closed_error(self.path)
                     self._handles.append(handle)
                     self._local.handle = handle
             elif self._closed:  # no lock: close() in a forked process might wait for it for ever
-                raise self._closed_error()
+                raise closed_error(self.path)
             undo.pop_all()
         return handle
 
@@ -270,9 +270,6 @@ class FileReader:
                 ) from error
             error.path = str(self.path)  # as it was named
             raise
-
-    def _closed_error(self) -> ClosedError:
-        return ClosedError(f"{self.path}: expected an open source, got one that has been closed")
 
     def close(self) -> None:
         """Close every handle; a second time does nothing.

@@ -13,9 +13,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePath
 
-from threadloader.errors import ClosedError, ConfigError, Problem, SourceError, by_handler
+from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
-from ._closing import close_all
+from ._closing import close_all, closed_error
 from ._stamp import log_status
 
 __all__ = ["Connections"]
@@ -85,7 +85,7 @@ class Connections:
         connection = self._connection(place)
         with connection.lock:
             if self._closed:
-                raise self._closed_error()
+                raise closed_error(self._path)
             with self._mistrust(place):
                 yield connection.sql
                 # Behind the statements, so that they have read an unchanged database.
@@ -101,7 +101,7 @@ class Connections:
         except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, MemoryError) as error:
             self.raise_kept(error)
             if self._closed:  # which ends what a thread is reading
-                raise self._closed_error() from error
+                raise closed_error(self._path) from error
             # SQLite 3.53 compiles the pragma behind a table like pragma_table_info only when its
             # rows are asked for: nothing before that has refused it.
             if self.denied and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH:
@@ -117,7 +117,7 @@ class Connections:
         if connection is not None:
             return connection
         if self._closed:
-            raise self._closed_error()
+            raise closed_error(self._path)
         with ExitStack() as undo:
             with self._mistrust(place):
                 longest = _LONGEST + 4 * self._bytes
@@ -134,7 +134,7 @@ class Connections:
                 )
             with self._lock:
                 if self._closed:
-                    raise self._closed_error()  # pragma: no cover - a race with close
+                    raise closed_error(self._path)  # pragma: no cover - a race with close
                 self.size = self.size or connection.pages * connection.page_size
                 self._made.append(connection)
             undo.pop_all()
@@ -208,9 +208,6 @@ class Connections:
             "open the source again when nothing writes to it, or give it a copy",
             self._path,
         )
-
-    def _closed_error(self) -> ClosedError:
-        return ClosedError(f"{self._path}: expected an open source, got one that has been closed")
 
     def close(self) -> None:
         """Close every connection; a second time does nothing.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError
+from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
 from ._files import inside, open_regular
 from ._strict_json import STRICT
@@ -28,7 +28,7 @@ _QUARANTINED = b'{"index": '
 def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any] | Sequence[Any]:
     """Give one field of every sample.
 
-    A source that has its fields in memory says so by a method ``column(field)``; of any
+    A source that has its fields apart gives them by a method ``column(field)``; of any
     other every sample is read, once, and the log tells how far it is.
 
     Args:
@@ -41,7 +41,7 @@ def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any] | Se
 
     Raises:
         ConfigError: samples have no such field.
-        Exception: whatever the source raises, with a note of the sample.
+        Exception: whatever the source raises, with a note of the sample if it takes one.
     """
     own = getattr(source, "column", None)
     given: npt.NDArray[Any] | Sequence[Any] | None = own(field) if callable(own) else None
@@ -53,7 +53,11 @@ def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any] | Se
         try:
             sample = source[index]
         except Exception as error:
-            error.add_note(f"threadloader: raised for sample {index}, read for its {field!r}")
+            try:
+                error.add_note(f"threadloader: raised for sample {index}, read for its {field!r}")
+            except Exception as refused:  # what the source has raised counts, not this
+                if by_handler(refused):
+                    raise
             raise
         if isinstance(sample, (str, bytes)):  # of which Python would give a character
             got = f"{type(sample).__name__}, sample {index}, which has none"

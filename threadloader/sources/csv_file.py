@@ -85,7 +85,7 @@ class CsvSource(ArraySource):
         for path in paths:
             with closing(FileReader(path)) as reader:
                 self._sizes.append(reader.size)
-                for block, first in read_blocks(reader, self._options.dialect(), _chunk):
+                for block, first in read_blocks(reader, self._options, _chunk):
                     files.add(path, block, first)
         super().__init__(files.finish())
         self._texts = files.texts

@@ -24,9 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from threadloader.errors import ClosedError, ConfigError, Problem, SourceError, by_handler
+from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
-from ._decode import Decoder, Decoders, Image, apply, decoder_of
+from ._closing import closed_error
+from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside, open_regular
 from ._hash import sha256
 from ._labels import labels_of
@@ -60,7 +61,7 @@ def open_files(
     """
     # Absolute: files are opened as long as it lives, wherever the process has gone by then.
     folder = inside(base / spec["folder"], root).absolute()
-    decoder, said = decoder_of(spec.get("decode", "bytes"), decoders, Image(spec))
+    decoder, said = decoder_of(spec.get("decode", "bytes"), decoders, image_options(spec))
     names = _names(folder, spec.get("pattern", "**/*"), root)
     names, labels, classes = labels_of(spec, base, root, folder, names)
     return FilesSource(folder, names, decoder, labels, tuple(classes), f"decode {said}")
@@ -136,7 +137,7 @@ class FilesSource:
         name = self._names[row]
         path = self._folder / name
         if self._closed:
-            raise ClosedError(f"{path}: expected an open source, got one that has been closed")
+            raise closed_error(path)
         size, changed = self._status[row].tolist()
         sample: dict[str, Any] = {"data": apply(self._decoder, _read(path, size, changed), path)}
         if self._labels is not None:

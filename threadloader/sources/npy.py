@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ClosedError, ConfigError, Problem, SourceError, by_handler
+from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
-from ._closing import close_all
+from ._closing import close_all, closed_error
 from ._files import FileReader, inside, open_regular
 from ._fingerprint import checked_rows
 from ._hash import sha256
@@ -33,6 +33,9 @@ from .arrays import ArraySource, Empty
 __all__ = ["NpySource", "open_npy"]
 
 _DAMAGED = "copy the file again, or make it again with numpy.save"
+
+_COLUMN_BYTES = 1 << 20
+"""How much of a field is read at once for all samples. Chosen: many rows, and little memory."""
 
 _Array = npt.NDArray[Any]
 
@@ -162,6 +165,21 @@ class NpySource:
     def _built(self, parts: list[Any]) -> Any:
         return parts[0] if self._names is None else dict(zip(self._names, parts, strict=True))
 
+    def column(self, field: str | int) -> _Array | None:
+        """Give a field of every sample, read from its file alone; None where there is none."""
+        if self._names is None or field not in self._names:
+            return None
+        rows = self._rows[self._names.index(str(field))]
+        shape, dtype = rows.header.shape, rows.header.dtype
+        given = np.empty(shape, dtype)
+        # In blocks: to take rows costs several integers for each besides, which may be more than
+        # the rows themselves.
+        most = max(1, _COLUMN_BYTES // max(8, rows.header.size // max(1, shape[0])))
+        for at in range(0, shape[0], most):
+            numbers = np.arange(at, min(at + most, shape[0]))
+            given[at : at + most] = rows.take(numbers, np.empty)
+        return given
+
     @property
     def sample_bytes(self) -> int:
         """Bytes of one sample, so that small batches can be gathered together."""
@@ -262,7 +280,7 @@ class _Mapped:
     def _open_array(self) -> ArraySource:
         array = self._array
         if array is None:
-            raise ClosedError(f"{self.path}: expected an open source, got one that has been closed")
+            raise closed_error(self.path)
         return array
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from threadloader.errors import ConfigError, Problem, SourceError
 
 from ._closing import close_all
-from ._decode import Decoders, Image, apply, decoder_of
+from ._decode import Decoders, apply, decoder_of, image_options
 from ._fields import chosen_fields, near
 from ._files import KEPT_OPEN, FileReader, expand
 from ._hash import sha256
@@ -72,7 +72,7 @@ def open_tar(
         spec.get("fields"),
         spec.get("decode"),
         decoders=decoders,
-        image=Image(spec),
+        image=image_options(spec),
     )
 
 
@@ -89,7 +89,7 @@ class TarSource:
         decode: how members are decoded, by their field (``seg.png``) or by what is
             behind its last dot (``png``); what it does not name as `DECODE` says.
         decoders: makes the decoders that need a package.
-        image: the options of images.
+        image: the options of images, as `image_options` gives them.
 
     Attributes:
         fields: the fields of a sample, in the order given or sorted.
@@ -105,7 +105,7 @@ class TarSource:
         decode: Mapping[str, str] | None = None,
         *,
         decoders: Decoders | None = None,
-        image: Image | None = None,
+        image: Mapping[str, Any] | None = None,
     ) -> None:
         names = chosen_fields(fields, "those of the first sample")
         chosen = None if names is None else tuple(names)
@@ -127,7 +127,7 @@ class TarSource:
                 raise SourceError("expected at least one sample, got none", files[0])
             self.fields = chosen
             kinds = self._kinds(decode or {}, chosen)
-            made = [decoder_of(kind, decoders, image or Image({})) for kind in kinds]
+            made = [decoder_of(kind, decoders, image or {}) for kind in kinds]
             undo.pop_all()
         self._decoders = [decoder for decoder, _ in made]
         self._fingerprint = self._summed([said for _, said in made])

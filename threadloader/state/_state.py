@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ __all__ = ["FORMAT", "NOTHING", "VERSION", "Cursor", "Excluded", "checksum", "du
 
 FORMAT = "threadloader.state"
 VERSION = 1
+
+_FINGERPRINT = re.compile("([0-9a-f]{32})?")
 
 Skip = tuple[int, int, int]
 """Epoch and step at which steps were left out, and how many."""
@@ -164,6 +167,9 @@ def load(
     counted = _counts(state, "shard", ("index", "batches", "samples"))
     # Not in the first states of this version.
     counted |= _counts({"shard": {"skipped": 0, **state["shard"]}}, "shard", ("skipped",))
+    fingerprint = state["shard"].get("fingerprint")
+    if not isinstance(fingerprint, str) or not _FINGERPRINT.fullmatch(fingerprint):
+        raise _damaged("shard.fingerprint", '32 hexadecimal digits or ""', fingerprint)
     saved = state.get("run")
     if not isinstance(saved, Mapping):
         raise _damaged("run", "an object", saved)
@@ -177,7 +183,7 @@ def load(
         counted["batches"] if mine else 0,
         counted["samples"] if mine else 0,
         _skips(state["world"].get("skips")),
-        str(state["shard"].get("fingerprint")) if mine else "",
+        fingerprint if mine else "",
         counted["skipped"] if mine else 0,
     ), excluded
 
