@@ -6,13 +6,23 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from ._check import Watched, all_rows, same_batch
 from ._protocol import Batch, Job, Numbers, Serve, Served
+from ._synthetic import cores
 
-__all__ = ["one_thread", "start_and_gap", "throughput", "training"]
+__all__ = [
+    "loop",
+    "one_thread",
+    "plain_loop",
+    "plain_loops",
+    "start_and_gap",
+    "throughput",
+    "training",
+]
 
 clock = time.perf_counter
 
@@ -63,6 +73,23 @@ def throughput(job: Job, serve: Serve, seconds: float) -> Numbers:
         "batch_seconds": elapsed / epochs / -(-len(job.source) // job.batch_size),
         "first_batch_seconds": first,
     }
+
+
+def loop(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> Numbers:
+    """Time a loop that does nothing: `measure` of a kind of work."""
+    return throughput(job, serve, seconds)
+
+
+def plain_loop(job: Job, options: dict[str, Any], seconds: float) -> Numbers:
+    """Time the plain loop: `limit` of a kind of work."""
+    return throughput(job, one_thread, seconds)
+
+
+def plain_loops(job: Job, options: dict[str, Any], seconds: float) -> Numbers:
+    """Time the plain loop, and take it as often as workers can run: `limit`, too."""
+    numbers = throughput(job, one_thread, seconds)
+    numbers["samples_per_second"] *= min(options["workers"], cores())
+    return numbers
 
 
 def training(job: Job, serve: Serve, step: Callable[[], object], seconds: float) -> Numbers:

@@ -43,10 +43,10 @@ def products(rounds: int) -> None:
         np.matmul(left, left, out=out)
 
 
-def seconds_of(work: Callable[[int], object], rounds: int, times: int = 5) -> float:
+def seconds_of(work: Callable[[int], object], rounds: int) -> float:
     """Give how long so many rounds take, the shortest of some trials."""
     best = float("inf")
-    for _ in range(times):
+    for _ in range(5):
         began = time.perf_counter()
         work(rounds)
         best = min(best, time.perf_counter() - began)
@@ -78,22 +78,17 @@ def rounds_of(work: Callable[[int], object], milliseconds: float) -> int:
 
 
 class Rows:
-    """A source of small arrays, each of which costs something to get.
+    """A source of small arrays, float32 ``(64,)``, each of which may take its time to come.
 
     Args:
         samples: how many there are.
         milliseconds: a sample waits for so long, without the GIL.
-        rounds: a sample burns so many rounds of Python code, with the GIL.
-        width: numbers in a row, float32.
     """
 
-    def __init__(
-        self, samples: int, *, milliseconds: float = 0.0, rounds: int = 0, width: int = 64
-    ) -> None:
+    def __init__(self, samples: int, *, milliseconds: float = 0.0) -> None:
         self._samples = samples
         self._seconds = milliseconds / 1000
-        self._rounds = rounds
-        self._table = np.arange(256 * width, dtype=np.float32).reshape(256, width)
+        self._table = np.arange(256 * 64, dtype=np.float32).reshape(256, 64)
 
     def __len__(self) -> int:
         return self._samples
@@ -101,6 +96,4 @@ class Rows:
     def __getitem__(self, index: int) -> dict[str, object]:
         if self._seconds:
             time.sleep(self._seconds)
-        if self._rounds:
-            burn(self._rounds)
         return {"x": self._table[index % 256], "index": index}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,10 +28,9 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser().parse_args(arguments)
     try:
         plan = plan_of(asked)
-        for name in filter(None, (asked.json, asked.svg)):
-            with Path(name).open("ab"):  # better now than after an hour
-                pass
-    except (ValueError, OSError) as error:
+        for option in ("--json", "--svg"):  # better now than after an hour
+            _must_be_writable(option, getattr(asked, option[2:]))
+    except ValueError as error:
         print(f"tools/bench --suite: {error}", file=sys.stderr)
         return 2
 
@@ -57,6 +58,24 @@ def main(arguments: Sequence[str]) -> int:
         if row.loader in ("threadloader", "limit")
     ]
     return int(any(row.status in ("failed", "timeout") for row in ours))
+
+
+def _must_be_writable(option: str, name: str | None) -> None:
+    """Refuse a file that cannot be written; it is not made yet, for all may still fail."""
+    if name == "":  # as of a variable of the shell that is not set
+        raise ValueError(f"{option}: expected the name of a file, got ''")
+    if name and not _can_write(Path(name)):
+        raise ValueError(f"{option}: cannot write {name}")
+
+
+def _can_write(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return os.access(path.parent, os.W_OK)
+    except (OSError, ValueError):  # a name that is too long, or that no file can have
+        return False
+    return os.access(path, os.W_OK) and not stat.S_ISDIR(mode)
 
 
 def _tell(line: str) -> None:

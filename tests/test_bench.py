@@ -53,7 +53,8 @@ NPZ = {"type": "npz", "path": "x.npz"}
 QUICK = ("--batches", "4", "--repeat", "1")
 
 MODULE = '''
-import os, socket, sys, time
+import os, socket, sys, tempfile, threading, time
+from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 
 class Numbers:
@@ -84,6 +85,25 @@ def held():
     global line
     line = socket.create_connection(("127.0.0.1", int(os.environ["HELD_PORT"])))
     time.sleep(600)
+
+def connect():
+    global line
+    line = socket.create_connection(("127.0.0.1", int(os.environ["HELD_PORT"])))
+
+def leaves_a_process():
+    global pool
+    pool = ProcessPoolExecutor(1)
+    pool.submit(connect).result()
+    return Numbers()
+
+def leaves_a_thread():
+    threading.Thread(target=held).start()
+    return Numbers()
+
+def leaves_a_folder():
+    global folder
+    folder = tempfile.TemporaryDirectory(dir=".", prefix="left")
+    return Numbers()
 '''
 
 
@@ -1006,6 +1026,31 @@ def test_a_process_that_no_signal_ends_is_given_up(monkeypatch):
     _process._end(Stuck())
     assert [(7, signal.SIGTERM), (7, signal.SIGKILL)] == sent
     assert [_process.PATIENCE_SECONDS] * 2 == waited
+
+
+def test_a_thread_that_the_source_has_left_is_not_waited_for(command, caller, monkeypatch):
+    """The process of a run ends by itself when it has said what came of it."""
+    ended, end = [], _process._end
+    monkeypatch.setattr(_process, "_end", lambda child: (ended.append(child.pid), end(child)))
+    source = ("--source", "mine:leaves_a_thread")
+    code, out, _ = command("c.json", *QUICK, "--workers", "0", *source, "--json")
+    assert (0, 1, []) == (code, len(json.loads(out)["results"]), ended)
+
+
+def test_what_the_source_removes_at_the_exit_is_removed(command, folder):
+    source = ("--source", "mine:leaves_a_folder")
+    assert 0 == command("c.json", *QUICK, "--workers", "0", *source, "--json")[0]
+    assert [] == list(folder.glob("left*"))
+
+
+def test_a_process_that_waits_for_the_sources_work_is_ended(command, caller):
+    """That of a pool, which would learn from nobody that the run is over."""
+    source = ("--source", "mine:leaves_a_process")
+    assert 0 == command("c.json", *QUICK, "--workers", "0", *source, "--json")[0]
+    held, _ = caller.accept()
+    with held:
+        held.settimeout(30)
+        assert b"" == held.recv(1)  # closed, since the process that held it has ended
 
 
 # PyTorch's side.

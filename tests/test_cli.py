@@ -448,6 +448,16 @@ def test_without_the_bound_that_the_root_is_nothing_is_read(check):
     assert (1, expected) == (code, out)
 
 
+def test_beside_a_section_whose_name_is_too_long_to_be_told_what_is_wrong_is_told(check):
+    """Its pointers are cut, and say no more which options are right."""
+    name = "a" * 2100
+    text = f'{{"{name}": {{"seed": NaN, "source": {json.dumps(NPZ)}}}}}'
+    code, out, err = check(f"{write(text)}#/{name}")
+    assert (1, "", 1) == (code, err, out.count("\n"))
+    assert out.startswith(at("c.json", "NaN") + " /aaa")
+    assert "expected a finite number, got NaN" in out
+
+
 def test_what_names_no_option_is_told_once_and_ends_it(check, monkeypatch):
     """Behind what the options before it have."""
 

@@ -148,6 +148,13 @@ def test_paths_and_tuples_become_plain_ones():
         ),
         ({"seed": {1}}, ["/seed: expected a JSON value, got a Python set"]),
         (
+            {"batch_size": np.timedelta64(5, "ns"), "seed": np.datetime64(5, "ns")},
+            [
+                "/batch_size: expected a JSON value, got a Python timedelta64",
+                "/seed: expected a JSON value, got a Python datetime64",
+            ],
+        ),
+        (
             {"source": {**SOURCE, "path": b"a"}},
             ["/source/path: expected a JSON value, got a Python bytes"],
         ),

@@ -214,9 +214,12 @@ def test_torch_runs_where_it_is_declared():
         (["--repeats", "0"], "--repeats: expected a number above 0, up to 86400, got 0"),
         (["--seconds", "inf"], "--seconds: expected a number above 0, up to 86400, got inf"),
         (["--timeout", "nan"], "--timeout: expected a number above 0, up to 86400, got nan"),
-        (["--json", "/no/such/folder/x.json"], "No such file or directory"),
-        (["--json", "."], "'.'"),
-        (["--svg", "."], "'.'"),
+        (["--json", "/no/such/folder/x.json"], "--json: cannot write /no/such/folder/x.json"),
+        (["--json", "."], "--json: cannot write ."),
+        (["--json", "x" * 5000], "--json: cannot write xxx"),
+        (["--json", ""], "--json: expected the name of a file, got ''"),
+        (["--svg", "."], "--svg: cannot write ."),
+        (["--svg", ""], "--svg: expected the name of a file, got ''"),
         (["--also", ""], "--also: expected a Python interpreter, got ''"),
     ],
 )
@@ -224,6 +227,17 @@ def test_what_cannot_be_is_said_before_anything_runs(arguments, told, capsys, mo
     monkeypatch.setattr(suite, "run", None)
     assert 2 == suite.main(arguments)
     assert told in capsys.readouterr().err
+
+
+def test_what_is_refused_leaves_no_file(tmp_path, monkeypatch):
+    """One of the two can be written, and is not made; what stands in it already stays."""
+    monkeypatch.setattr(suite, "run", None)
+    new, old = tmp_path / "new.json", tmp_path / "old.json"
+    old.write_text("{}", encoding="utf-8")
+    for file in (new, old):
+        assert 2 == suite.main(["--json", str(file), "--svg", str(tmp_path)])
+    assert [old] == list(tmp_path.iterdir())
+    assert "{}" == old.read_text(encoding="utf-8")
 
 
 def test_an_interpreter_that_is_none_is_bad_usage(tmp_path, capsys):

@@ -5,11 +5,13 @@ it is one thing, which most tests look at from the outside.
 """
 
 import functools
+import importlib
 import itertools
 import json
 import random
 import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -330,6 +332,88 @@ def test_what_a_process_has_kept_from_before_is_told_from_how_it_hashes(monkeypa
     assert "something that the process has kept from before" in cause.says
 
 
+LEAVING = """
+import os, socket, subprocess, sys, threading
+from concurrent.futures import ProcessPoolExecutor
+import numpy as np
+
+def connect(port):
+    global line
+    line = socket.create_connection(("127.0.0.1", port))
+
+def wait(port):
+    connect(port)
+    line.recv(1)
+
+def leaves(what):
+    port = int(os.environ["WAITED_FOR"])
+    if what == "thread":
+        threading.Thread(target=wait, args=[port]).start()
+    elif what == "pool":
+        global pool
+        pool = ProcessPoolExecutor(1)
+        pool.submit(connect, port).result()
+    else:
+        code = f"import socket; socket.create_connection(('127.0.0.1', {port})).recv(1)"
+        subprocess.Popen([sys.executable, "-c", code])
+    return np.arange(8.0)
+
+def thread():
+    return leaves("thread")
+
+def process():
+    return leaves("process")
+
+def pool_of_one():
+    return leaves("pool")
+"""
+
+
+def leaving(what, folder, monkeypatch):
+    """Other processes, in which the source leaves something."""
+    (folder / "leaving.py").write_text(LEAVING, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(folder))
+    case = _case.Case(LoaderConfig(), Path())
+    return _process.Process(case, Path(), {"source": f"leaving:{what}"})
+
+
+def test_a_process_that_waits_for_work_from_another_process_is_ended(tmp_path, monkeypatch):
+    """That of a pool, which would learn from nobody that there is no more of it."""
+    asked = leaving("pool_of_one", tmp_path, monkeypatch)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("WAITED_FOR", f"{server.getsockname()[1]}")
+        assert {"source"} == set(asked._ask({"indices": [3]}, "1")["results"])
+        line, _ = server.accept()
+    with line:
+        line.settimeout(30)
+        assert b"" == line.recv(1)  # closed, since the process that held it has ended
+
+
+@pytest.mark.parametrize("what", ["thread", "process"])
+def test_what_user_code_has_left_in_another_process_is_not_waited_for(what, tmp_path, monkeypatch):
+    """A thread, which ends with its process; a process, which has its stderr and goes on."""
+    asked = leaving(what, tmp_path, monkeypatch)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("WAITED_FOR", f"{server.getsockname()[1]}")
+        given_up = threading.Event()
+
+        def give_up():
+            given_up.set()
+            server.close()
+
+        # Whoever waits for it all the same goes on, and is seen.
+        late = threading.Timer(60, give_up)
+        late.start()
+        try:
+            answer = asked._ask({"indices": [3]}, "1")
+            waited = given_up.is_set()
+        finally:
+            late.cancel()
+            late.join()
+    assert not waited
+    assert {"source"} == set(answer["results"])
+
+
 # What every run has.
 
 
@@ -480,6 +564,25 @@ def test_what_is_honest_is_the_same(folder, config, given):
     assert report.steps == report.of_epoch
 
 
+def test_a_cache_of_the_config_hides_nothing_and_stays_as_it_is(folder):
+    """Else the first run would fill it, and all others be given what that one has kept."""
+    config = {"source": NPZ, "batch_size": 4, "cache": {"folder": "kept"}}
+    numbers = itertools.count()
+    report = verify.run(config, transform=lambda sample: sample["x"] + next(numbers))
+    assert ("differs", [("transform", "own-state")]) == (report.result, found(report))
+    assert not (folder / "kept").exists()
+
+
+def test_a_collate_in_code_is_given_what_the_transform_of_the_config_makes(folder):
+    """Samples as the source gives them would be none for it."""
+    config = {"source": TOKENS, "transform": MLM, "batch_size": 4}
+
+    def of_labels(samples):
+        return faults.shuffled([sample["labels"] for sample in samples])
+
+    assert [("collate", "global-random")] == found(verify.run(config, collate=of_labels))
+
+
 # Where it differs.
 
 
@@ -599,6 +702,77 @@ def test_a_run_with_other_steps_is_a_difference(first, later, epochs, place, wha
     report = report_of(lambda: faults.rows()[: next(lengths)], config, plan=Plan(epochs=epochs))
     got = report.difference
     assert ("steps", *place, what) == (got.kind, got.epoch, got.step, got.what)
+
+
+SHRUNK = """
+import os
+
+class Shrunk:
+    def __init__(self):
+        self.whole = os.environ.get("PYTHONHASHSEED", "").isdigit()
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        if index > 5 and not self.whole:
+            raise ValueError("bad")
+        return float(index)
+"""
+
+
+SKIPPING = {"batch_size": 2, "shuffle": False, "on_error": {"skip": 99}}
+
+
+def test_a_batch_that_is_left_out_in_the_first_run_alone_is_a_difference():
+    """That run has fewer batches than an epoch should have, and all the same its end counts."""
+    opened = itertools.count()
+
+    class Mended(list):
+        def __init__(self):
+            super().__init__(range(8))
+            self.last = 8 if next(opened) else 6
+
+        def __getitem__(self, index):
+            if index >= self.last:
+                raise ValueError("bad")
+            return float(index)
+
+    report = report_of(Mended, SKIPPING, plan=Plan(epochs=1))
+    got = report.difference
+    assert ("steps", 0, 3, "expected the end, got a batch") == (
+        *(got.kind, got.epoch, got.step, got.what),
+    )
+
+
+def test_a_batch_that_is_left_out_in_all_runs_but_that_of_another_process_is_seen(
+    tmp_path, monkeypatch
+):
+    """It is told that the first run was made to its end."""
+    (tmp_path / "shrunk.py").write_text(SHRUNK, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    source = importlib.import_module("shrunk").Shrunk
+    report = report_of(source, SKIPPING, names={"source": "shrunk:Shrunk"}, plan=Plan(epochs=1))
+    assert [True] * (len(report.runs) - 1) + [False] == [same for _, same in report.runs]
+    assert (0, 3, "expected the end, got a batch") == (
+        *(report.difference.epoch, report.difference.step, report.difference.what),
+    )
+
+
+@pytest.mark.parametrize("plan", [Plan(), Plan(batches=99), Plan(batches=4)], ids=str)
+def test_where_batches_are_left_out_epochs_are_compared_to_their_end(plan):
+    """There are three of four; nothing that could come was not compared."""
+
+    def bad(sample):
+        if sample[0] < 2:
+            raise ValueError("bad")
+        return sample
+
+    report = report_of(lambda: faults.rows()[:8], SKIPPING, transform=bad, plan=plan)
+    assert ("same", 3, 4, 6) == (report.result, report.steps, report.of_epoch, report.batches)
+    assert () == report.not_compared
+    assert 2 == sum(len(run.legs) > 1 for run, _ in report.runs)
 
 
 def test_other_indices_are_a_difference_of_the_order():
@@ -916,6 +1090,8 @@ def test_a_ctrl_c_in_an_experiment_is_no_result():
         result(interrupted)
     with pytest.raises(KeyboardInterrupt):
         _parts._fresh({1: interrupted})
+    with pytest.raises(KeyboardInterrupt):
+        overwritten(int, interrupted)
 
 
 def test_a_slow_call_is_repeated_no_longer_than_there_is_time(monkeypatch):
@@ -944,8 +1120,11 @@ def test_the_random_state_of_torch_is_seen_to_move_and_put_back(monkeypatch):
     assert ("torch",) == repeated(seeding, None).moved
 
 
-def test_what_fails_is_not_said_to_be_overwritten():
-    assert not overwritten(failing, lambda: 0)
+@pytest.mark.parametrize("fails", [failing, sys.exit])
+def test_what_fails_is_not_said_to_be_overwritten(fails):
+    """Nor does a SystemExit end the command."""
+    assert not overwritten(fails, lambda: 0)
+    assert not overwritten(lambda: 0, fails)
 
 
 def test_threads_stop_as_soon_as_enough_is_wrong():

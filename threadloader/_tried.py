@@ -116,7 +116,10 @@ def _right_part(report: Report) -> LoaderConfig | None:
     if not isinstance(options, dict) or "root" in wrong:
         return None
     right = {it.name for it in dataclasses.fields(LoaderConfig)} - wrong
-    return LoaderConfig(**{name: value for name, value in options.items() if name in right})
+    try:
+        return LoaderConfig(**{name: value for name, value in options.items() if name in right})
+    except ConfigError:  # a pointer that is cut, as of a long key, does not say what is wrong
+        return None
 
 
 def _kept_out(report: Report, config: LoaderConfig, source: Any) -> list[Problem]:

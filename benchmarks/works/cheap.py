@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .._measure import one_thread, throughput
-from .._protocol import Case, Job, Metric, Numbers, Serve, named, stacked
+from .._measure import loop, plain_loop
+from .._protocol import Case, Job, Metric, named, stacked
 
 SHORT = "Cheap samples"
 TITLE = "Cheap samples in Python: a list of dicts with a two-number array each, batches of 256"
@@ -37,11 +37,4 @@ def job(options: dict[str, Any]) -> Job:
     )
 
 
-def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> Numbers:
-    """Time a loop that does nothing."""
-    return throughput(job, serve, seconds)
-
-
-def limit(job: Job, options: dict[str, Any], seconds: float) -> Numbers:
-    """Time the plain loop."""
-    return throughput(job, one_thread, seconds)
+measure, limit = loop, plain_loop

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._measure import one_thread, throughput
-from .._protocol import Cannot, Case, Job, Metric, Numbers, Serve
-from .._synthetic import cores
+from .._measure import loop, plain_loops
+from .._protocol import Cannot, Case, Job, Metric
 
 SHORT = "JPEG"
 TITLE = "JPEG decode and resize with Pillow, 500 x 375 to 224 x 224 float32, batches of 32"
@@ -80,13 +79,4 @@ def job(options: dict[str, Any]) -> Job:
     )
 
 
-def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> Numbers:
-    """Time a loop that does nothing."""
-    return throughput(job, serve, seconds)
-
-
-def limit(job: Job, options: dict[str, Any], seconds: float) -> Numbers:
-    """Time one thread, and take it as often as threads can run."""
-    numbers = throughput(job, one_thread, seconds)
-    numbers["samples_per_second"] *= min(options["workers"], cores())
-    return numbers
+measure, limit = loop, plain_loops

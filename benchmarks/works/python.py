@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from .._measure import one_thread, throughput
-from .._protocol import Case, Job, Metric, Numbers, Sample, Serve
-from .._synthetic import Rows, burn, cores, rounds_of
+from .._measure import loop, plain_loops
+from .._protocol import Case, Job, Metric, Sample
+from .._synthetic import Rows, burn, rounds_of
 
 SHORT = "Pure Python"
 TITLE = "A transform in pure Python, 1 ms a sample, batches of 32"
@@ -38,13 +38,4 @@ def job(options: dict[str, Any]) -> Job:
     )
 
 
-def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> Numbers:
-    """Time a loop that does nothing."""
-    return throughput(job, serve, seconds)
-
-
-def limit(job: Job, options: dict[str, Any], seconds: float) -> Numbers:
-    """Time one thread, and take it as often as cores can run."""
-    numbers = throughput(job, one_thread, seconds)
-    numbers["samples_per_second"] *= min(options["workers"], cores())
-    return numbers
+measure, limit = loop, plain_loops

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .._check import WrongBatches
-from .._measure import one_thread, throughput
-from .._protocol import Case, Job, Metric, Mlm, Numbers, Serve, named
+from .._measure import loop, plain_loop
+from .._protocol import Case, Job, Metric, Mlm, named
 
 SHORT = "Ragged tokens"
 TITLE = "Ragged int32 tokens (16 to 256 a sample): pad, mask and hide 15%, batches of 64"
@@ -122,11 +122,4 @@ def _check(source: Tokens, batch: dict[str, np.ndarray]) -> None:
             raise WrongBatches(f"a batch: expected {share:.0%} {name}, got {part:.0%}")
 
 
-def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> Numbers:
-    """Time a loop that does nothing."""
-    return throughput(job, serve, seconds)
-
-
-def limit(job: Job, options: dict[str, Any], seconds: float) -> Numbers:
-    """Time the plain loop."""
-    return throughput(job, one_thread, seconds)
+measure, limit = loop, plain_loop

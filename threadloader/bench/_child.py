@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .._leaving import leave
 from .._named import UsageError, given_by, named
 from .._tried import in_words
 from ..adapters import torch_loader
@@ -50,6 +51,7 @@ def main() -> None:
     except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well
         answer = {"error": in_words(error)}
     os.write(out, json.dumps(answer).encode() + b"\n")
+    leave()
 
 
 def _end_with_parent() -> None:  # pragma: no cover - it ends by SIGKILL

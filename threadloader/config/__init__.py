@@ -137,7 +137,6 @@ def read_config(
     *,
     unknown: str = "error",
     source_in_code: bool = False,
-    sampler_in_code: bool = False,
 ) -> tuple[LoaderConfig, Path]:
     """The config, and the folder that relative paths in it are relative to.
 
@@ -149,7 +148,6 @@ def read_config(
             not options; one that is one edit away from an option is an error all the
             same, and so is any unknown key further down.
         source_in_code: whether the config may do without a source.
-        sampler_in_code: whether a sampler takes the place of `sampler`, and of `shuffle`.
 
     Returns:
         The config, and the folder of its file, or the current folder without a file.
@@ -164,9 +162,7 @@ def read_config(
     threadloader.errors.ConfigError: /num_worker: expected a known key, got "num_worker"; \
 did you mean "num_workers"?
     """
-    report = examine(
-        config, unknown=unknown, source_in_code=source_in_code, sampler_in_code=sampler_in_code
-    )
+    report = examine(config, unknown=unknown, source_in_code=source_in_code)
     return report.checked(), report.base
 
 
@@ -183,7 +179,7 @@ def examine(
         config: as for `read_config`.
         unknown: as for `read_config`.
         source_in_code: as for `read_config`.
-        sampler_in_code: as for `read_config`.
+        sampler_in_code: whether a sampler takes the place of `sampler`, and of `shuffle`.
 
     Returns:
         The report.

@@ -80,7 +80,8 @@ def plain(options: Mapping[Any, Any]) -> tuple[dict[str, Any], list[Mismatch]]:
 def _plain(value: Any, path: Place, found: list[Mismatch], left: Iterator[int]) -> Any:
     if next(left, None) is None:
         raise ConfigError(Problem(pointer(path[:1]), f"at most {_MOST_VALUES} values", "more"))
-    if isinstance(value, np.generic):
+    # A time is an integer inside, and stands for none.
+    if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
     elif isinstance(value, os.PathLike):
         value = os.fspath(value)

@@ -17,7 +17,7 @@ from .._named import given_by
 from ..config import LoaderConfig
 from ..loader import Batches, Loader, based, open_configured, unlisted
 from ..sources import as_source, fingerprint
-from ..transforms import Transform, bind
+from ..transforms import Transform
 from ._plan import Leg
 
 __all__ = ["PARTS", "Case", "hurried"]
@@ -75,8 +75,8 @@ class Case:
         return self._given is not None
 
     def bound_transform(self) -> Transform | None:
-        """Give the transform that was given in code as the loader calls it."""
-        return bind(self.transform)
+        """Give the transform, in code or of the config, as the loader calls it, or None."""
+        return Loader(self.config, range(0), transform=self.transform)._transform
 
     @contextlib.contextmanager
     def source(self) -> Iterator[Any]:
@@ -114,6 +114,8 @@ class Case:
             num_workers=leg.workers,
             prefetch_batches=leg.depth,
             num_epochs=None,
+            # A run would be given what another one has kept there, and the user's be filled.
+            cache=None,
         )
         lock = threading.Lock()
         transform, collate = self.transform, self.collate

@@ -81,7 +81,7 @@ def causes(
     *,
     epochs: int,
     depth: int,
-    tell: Callable[[str], None] = lambda what: None,
+    tell: Callable[[str], None],
 ) -> tuple[Cause, ...]:
     """Find what makes batches differ.
 
@@ -165,7 +165,7 @@ def _in_place(case: Case, source: Any, indices: list[int]) -> Iterator[tuple[Cau
     def transformed(index: int) -> Any:
         return read(index) if transform is None else transform(read(index), KEY, index)
 
-    if transform is not None:
+    if case.transform is not None:
         yield from changed_by("transform", transformed)
     collate = case.collate
     if collate is not None:

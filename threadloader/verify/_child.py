@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .._leaving import leave
 from .._named import named
 from ..config import LoaderConfig
 from ._case import Case
@@ -36,6 +37,7 @@ def main() -> None:
         said = {"error": told(error)}
     with open(out, "w", encoding="utf-8") as stdout:  # noqa: PTH123 - it has no path
         print(json.dumps(said), file=stdout)
+    leave()
 
 
 def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
             return {"results": results(case, spec["indices"])}
         given = spec["tape"]
         tape = Tape()
-        tape.steps, tape.of_epoch = given["steps"], given["of_epoch"]
+        tape.whole, tape.steps, tape.of_epoch = (given[it] for it in ("whole", "steps", "of_epoch"))
         for epoch, step, content, dealt, error, what in given["marks"]:
             mark = Mark(bytes.fromhex(content), bytes.fromhex(dealt), error)
             tape.marks[epoch, step] = mark

@@ -17,7 +17,7 @@ from ..jobs import BatchInfo
 from ..loader import Batches
 from ..sizes import nbytes
 from ._case import Case
-from ._plan import Leg, Plan, Run, first_run
+from ._plan import Leg, Plan, Run
 
 __all__ = ["Item", "Mark", "Tape", "VerifyError", "follow", "made", "record", "told"]
 
@@ -165,8 +165,9 @@ class Tape:
     Attributes:
         marks: what every run must give, by place, in order.
         errors: what was raised, by place.
-        steps: batches of an epoch that are compared.
-        whole: whether that is all of them.
+        steps: batches of an epoch that are compared: those of the first one.
+        whole: whether epochs are compared to their end. One may have fewer batches than it should:
+            those of which all samples are left out do not come.
         of_epoch: how many an epoch has on this shard.
         samples: rows that are not padding.
         fingerprint: the running fingerprint of the batches.
@@ -180,6 +181,7 @@ class Tape:
         self.marks: dict[tuple[int, int], Mark] = {}
         self.errors: dict[tuple[int, int], str] = {}
         self.steps = 0
+        self.whole = True
         self.of_epoch = 0
         self.samples = 0
         self.fingerprint = ""
@@ -188,11 +190,6 @@ class Tape:
         self.resumable: tuple[tuple[int, int], str] | None = None
         self._kept: dict[tuple[int, int], Any] = {}
         self._room = KEPT_BYTES
-
-    @property
-    def whole(self) -> bool:
-        """Whether epochs are compared to their end."""
-        return self.steps == self.of_epoch
 
     def more(self, epoch: int, step: int) -> bool:
         """Whether there is a batch to compare with, or an end of the epoch to be seen."""
@@ -224,7 +221,7 @@ class Tape:
         return self._kept.get(place)
 
 
-def record(case: Case, plan: Plan, tick: Callable[[], None] = lambda: None) -> Tape:
+def record(case: Case, plan: Plan, tick: Callable[[], None]) -> Tape:
     """Make the first run, without workers, and write it down.
 
     Args:
@@ -237,7 +234,7 @@ def record(case: Case, plan: Plan, tick: Callable[[], None] = lambda: None) -> T
         Exception: the source does not open.
     """
     tape = Tape()
-    (leg,) = first_run(case.config.prefetch_batches).legs
+    leg = Leg(0, case.config.prefetch_batches)
     with case.batches(leg) as batches:
         deadline = time.monotonic() + BUDGET_SECONDS / plan.epochs
 
@@ -245,8 +242,12 @@ def record(case: Case, plan: Plan, tick: Callable[[], None] = lambda: None) -> T
             if epoch:  # the first one has decided it
                 return tape.more(epoch, step)
             if plan.batches is not None:
-                return step < plan.batches
-            return step < 2 or time.monotonic() < deadline
+                another = step < plan.batches
+            else:
+                another = step < 2 or time.monotonic() < deadline
+            # The last answer counts; behind the last batch there is nothing that it cuts off.
+            tape.whole = another or step >= tape.of_epoch
+            return another
 
         tape.of_epoch = len(batches)
         for item in _leg(batches, leg, (0, 0), plan.epochs, more):

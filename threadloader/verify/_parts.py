@@ -44,12 +44,12 @@ def parts_of(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
     fresh = _fresh(calls)
     calls = {index: calls[index] for index in fresh}
     parts = [Part("source", source, {f"source[{index}]": it for index, it in calls.items()})]
-    if case.transform is not None:
-        bound = case.bound_transform()
-        assert bound is not None
+    bound = case.bound_transform()
+    if bound is not None:
         calls = {index: partial(_call, bound, it, KEY, index) for index, it in fresh.items()}
-        named = {f"transform(source[{index}])": it for index, it in calls.items()}
-        parts.append(Part("transform", case.transform, named))
+        if case.transform is not None:  # that of a config is ours, and looked at by nobody
+            named = {f"transform(source[{index}])": it for index, it in calls.items()}
+            parts.append(Part("transform", case.transform, named))
         fresh = _fresh(calls)
     if case.collate is not None:
         batches: dict[str, Call] = {}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .._named import add_code, add_config
 from ..errors import ConfigError, Problem
 
-__all__ = ["DEEP", "Leg", "Plan", "Run", "add_arguments", "first_run", "plan_of", "runs"]
+__all__ = ["DEEP", "Leg", "Plan", "Run", "add_arguments", "plan_of", "runs"]
 
 DEEP = 16
 """The deepest prefetch that is tried: far more than a training run needs."""
@@ -107,11 +107,6 @@ class Run(NamedTuple):
             steps = "1 step" if step == 1 else f"{step} steps"
             text += f"; after {steps} of epoch {epoch} resumed with {leg}"
         return text if self.begins is None else f"{text}, in another process"
-
-
-def first_run(depth: int) -> Run:
-    """Give the run that all others are compared with."""
-    return Run((Leg(0, depth),))
 
 
 def runs(

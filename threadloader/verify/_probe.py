@@ -186,7 +186,9 @@ def overwritten(first: Call, second: Call) -> bool:
         given = first()
         before = seen(given)
         second()
-    except Exception:  # noqa: BLE001 - what fails cannot be told from this
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - of what fails, also by SystemExit, nothing is told
         return False
     return before != seen(given)
 

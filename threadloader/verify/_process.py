@@ -11,9 +11,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from . import _words
 from ._case import Case
@@ -74,8 +75,9 @@ class Process:
             for place, mark in tape.marks.items()
             if place >= run.begins[0]
         ]
-        amount = {"steps": tape.steps, "of_epoch": tape.of_epoch, "epochs": epochs}
-        answer = self._ask({"tape": amount | {"marks": marks, "begins": run.begins}}, _seeds()[0])
+        given = {"marks": marks, "begins": run.begins, "epochs": epochs}
+        given |= {name: getattr(tape, name) for name in ("whole", "steps", "of_epoch")}
+        answer = self._ask({"tape": given}, _seeds()[0])
         if "error" in answer:
             return Difference(run=str(run), kind="run", what=answer["error"]), []
         if answer["difference"] is None:
@@ -131,24 +133,32 @@ class Process:
             f"import sys; sys.path[:] = {path!r}; "
             "from threadloader.verify import _child; _child.main()"
         )
-        try:
-            ended = subprocess.run(
-                [sys.executable, "-P", "-c", code],
-                input=json.dumps(self._spec | dict(what)) + "\n",
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                check=False,
-                env={**os.environ, "PYTHONHASHSEED": seed},
-            )
-        except OSError as error:
-            raise LostError(f"it could not be started: {error}") from error
-        if not ended.stdout:
-            lines = [line.strip() for line in ended.stderr.split("\n") if line.strip()]
-            said = lines[-1] if lines else "it said nothing"
-            raise LostError(f"it ended with code {ended.returncode}: {said}")
-        answer: dict[str, Any] = json.loads(ended.stdout)
+        # Files, since a pipe ends when the last process has closed it, and not when this one
+        # ends: what user code has started there holds it, too.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as noise:
+            try:
+                ended = subprocess.run(
+                    [sys.executable, "-P", "-c", code],
+                    input=json.dumps(self._spec | dict(what)).encode() + b"\n",
+                    stdout=out,
+                    stderr=noise,
+                    check=False,
+                    env={**os.environ, "PYTHONHASHSEED": seed},
+                )
+            except OSError as error:
+                raise LostError(f"it could not be started: {error}") from error
+            answered, said = _read(out), _read(noise)
+        if not answered:
+            lines = [line.strip() for line in said.split("\n") if line.strip()]
+            last = lines[-1] if lines else "it said nothing"
+            raise LostError(f"it ended with code {ended.returncode}: {last}")
+        answer: dict[str, Any] = json.loads(answered)
         return answer
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def _seeds() -> list[str]:
