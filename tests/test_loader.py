@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import expected_epoch, expected_len
 from strategies import deals
+from taken import Taken
 
 from threadloader import (
     Batches,
@@ -1338,29 +1339,6 @@ def test_without_asking_there_is_no_fingerprint():
     with Loader({}, source=np.arange(10)) as batches:
         list(batches)
         assert ("", "") == (batches.info.fingerprint, batches.stats().fingerprint)
-
-
-class Taken:
-    """A source that builds whole batches, of samples so small that several are made together."""
-
-    sample_bytes = 8
-
-    def __init__(self, n, bad=()):
-        self.n = n
-        self.bad = set(bad)
-        self.taken = []
-
-    def __len__(self):
-        return self.n
-
-    def __getitem__(self, index):
-        raise AssertionError("read alone")
-
-    def take(self, indices):
-        self.taken.append(indices.tolist())
-        if wrong := self.bad & set(indices.tolist()):
-            raise OSError(f"damaged: {sorted(wrong)}")
-        return {"x": indices.copy(), "name": [str(index) for index in indices.tolist()]}
 
 
 class Keeping(dict):

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from taken import Taken
 
 from threadloader import ClosedError, Loader, SourceError
 from threadloader._runtime import Runtime
@@ -17,28 +18,11 @@ from threadloader.loader._choice import Choice
 CONFIG = {"batch_size": 2, "num_workers": 0, "shuffle": False, "num_epochs": 1}
 
 
-class Wide:
-    """A source that builds whole batches; four of two samples are made together, as a *piece*."""
+class Wide(Taken):
+    """Four batches of two samples are made together, as a *piece*."""
 
     sample_bytes = 64 << 10
     in_memory = True
-
-    def __init__(self, n, bad=()):
-        self.n = n
-        self.bad = set(bad)
-        self.taken = []
-
-    def __len__(self):
-        return self.n
-
-    def __getitem__(self, index):
-        raise AssertionError("read alone")
-
-    def take(self, indices):
-        self.taken.append(indices.tolist())
-        if wrong := self.bad & set(indices.tolist()):
-            raise OSError(f"damaged: {sorted(wrong)}")
-        return {"x": indices.copy(), "name": [str(index) for index in indices.tolist()]}
 
     @property
     def sizes(self):
