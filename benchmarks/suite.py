@@ -69,6 +69,7 @@ def _must_be_writable(option: str, name: str | None) -> None:
 
 
 def _can_write(path: Path) -> bool:
+    # As `threadloader bench` asks; the suite imports nothing of what it measures.
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

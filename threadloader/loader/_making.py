@@ -31,7 +31,7 @@ hand-offs cost too much."""
 PIECE_BYTES = 512 << 10
 """Where there is no hand-off they are made together up to this size: it stays in a core's own
 cache, and the C library gives the same memory again. Measured with rows of 3 KiB on an Intel Xeon
-with 2 MiB of that cache, epoch about in one process, in parts of the limit with 128 KiB / 512 KiB /
+with 2 MiB of that cache, epochs in turn in one process, parts of the limit at 128 KiB / 512 KiB /
 1 MiB / 4 MiB: batches of 32 rows 0.47 / 0.60 / 0.58 / 0.50, of 128 0.65 / 0.66 / 0.57 / 0.54, of
 256 - / 0.64 / 0.66 / 0.55."""
 
