@@ -1,6 +1,7 @@
 """`take_into` gives what `take` gives, in memory that the caller has made."""
 
 import io
+import itertools
 
 import numpy as np
 import pytest
@@ -222,3 +223,26 @@ def test_a_class_whose_take_means_something_else_offers_none_into_memory():
             target.extend(self[:n])
 
     assert not hasattr(as_source(First([1, 2])), "take_into")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(9,), (5, 3), (4, 2, 3), (3, 0)])
+def test_batches_that_are_made_together_are_those_that_take_gives(dtype, shape, layout):
+    """Any of them, in any order; what one holds is not in the memory of another."""
+    source = ArraySource({"x": LAYOUTS[layout](values(dtype, shape)), "y": np.arange(shape[0])})
+    rows = np.array([[2, 0], [1, 1], [0, 2], [2, 2]])
+    made = source.take_batches(rows, Maker())
+    for first, last in ((1, 4), (0, 1), (3, 4), (0, 4)):
+        batches = made(first, last)
+        assert [told(source.take(batch)) for batch in rows[first:last]] == list(map(told, batches))
+        for name in ("x", "y"):
+            fields = [batch[name] for batch in batches]
+            assert not any(np.shares_memory(a, b) for a, b in itertools.combinations(fields, 2))
+
+
+@pytest.mark.parametrize("wrong", [-1, 4, 2**40, -(2**63)])
+def test_a_row_that_there_is_not_is_refused_before_any_batch_is_made(wrong):
+    source = ArraySource(np.arange(8.0).reshape(4, 2))
+    with pytest.raises(IndexError, match=f"expected an index of 0 .. 3, got {wrong}$"):
+        source.take_batches(np.array([[0, 1], [2, wrong]]), np.empty)

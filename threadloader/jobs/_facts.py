@@ -23,6 +23,8 @@ class Recipe(NamedTuple):
         collate: samples -> batch.
         pin: batch -> batch in page-locked memory, or None.
         take: indices -> batch, where the source builds whole batches.
+        take_batches: the same for many batches, as that of `ArraySource`; None where they are
+            cut out of what `take` gives for all of them.
         whole: "take" when it does, "getitems" when it reads all of a
             batch's samples at once, "" when it is read sample by sample.
         digest: batch -> fingerprint of its content, or None.
@@ -50,6 +52,7 @@ class Recipe(NamedTuple):
     collate: Callable[[list[Any]], Any]
     pin: Callable[[Any], Any] | None = None
     take: Callable[[NDArray[np.int64]], Any] | None = None
+    take_batches: Callable[[NDArray[np.int64]], Callable[[int, int], list[Any]]] | None = None
     whole: str = ""
     digest: Callable[[Any], bytes] | None = None
     group: int = 1

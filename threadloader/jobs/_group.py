@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,7 +87,17 @@ class GroupJob:
     failures: tuple[Failure, ...] = ()
     retried = 0
 
-    __slots__ = ("_indices", "_made", "_recipe", "_valid", "digests", "size", "span", "together")
+    __slots__ = (
+        "_batches",
+        "_indices",
+        "_made",
+        "_recipe",
+        "_valid",
+        "digests",
+        "size",
+        "span",
+        "together",
+    )
 
     def __init__(
         self,
@@ -102,7 +113,8 @@ class GroupJob:
         self._recipe = recipe
         self._indices = indices
         self._valid = valid
-        self._made: Any = None
+        self._batches: Callable[[int, int], list[Any]] | None = None
+        self._made: list[Any] = []
         self.size = 0
 
     def info(self, number: int) -> BatchInfo:
@@ -118,23 +130,24 @@ class GroupJob:
 
     def run(self, parts: Iterator[int]) -> None:
         """Gather the rows of those that are made together first."""
+        recipe = self._recipe
         for _ in parts:
-            self._made = self._taken(self._indices[: self.together])
+            if recipe.take_batches is None:
+                self._batches = partial(_taken, recipe.take, self._indices)
+            else:
+                self._batches = recipe.take_batches(self._indices)
+            self._made = self._batches(0, self.together)
 
     def more(self, first: int) -> list[Any]:
         """Give the next batches that are made together, from number `first` on."""
-        indices = self._indices[first : first + self.together]
-        return _cut(self._taken(indices), *indices.shape)
-
-    def _taken(self, indices: NDArray[np.int64]) -> Any:
-        return self._recipe.take(indices.reshape(-1))  # type: ignore[misc]  # as in BatchJob
+        last = min(first + self.together, self.span.size)
+        return self._batches(first, last)  # type: ignore[misc]  # `run` came before
 
     def finish(self) -> list[Any]:
-        """Cut what was gathered first into batches."""
-        made, self._made = self._made, None
+        """Give the batches that were made first as they are delivered."""
+        batches, self._made = self._made, []
         if self._recipe.measure is not None:
-            self.size = self._recipe.measure(made)
-        batches = _cut(made, self.together, len(self._valid))
+            self.size = self._recipe.measure(batches)
         if self._recipe.digest is None and self._recipe.pin is None:
             return batches
         finished = [self._recipe.finished(batch) for batch in batches]
@@ -150,6 +163,12 @@ class GroupJob:
         return (
             f"the batches of steps {span.step} to {span.step + span.size - 1}, epoch {span.epoch}"
         )
+
+
+def _taken(take: Any, indices: NDArray[np.int64], first: int, last: int) -> list[Any]:
+    """Give batches of what builds one, from number `first` to before `last`."""
+    rows = indices[first:last]
+    return _cut(take(rows.reshape(-1)), *rows.shape)
 
 
 def _cut(made: Any, count: int, rows: int) -> list[Any]:

@@ -31,9 +31,9 @@ hand-offs cost too much."""
 PIECE_BYTES = 512 << 10
 """Where there is no hand-off they are made together up to this size: it stays in a core's own
 cache, and the C library gives the same memory again. Measured with rows of 3 KiB on an Intel Xeon
-with 2 MiB of that cache, epochs in turn in one process, parts of the limit at 128 KiB / 512 KiB /
-1 MiB / 4 MiB: batches of 32 rows 0.47 / 0.60 / 0.58 / 0.50, of 128 0.65 / 0.66 / 0.57 / 0.54, of
-256 - / 0.64 / 0.66 / 0.55."""
+with 2 MiB of that cache, parts of the limit at 128 KiB / 512 KiB / 1 MiB / 4 MiB, medians of nine
+processes each, in turn: batches of 32 rows 0.54 / 0.64 / 0.58 / 0.62, of 128 0.67 / 0.68 / 0.58 /
+0.62, of 256 - / 0.67 / 0.66 / 0.69."""
 
 GROUP_MOST = 256
 """Batches of a group: what a hand-off costs, among so many, is not to be seen any more."""
@@ -81,11 +81,17 @@ def make_recipe(
 
         digest = fingerprint.digest
     take: Callable[[Any], Any] | None = None
+    take_batches: Callable[[Any], Any] | None = None
     group, piece = 1, 0
     if whole == "take":
         take = _taking(source, pool.empty)
         # What is done to a batch behind its making is done in the job.
         group, piece = _grouping(source, config, most, apart=pin is None and digest is None)
+        if group > 1 and _builder(source) is sources.ArraySource:
+            made_at_once = source.sample_bytes * config.batch_size * (piece or group)
+            # The pool would leave so little to numpy, but asking it takes longer.
+            empty = np.empty if made_at_once < least else pool.empty
+            take_batches = functools.partial(source.take_batches, empty=empty)
     # What fails is tried again, or left out, sample by sample.
     together = _together(transform, collate) if policy is None else None
     in_place = plain and not whole and together is None
@@ -100,6 +106,7 @@ def make_recipe(
         collate,
         pin=pin,
         take=take,
+        take_batches=take_batches,
         whole=whole,
         digest=digest,
         group=group,
@@ -168,12 +175,20 @@ def _together(
 
 def _taking(source: Any, empty: Callable[..., Any]) -> Callable[[Any], Any]:
     """Give what builds whole batches, in memory that is used again where the source can."""
-    for kind in type(source).__mro__:
-        if "take_into" in vars(kind):
-            return functools.partial(_take_into, source, empty)
-        if "take" in vars(kind):  # a subclass that overrides only this one means this one
-            break
+    if "take_into" in vars(_builder(source)):
+        return functools.partial(_take_into, source, empty)
     return functools.partial(_take, source)
+
+
+def _builder(source: Any) -> type:
+    """Give the class whose way to build batches is the source's: the lowest that has any.
+
+    A subclass that overrides only `take` means this one.
+    """
+    for kind in type(source).__mro__:
+        if "take_into" in vars(kind) or "take" in vars(kind):
+            return kind
+    return type(source)  # by its ``__getattr__``
 
 
 def _take(source: Any, indices: Any) -> Any:

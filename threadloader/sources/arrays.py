@@ -74,11 +74,9 @@ class ArraySource:
             array.ndim == 1 and np.zeros((), array.dtype)[()].dtype != array.dtype
             for array in self._arrays
         ]
-        # Where an array is not like this, numpy.take first copies the *whole* of it, or (strings
-        # of no width, which numpy makes one character wide) does not write what it gives.
-        self._direct = [
-            array.flags.c_contiguous and array.flags.aligned and array.dtype.itemsize > 0
-            for array in self._arrays
+        # What a batch of each is made of, looked up once.
+        self._fields = [
+            (array, _is_direct(array), array.shape[1:], array.dtype) for array in self._arrays
         ]
 
     def __len__(self) -> int:
@@ -138,18 +136,52 @@ class ArraySource:
         Raises:
             IndexError, TypeError: as `take`.
         """
-        rows = row_numbers(indices, self._length)
-        fields: list[_Array] = []
-        for array, direct in zip(self._arrays, self._direct, strict=True):
+        return self._build(self._gathered(row_numbers(indices, self._length), empty))
+
+    def _gathered(self, rows: npt.NDArray[np.int64], empty: Empty) -> list[_Array]:
+        """Give some rows of each array; they are in range."""
+        gathered: list[_Array] = []
+        for array, direct, shape, dtype in self._fields:
             if direct:
-                field = empty((len(rows), *array.shape[1:]), array.dtype)
-                # They are in range; "clip" spares the buffer that "raise" has beside the result.
+                field = empty((len(rows), *shape), dtype)
+                # "clip" spares the buffer that "raise" has beside the result.
                 array.take(rows, 0, field, "clip")
             else:
                 # The layout of what fancy indexing gives is left open by numpy.
                 field = np.ascontiguousarray(array[rows])
-            fields.append(field)
-        return self._build(fields)
+            gathered.append(field)
+        return gathered
+
+    def take_batches(
+        self, indices: npt.NDArray[np.int64], empty: Empty
+    ) -> Callable[[int, int], list[Any]]:
+        """Look at the indices of many batches at once; give what makes some of them together.
+
+        Args:
+            indices: int64, C-contiguous, shape (batches, batch).
+            empty: as of `take_into`.
+
+        Returns:
+            ``(first, last) -> batches``, which makes those from number ``first`` to before
+            ``last``: for each what `take` gives, but that they are views of the same memory.
+
+        Raises:
+            IndexError: as `take`.
+
+        >>> source = ArraySource({"x": np.array([5, 6, 7])})
+        >>> source.take_batches(np.array([[2, 0], [1, 1], [0, 2]]), np.empty)(1, 3)
+        [{'x': array([6, 6])}, {'x': array([5, 7])}]
+        """
+        row_numbers(indices.reshape(-1), self._length)
+        size, gathered, build = indices.shape[1], self._gathered, self._build
+
+        def made(first: int, last: int) -> list[Any]:
+            rows = indices[first:last].reshape(-1)
+            fields = gathered(rows, empty)
+            starts = range(0, len(rows), size)
+            return [build([field[at : at + size] for field in fields]) for at in starts]
+
+        return made
 
     in_memory = True
     """A batch costs what its rows cost: several calls take no longer than one for all."""
@@ -188,7 +220,16 @@ class ArraySource:
         return f"{self._kind}, {self._length} samples, {fields}, sha256 {digest.hexdigest()}"
 
 
-def _parts(data: Any) -> tuple[str, list[str], list[Any], Callable[[list[Any]], Any]]:
+def _is_direct(array: _Array) -> bool:
+    """Tell whether `numpy.take` goes from this array straight into memory that it is given.
+
+    Where it does not, it first copies the *whole* array, or (strings of no width, which it makes
+    one character wide) does not write there what it gives.
+    """
+    return array.flags.c_contiguous and array.flags.aligned and array.dtype.itemsize > 0
+
+
+def _parts(data: Any) -> tuple[str, list[str], list[Any], Callable[[Sequence[Any]], Any]]:
     """Take data apart: its kind, what to call each field, the fields, and how to put rows together.
 
     The kind is ``array``, ``tuple``, ``dict`` or the name of the named tuple.
