@@ -109,24 +109,41 @@ class InlineStream:
             self.cancel()
             return ENDED
         while self._drawn <= number:
-            self._drawing = True
-            job, error = attempt(next, self._jobs, None)
-            try:
-                outcome = None if error is None else Outcome(error=error)
-            finally:
-                del error  # as in _run
-            self._job, self._outcome, self._drawn, self._drawing = (
-                job,
-                outcome,
-                self._drawn + 1,
-                False,
-            )
+            self._draw()
         if self._outcome is None:
             if self._job is None:
                 return ENDED
             # Straight to where the consumer clears it: frames of its error's traceback lead here.
             self._outcome = self.run(_run, self._job)
         return self._outcome or ENDED
+
+    def _draw(self) -> None:
+        """Draw the next job."""
+        self._drawing = True
+        job, error = attempt(next, self._jobs, None)
+        try:
+            outcome = None if error is None else Outcome(error=error)
+        finally:
+            del error  # as in _run
+        self._job, self._outcome, self._drawn, self._drawing = (
+            job,
+            outcome,
+            self._drawn + 1,
+            False,
+        )
+
+    def beside(self, job: Job) -> Outcome | None:
+        """Run a job that is none of the iterator's; give its outcome, and None once stopped.
+
+        Raises:
+            KeyboardInterrupt: as of `result`.
+        """
+        return self.run(_run, job)
+
+    def put(self, outcome: Outcome) -> None:
+        """Draw the first job, and take this for its outcome: it has run as another one."""
+        self._draw()
+        self._outcome = outcome
 
     def run(self, work: Callable[..., _T], *args: Any) -> _T | None:
         """Run something as jobs are run; give what it gives, and None once stopped."""

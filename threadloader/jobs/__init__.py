@@ -1,6 +1,6 @@
 """What is done for a batch, or for several small ones: samples are read, transformed, collated.
 
-`_batch` is one batch as a job of the engine, `_group` several small ones as one, `_facts` what
+`_batch` is one batch as a job of the engine, `_group` several as one, `_facts` what
 is known of them beforehand, `_info` what one is for whoever asks, `_policy` what is done about
 a sample that fails, `_failure` one that was left out.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._batch import BatchJob
 from ._facts import Recipe, Span
-from ._group import GroupJob, NoBatch
+from ._group import GroupJob, NoBatch, SeriesJob
 
 if TYPE_CHECKING:
     from ._failure import Failure
@@ -28,6 +28,7 @@ __all__ = [
     "Pause",
     "Policy",
     "Recipe",
+    "SeriesJob",
     "Span",
 ]
 

@@ -48,6 +48,7 @@ class BatchJob:
     """
 
     __slots__ = (
+        "_each",
         "_failed",
         "_indices",
         "_into",
@@ -93,7 +94,8 @@ class BatchJob:
         # Python integers: a source need not know numpy's. Made here, in the feeder.
         self._rows: list[int] = [] if recipe.whole == "take" else indices.tolist()
         self._places = positions
-        self._positions: list[int] = [] if recipe.each is None else positions.tolist()
+        each = self._each = recipe.each
+        self._positions: list[int] = [] if each is None else positions.tolist()
         self._key = key
         self.parts = 1 if recipe.whole else len(indices)
         self.at: int | None = None
@@ -130,7 +132,7 @@ class BatchJob:
 
     def run(self, parts: Iterator[int]) -> None:
         """Read the samples of some rows, and transform them unless that is done together."""
-        source, transform = self._recipe.source, self._recipe.each
+        source, transform = self._recipe.source, self._each
         if self._samples is None:  # without workers, a Ctrl-C behind the finish runs it again
             self._samples = [None] * len(self._indices)
         policy = self._recipe.policy
@@ -232,7 +234,7 @@ class BatchJob:
         return self._recipe.transform(sample, self._key, self._positions[row])
 
     def _read_whole(self) -> Any:
-        source, transform = self._recipe.source, self._recipe.each
+        source, transform = self._recipe.source, self._each
         self.at = None  # it may have got somewhere before a Ctrl-C
         if self._recipe.whole == "take":
             return self._recipe.take(self._indices)  # type: ignore[misc]  # there with "take"

@@ -28,9 +28,11 @@ class Recipe(NamedTuple):
         whole: "take" when it does, "getitems" when it reads all of a
             batch's samples at once, "" when it is read sample by sample.
         digest: batch -> fingerprint of its content, or None.
-        group: how many batches a job makes at most; more than 1 only with "take".
+        group: how many batches a job makes at most; more than 1 only with "take", or `series`.
         piece: how many of them are made together where the consumer's thread prepares them; 0:
             all.
+        series: whether a job makes its batches one by one, each when the consumer, who runs it,
+            asks for it. Only without `policy` and `digest`.
         rows: count of rows -> what samples are written into as they come, or None; as
             `collate.RowsMaker.rows`. Only where collate stacks, and no sample is left out.
         together: what makes a batch at once of the samples that were read, in the place of
@@ -57,6 +59,7 @@ class Recipe(NamedTuple):
     digest: Callable[[Any], bytes] | None = None
     group: int = 1
     piece: int = 0
+    series: bool = False
     rows: Callable[[int], Any] | None = None
     measure: Callable[[Any], int] | None = None
     together: Callable[[list[Any], int, NDArray[np.int64]], Any] | None = None
@@ -104,6 +107,12 @@ class Span(NamedTuple):
     length: int
     last: bool
     over: bool
+
+    def one(self, number: int) -> Span:
+        """Give the span of one of the batches."""
+        epoch, step, size, position, stride, length, last, over = self
+        end, position = number == size - 1, position + number * stride
+        return Span(epoch, step + number, 1, position, stride, length, last and end, over and end)
 
     def after(self, count: int) -> tuple[int, int, int]:
         """Give epoch, position and step at which the run stands behind some of the batches."""

@@ -1,4 +1,4 @@
-"""Several small batches as one job; and a job in the place of none."""
+"""Several batches as one job; and a job in the place of none."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CollateError
+from ._batch import BatchJob
 from ._facts import Recipe, Span
 
 if TYPE_CHECKING:
     from ._failure import Failure
     from ._info import BatchInfo
 
-__all__ = ["GroupJob", "NoBatch"]
+__all__ = ["GroupJob", "NoBatch", "SeriesJob"]
 
 
 class NoBatch:
@@ -61,61 +62,35 @@ class NoBatch:
         return f"epoch {self.span.epoch}, which has no step"
 
 
-class GroupJob:
-    """Several small batches of a source that builds whole ones: gathered together, then cut.
-
-    Handing a small batch from thread to thread costs more than gathering it. The batches
-    are views of one memory, each of rows of its own. Where there is no such handing, only the
-    first ones are made as the job's result, and the others when they are asked for, by `more`.
+class _Several:
+    """What batches have in common that are one job.
 
     Args:
         recipe: how they are made.
         span: where they lie.
         indices: int64, shape (batches, rows).
         valid: bool, shape (rows,), all True: padding is in a tail, which is a `BatchJob`.
-        together: how many batches are gathered by one call; None: all of them.
 
     Attributes:
         span: where they lie.
-        together: as given, and no more than there are.
         digests: the fingerprints of the batches' content, once they are made, if wanted.
         size: bytes of those that were made first, likewise.
     """
 
-    parts = 1
-    # One that fails is made anew, batch by batch: a `BatchJob` can leave samples out.
     failures: tuple[Failure, ...] = ()
     retried = 0
 
-    __slots__ = (
-        "_batches",
-        "_indices",
-        "_made",
-        "_recipe",
-        "_valid",
-        "digests",
-        "size",
-        "span",
-        "together",
-    )
+    __slots__ = ("_indices", "_recipe", "_valid", "digests", "size", "span")
 
     def __init__(
-        self,
-        recipe: Recipe,
-        span: Span,
-        indices: NDArray[np.int64],
-        valid: NDArray[np.bool_],
-        together: int | None = None,
+        self, recipe: Recipe, span: Span, indices: NDArray[np.int64], valid: NDArray[np.bool_]
     ) -> None:
         self.span = span
-        self.together = span.size if together is None else min(together, span.size)
         self.digests: list[bytes] = []
+        self.size = 0
         self._recipe = recipe
         self._indices = indices
         self._valid = valid
-        self._batches: Callable[[int, int], list[Any]] | None = None
-        self._made: list[Any] = []
-        self.size = 0
 
     def info(self, number: int) -> BatchInfo:
         """Say what one of the batches is."""
@@ -127,6 +102,40 @@ class GroupJob:
     def samples(self, count: int) -> int:
         """Count the rows of the first `count` batches."""
         return count * len(self._valid)
+
+
+class GroupJob(_Several):
+    """Several small batches of a source that builds whole ones: gathered together, then cut.
+
+    Handing a small batch from thread to thread costs more than gathering it. The batches
+    are views of one memory, each of rows of its own. Where there is no such handing, only the
+    first ones are made as the job's result, and the others when they are asked for, by `more`.
+    One that fails is made anew, batch by batch.
+
+    Args:
+        recipe, span, indices, valid: as above.
+        together: how many batches are gathered by one call; None: all of them.
+
+    Attributes:
+        together: as given, and no more than there are.
+    """
+
+    parts = 1
+
+    __slots__ = ("_batches", "_made", "together")
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        span: Span,
+        indices: NDArray[np.int64],
+        valid: NDArray[np.bool_],
+        together: int | None = None,
+    ) -> None:
+        super().__init__(recipe, span, indices, valid)
+        self.together = span.size if together is None else min(together, span.size)
+        self._batches: Callable[[int, int], list[Any]] | None = None
+        self._made: list[Any] = []
 
     def run(self, parts: Iterator[int]) -> None:
         """Gather the rows of those that are made together first."""
@@ -163,6 +172,74 @@ class GroupJob:
         return (
             f"the batches of steps {span.step} to {span.step + span.size - 1}, epoch {span.epoch}"
         )
+
+
+class SeriesJob(_Several):
+    """Batches that are made one by one, each when it is asked for: without workers.
+
+    What the run writes down behind a job costs more than making a small batch, so it is done once
+    for all of these. As a job of the engine this is its first batch. The others are jobs that the
+    consumer runs beside it; one that fails has its own error, as if there were no series.
+
+    Args:
+        recipe: how they are made; nothing is left out of a batch, and none has a fingerprint.
+        span, indices, valid: as above.
+        positions: int64, of the shape of the indices, in the global order.
+        key: the epoch's key for transforms.
+
+    Attributes:
+        first: the job of the first one.
+        parts: how many parts that has.
+    """
+
+    __slots__ = ("_key", "_positions", "first", "parts")
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        span: Span,
+        indices: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        valid: NDArray[np.bool_],
+        key: int,
+    ) -> None:
+        super().__init__(recipe, span, indices, valid)
+        self._positions = positions
+        self._key = key
+        self.first = self.single(0)
+        self.parts = self.first.parts
+
+    def single(self, number: int) -> BatchJob:
+        """Give the job of one of the batches, which does not know where it lies: see `placed`."""
+        rows, valid = (self._indices[number], self._positions[number]), self._valid
+        return BatchJob(self._recipe, self.span, *rows, valid, len(valid), self._key)
+
+    def placed(self, job: BatchJob, number: int) -> BatchJob:
+        """Give a job of one of the batches, which now knows where it lies.
+
+        That takes as long as half of what else there is to such a job, and only errors need it.
+        """
+        job.span = self.span.one(number)
+        return job
+
+    def run(self, parts: Iterator[int]) -> None:
+        """Read the samples of the first batch."""
+        self.first.run(parts)
+
+    def finish(self) -> list[Any]:
+        """Give the first batch."""
+        batches = self.first.finish()
+        # What it was made with may hold its memory; and after a Ctrl-C it is made again.
+        self.first = self.single(0)
+        return batches
+
+    def failed(self, part: int | None) -> None:
+        """Have the source say where a row of the first batch stands."""
+        self.first.failed(part)
+
+    def describe(self, part: int | None) -> str:
+        """Say which sample of the first batch a part is."""
+        return self.first.describe(part)
 
 
 def _taken(take: Any, indices: NDArray[np.int64], first: int, last: int) -> list[Any]:

@@ -29,7 +29,7 @@ from ..errors import (
     StalledError,
     StateError,
 )
-from ..jobs import BatchJob, GroupJob, NoBatch, Recipe
+from ..jobs import BatchJob, GroupJob, NoBatch, Recipe, SeriesJob
 from ..order import Deal
 from ..state import dump, load
 from ..stats import Tally
@@ -498,14 +498,23 @@ class Batches:
         if made == delivery.size:
             return False
         # Only such jobs leave some for later, and only where this thread runs them.
-        job, stream = cast("GroupJob", delivery.job), cast("InlineStream", place.stream)
+        job: Any = delivery.job
+        stream: Any = place.stream
+        outcome: Outcome | None = None
         called = self._runtime.monotonic()
-        batches = stream.run(_more_of, job, made)
+        if isinstance(job, SeriesJob):
+            outcome = stream.beside(job.single(made))
+            batches = None if outcome is None else outcome.value or []
+        else:
+            batches = stream.run(_more_of, job, made)
         delivery.waited += self._runtime.monotonic() - called
         if batches is None:  # the with was left meanwhile
             return False
         if not batches:
-            self._reopen(place.settled(), min(delivery.piece, delivery.size - made))
+            place = self._reopen(place.settled(), min(delivery.piece, delivery.size - made))
+            if outcome is not None:
+                outcome.job = job.placed(outcome.job, made)
+                cast("InlineStream", place.stream).put(outcome)
             return False
         delivery.batches[made : made + len(batches)] = batches
         delivery.made = made + len(batches)
@@ -533,7 +542,7 @@ class Batches:
             if outcome.error is not None:
                 self._raise(place, tally, outcome, outcome.error)
             self._supply.note(place.stream, outcome, tally, called, now, before)
-            job: BatchJob | GroupJob | NoBatch = outcome.job
+            job: BatchJob | GroupJob | SeriesJob | NoBatch = outcome.job
             batches, size, cursor = outcome.value, job.span.size, place.cursor
             delivery = Delivery(
                 job,
@@ -600,10 +609,15 @@ class Batches:
         self._check_open()
         # An interrupt or an error inside the iterator of jobs has ended it early, or a group
         # failed: go on from here with a new one, and make a group's batches one by one.
-        singly = 0
-        if place.stream is not None and outcome is not ENDED:
-            singly = outcome.job.together
-        place, outcome = self._anew(place, singly)
+        if place.stream is None or outcome is ENDED:
+            place, outcome = self._anew(place, 0)
+        elif isinstance(outcome.job, GroupJob):
+            place, outcome = self._anew(place, outcome.job.together)
+        else:
+            # Of a series the first batch failed, and with an error of its own.
+            outcome.job = outcome.job.placed(outcome.job.first, 0)
+            place = self._reopen(place, 1)
+            cast("InlineStream", place.stream).put(outcome)
         return place, 0, outcome
 
     def _left_out(self, place: Place, outcome: Outcome) -> tuple[Place, Outcome]:
@@ -669,8 +683,8 @@ class Batches:
 
 
 def _failed_together(outcome: Outcome) -> bool:
-    """Tell whether a group failed, and with it batches that may be good."""
-    return outcome.error is not None and isinstance(outcome.job, GroupJob)
+    """Tell whether several batches failed, of which some may be good."""
+    return outcome.error is not None and isinstance(outcome.job, (GroupJob, SeriesJob))
 
 
 def _more_of(job: GroupJob, first: int) -> list[Any]:

@@ -6,7 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import InlineStream, Stream
-from ..jobs import BatchJob, GroupJob, NoBatch
+from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob
 from ..state import Cursor
 from ..stats import Tally
 from ._schedule import Plan
@@ -56,7 +56,7 @@ class Delivery:
 
     def __init__(
         self,
-        job: BatchJob | GroupJob | NoBatch,
+        job: BatchJob | GroupJob | SeriesJob | NoBatch,
         batches: list[Any],
         ready: int = 0,
         marks: list[str] | None = None,
@@ -98,7 +98,7 @@ class Shown(NamedTuple):
         passed: indices left out of batches before it that were passed over.
     """
 
-    job: BatchJob | GroupJob | NoBatch
+    job: BatchJob | GroupJob | SeriesJob | NoBatch
     number: int
     mark: str
     passed: tuple[int, ...] = ()

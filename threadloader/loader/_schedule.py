@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateError, WorkerError
-from ..jobs import BatchJob, GroupJob, NoBatch, Recipe, Span
+from ..jobs import BatchJob, GroupJob, NoBatch, Recipe, SeriesJob, Span
 from ..order import Deal, key
 from ..samplers import EpochOrder, Sampler
 from ..state import Cursor, Excluded
@@ -103,7 +103,7 @@ def jobs(
     *,
     strict: bool = False,
     here: bool = False,
-) -> Iterator[BatchJob | GroupJob | NoBatch]:
+) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
 
     Drawn by the feeder. It holds nothing of `Batches`, which would keep a dropped one alive.
@@ -184,7 +184,7 @@ def _epoch(
     seed: int,
     sizes: _Sizes,
     together: int | None,
-) -> Iterator[BatchJob | GroupJob | NoBatch]:
+) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs of an epoch from epoch, position and step on.
 
     `together` is as of `GroupJob`.
@@ -208,13 +208,15 @@ def _epoch(
             valid.flags.writeable = False
         at = 0
         while at < len(indices):
-            size = sizes.next(len(indices) - at)
+            size, recipe = sizes.next(len(indices) - at), recipes.next()
+            many, places = indices[at : at + size], positions[at : at + size]
             if size == 1:
-                one = indices[at], positions[at]
-                yield BatchJob(recipes.next(), span(1), *one, valid, len(valid), transform_key)
+                one = many[0], places[0]
+                yield BatchJob(recipe, span(1), *one, valid, len(valid), transform_key)
+            elif recipe.series:
+                yield SeriesJob(recipe, span(size), many, places, valid, transform_key)
             else:
-                many = indices[at : at + size]
-                yield GroupJob(recipes.next(), span(size), many, valid, together)
+                yield GroupJob(recipe, span(size), many, valid, together)
             at, done = at + size, done + size
     tail = deal.tail(order, start)
     if tail is not None:

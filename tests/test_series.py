@@ -1,0 +1,253 @@
+"""Without workers, what is written down behind a job is written down once for many batches."""
+
+import json
+import signal
+import weakref
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from threadloader import ClosedError, Loader
+from threadloader._runtime import Runtime
+from threadloader.loader import _schedule
+from threadloader.order import BLOCK
+
+CONFIG = {"batch_size": 2, "num_workers": 0, "shuffle": False, "num_epochs": 1}
+
+
+class Read:
+    """Samples that are read one by one; each call for the bad ones fails, and is written down."""
+
+    def __init__(self, n, bad=()):
+        self.n = n
+        self.bad = set(bad)
+        self.read = []
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        if index in self.bad:
+            raise OSError(f"damaged: {index}")
+        return index
+
+
+class Once(Read):
+    """A sample that has failed is good the next time."""
+
+    def __getitem__(self, index):
+        try:
+            return super().__getitem__(index)
+        finally:
+            self.bad.discard(index)
+
+
+class Many(Read):
+    """Samples that are read a batch at a time."""
+
+    def __getitems__(self, indices):
+        return [self[index] for index in indices]
+
+
+class Whole(Read):
+    """A source that builds batches so large that none are made together."""
+
+    def take(self, indices):
+        return np.array([self[index] for index in indices.tolist()])
+
+
+def delivered(batches, count):
+    """What came at each call: a batch, or the text of an error and of its note."""
+    epoch, got = iter(batches), []
+    while len(got) < count:
+        try:
+            got.append(next(epoch).tolist())
+        except OSError as error:
+            got.append((str(error), error.__notes__[0]))
+    assert next(epoch, None) is None
+    return got
+
+
+def test_the_jobs_of_an_epoch_grow_to_what_is_ordered_together(monkeypatch):
+    made = []
+
+    class Series(_schedule.SeriesJob):
+        def __init__(self, recipe, span, *rest):
+            made.append(span.size)
+            super().__init__(recipe, span, *rest)
+
+    monkeypatch.setattr(_schedule, "SeriesJob", Series)
+    with Loader({**CONFIG, "batch_size": 1024}, source=Read(64 * 1024)) as batches:
+        assert 64 == len(list(batches))
+    # In two blocks of 32 batches; a job of one is none of these.
+    assert 64 * 1024 == 2 * BLOCK
+    assert [2, 4, 8, 16, 32] == made
+
+
+def test_no_batch_is_read_before_it_is_asked_for():
+    source = Read(60)
+    with Loader(CONFIG, source=source) as batches:
+        ahead = [len(source.read) - 2 * number for number, _ in enumerate(batches, 1)]
+    assert [0] * 30 == ahead
+
+
+@pytest.mark.parametrize("kind", [Read, Once, Many, Whole])
+@given(bad=st.sets(st.integers(0, 59), max_size=5))
+@settings(max_examples=25, deadline=None)
+def test_each_error_comes_once_in_the_place_of_its_batch(kind, bad):
+    """The first bad row of a batch is told; what one read has failed for is not read again."""
+    source = kind(60, bad)
+    with Loader(CONFIG, source=source) as batches:
+        got = delivered(batches, 30)
+        stats = batches.stats()
+    for step, one in enumerate(got):
+        wrong = sorted(bad & {2 * step, 2 * step + 1})
+        if not wrong:
+            assert [2 * step, 2 * step + 1] == one
+            continue
+        assert f"damaged: {wrong[0]}" == one[0]
+        where = (
+            "raised for the batch" if kind in (Many, Whole) else f"raised for sample {wrong[0]} "
+        )
+        assert where in one[1]
+        assert f"step {step}, epoch 0" in one[1]
+    failed = sum(type(one) is tuple for one in got)
+    assert (30 - failed, failed, 2 * (30 - failed)) == (stats.batches, stats.failed, stats.samples)
+    assert sorted(set(source.read)) == sorted(source.read), "a sample was read twice"
+
+
+@given(
+    n=st.integers(1, 40),
+    batch_size=st.integers(1, 5),
+    shard=st.integers(0, 1),
+    cut=st.integers(0, 40),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=40, deadline=None)
+def test_wherever_it_is_cut_the_run_goes_on_as_with_workers(n, batch_size, shard, cut, seed):
+    """Batches, `info` and state are those of a run with a worker, and of one that was cut."""
+    shared = {"batch_size": batch_size, "seed": seed, "num_epochs": 2}
+    shared["shard"] = {"index": shard, "count": 2}
+
+    def run(workers, state=None, most=None):
+        got = []
+        with Loader({**shared, "num_workers": workers}, source=range(n)) as batches:
+            if state is not None:
+                batches.load_state_dict(state)
+            for epoch in batches.epochs():
+                for batch in epoch:
+                    info = batches.info
+                    state = json.loads(json.dumps(batches.state_dict()))
+                    where = info.epoch, info.step, info.indices.tolist(), info.valid.tolist()
+                    got.append((batch.tolist(), *where, state))
+                    if len(got) == most:
+                        return got
+        return got
+
+    whole = run(0)
+    assert run(1) == whole
+    if whole and cut % len(whole):
+        begun = run(0, most=cut % len(whole))
+        assert whole == begun + run(0, begun[-1][-1])
+
+
+def test_a_transform_gets_the_numbers_of_its_place():
+    def draw(sample, rng):
+        return int(rng.integers(1 << 30))
+
+    def run(workers):
+        config = {**CONFIG, "num_workers": workers, "num_epochs": 2}
+        with Loader(config, source=range(50), transform=draw) as batches:
+            return [batch.tolist() for epoch in batches.epochs() for batch in epoch]
+
+    assert run(1) == run(0)
+
+
+def test_an_error_of_collate_comes_once_too():
+    calls = []
+
+    def collate(samples):
+        calls.append(samples)
+        if 20 in samples:
+            raise OSError("unfit")
+        return np.array(samples)
+
+    with Loader(CONFIG, source=range(40), collate=collate) as batches:
+        got = delivered(batches, 20)
+    assert 20 == len(calls)
+    assert ("unfit", True) == (got[10][0], "the batch of step 10, epoch 0" in got[10][1])
+    assert [[2 * i, 2 * i + 1] for i in range(20) if i != 10] == got[:10] + got[11:]
+
+
+def test_an_interrupt_while_a_batch_is_made_loses_nothing():
+    class Interrupted(Read):
+        def __getitem__(self, index):
+            if index == 21 and index not in self.read:
+                self.read.append(index)
+                signal.raise_signal(signal.SIGINT)
+            return super().__getitem__(index)
+
+    with Loader(CONFIG, source=Interrupted(40)) as batches:
+        epoch, got, places = iter(batches), [], []
+        while len(got) < 20:
+            try:
+                got.append(next(epoch).tolist())
+            except KeyboardInterrupt:
+                places.append(batches.state_dict()["world"]["step"])
+        assert 0 == batches.stats().failed
+    assert [10] == places
+    assert [[i, i + 1] for i in range(0, 40, 2)] == got
+
+
+def test_leaving_the_with_meanwhile_ends_the_iterator():
+    class Closing(Read):
+        def __getitem__(self, index):
+            if index == 21:
+                batches.close()
+            return super().__getitem__(index)
+
+    with Loader(CONFIG, source=Closing(40)) as batches:
+        epoch = iter(batches)
+        got = [next(epoch).tolist() for _ in range(11)]  # the one that was asked for comes
+        with pytest.raises(ClosedError):
+            next(epoch)
+    assert [[i, i + 1] for i in range(0, 22, 2)] == got
+
+
+@pytest.mark.parametrize("bad", [(), (24,), (0, 5, 6)])
+def test_the_time_that_batches_take_is_waited(bad):
+    """That of one that fails, too."""
+    now = [0.0]
+
+    class Slow(Read):
+        def __getitem__(self, index):
+            now[0] += 1.0
+            return super().__getitem__(index)
+
+    source = Slow(64, bad)
+    loader = Loader(CONFIG, source=source)
+    loader._runtime = Runtime()
+    loader._runtime.monotonic = lambda: now[0]
+    with loader as batches:
+        epoch, asked = iter(batches), 0
+        while asked < 32:
+            with suppress(OSError):
+                next(epoch)
+            asked += 1
+        stats = batches.stats()
+    assert len(source.read) == stats.first_batch_seconds + stats.data_wait_seconds
+
+
+def test_a_batch_that_was_given_is_held_by_nobody():
+    """Nor is the memory that its large samples were written into."""
+    samples = [np.full(8192, number, np.float64) for number in range(64)]
+    with Loader(CONFIG, source=samples) as batches:
+        epoch, there = iter(batches), []
+        for batch in epoch:
+            there.append(weakref.ref(batch))
+            del batch
+            assert sum(ref() is not None for ref in there) <= 1
