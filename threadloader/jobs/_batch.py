@@ -276,7 +276,9 @@ class BatchJob:
             if self._recipe.whole != "take":
                 batch = [batch[row] for row in kept]
         if self._into is not None:
-            batch = self._into.stack(batch)
+            # It has the batch's memory, and goes with it: if the job is run again, without it.
+            into, self._into = self._into, None
+            batch = into.stack(batch)
         elif self._recipe.whole != "take":
             batch = self._collated(batch)
         batch, digest = self._recipe.finished(batch)

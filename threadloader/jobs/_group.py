@@ -228,10 +228,7 @@ class SeriesJob(_Several):
 
     def finish(self) -> list[Any]:
         """Give the first batch."""
-        batches = self.first.finish()
-        # What it was made with may hold its memory; and after a Ctrl-C it is made again.
-        self.first = self.single(0)
-        return batches
+        return self.first.finish()
 
     def failed(self, part: int | None) -> None:
         """Have the source say where a row of the first batch stands."""

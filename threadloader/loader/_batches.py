@@ -482,6 +482,14 @@ class Batches:
                     delivery.batches[served] = None
                     delivery.served = served + 1
                     return batch
+                following = self._supply.onward(place, delivery)
+                if following is not None:
+                    outcome, onward = following
+                    batch = outcome.value[0]
+                    # Stores only, likewise.
+                    outcome.value = None
+                    delivery.onward = onward
+                    return batch
             self._check_open()
             return self._next_job(self._place, epoch)
         finally:

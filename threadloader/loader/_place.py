@@ -15,7 +15,27 @@ if TYPE_CHECKING:
     from ..jobs import BatchInfo
     from ._epochs import Epoch
 
-__all__ = ["Delivery", "Place", "Shown"]
+__all__ = ["Delivery", "Onward", "Place", "Shown"]
+
+
+class Onward(NamedTuple):
+    """The batches that were delivered behind a delivery, each of a job of its own.
+
+    Nothing of them is kept but the last job, and what they add up to.
+
+    Attributes:
+        batches: how many they are.
+        samples: their samples, without padding.
+        ready: how many further batches were ready at each, and they themselves, added up.
+        waited: seconds that were waited for them.
+        job: that of the last one.
+    """
+
+    batches: int
+    samples: int
+    ready: int
+    waited: float
+    job: BatchJob
 
 
 class Delivery:
@@ -36,6 +56,8 @@ class Delivery:
         lost: whether there was an exception in the place of the one batch.
         passed: whether nothing was left of it, so that it is passed over.
         here: whether the thread that asked for them has prepared them.
+        onward: the batches behind the one batch, which lay ready when they were asked for; None
+            where there are none. Written by one store as `served` is, and only when that is done.
     """
 
     __slots__ = (
@@ -46,6 +68,7 @@ class Delivery:
         "lost",
         "made",
         "marks",
+        "onward",
         "passed",
         "piece",
         "ready",
@@ -77,6 +100,7 @@ class Delivery:
         self.lost = lost
         self.passed = not batches and self.size > 0
         self.here = here
+        self.onward: Onward | None = None
 
     def ready_sum(self, served: int) -> int:
         """Add up how many batches lay ready at each call of those that delivered the first ones."""
@@ -107,8 +131,8 @@ class Shown(NamedTuple):
 class Place(NamedTuple):
     """Where a run stands. Replaced whole, so any thread may read it.
 
-    What `Delivery.served` counts comes on top of what stands here, so that a batch which is
-    delivered from a group costs one store; `settled` works out what follows from it.
+    What `Delivery.served` counts comes on top of what stands here, and `Delivery.onward` on top of
+    that, so that a batch which lies ready costs one store; `settled` works out what follows.
 
     Attributes:
         plan: which samples each epoch has.
@@ -159,26 +183,36 @@ class Place(NamedTuple):
         delivery = self.delivery
         if delivery is None:
             return self
-        served = delivery.served  # read once: it may go on while another thread looks
-        cursor, shown, tally, span = self.cursor, self.shown, self.tally, delivery.job.span
-        passed = self.passed
+        # Each is read once, since they may go on while another thread looks; this one first,
+        # since what stands there is behind all that is served.
+        onward = delivery.onward
+        served = delivery.served
+        job = delivery.job if onward is None else onward.job
+        cursor, shown, tally, span = self.cursor, self.shown, self.tally, job.span
+        passed, taken = self.passed, self.taken
         if served:
-            job, counts, skipped, mark = delivery.job, cursor[3:5], 0, cursor.fingerprint
+            counts, skipped, mark = cursor[3:5], 0, cursor.fingerprint
             if not delivery.lost:
                 left_out = tuple(failure.index for failure in job.failures)
                 skipped = len(left_out)
                 if delivery.passed:
                     passed += left_out
                 else:
-                    samples = job.samples(served)
-                    counts = cursor.batches + served, cursor.samples + samples
+                    batches, samples = served, delivery.job.samples(served)
+                    ready, waited = delivery.ready_sum(served), delivery.waited
+                    if onward is not None:
+                        batches += onward.batches
+                        samples += onward.samples
+                        ready += onward.ready
+                        waited += onward.waited
+                        taken += onward.batches
+                    counts = cursor.batches + batches, cursor.samples + samples
                     # Without one, what a state brought is not that of all batches any more.
                     mark = delivery.marks[served - 1] if delivery.marks else ""
-                    shown = Shown(job, served - 1, mark, passed if served == 1 else ())
+                    shown = Shown(job, served - 1, mark, passed if batches == 1 else ())
                     passed = ()
-                    here = served if delivery.here else 0
-                    ready, waited = delivery.ready_sum(served), delivery.waited
-                    tally = tally.plus(served, samples, ready, here, waited)
+                    here = batches if delivery.here else 0
+                    tally = tally.plus(batches, samples, ready, here, waited)
             if skipped or job.retried:
                 tally = tally.tried(skipped, job.retried)
             cursor = Cursor(
@@ -193,7 +227,7 @@ class Place(NamedTuple):
             self.live,
             self.begun,
             self.stream,
-            self.taken,
+            taken,
             self.end,
             # A lost batch counts as over: whoever asks goes on behind it.
             span.last and (delivery.lost or served == delivery.size),

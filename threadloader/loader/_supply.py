@@ -8,11 +8,12 @@ from typing import Any, cast
 from .._runtime import Runtime
 from ..config import LoaderConfig, bytes_of
 from ..engine import Engine, Inline, InlineStream, Outcome, Stream
-from ..jobs import Recipe
+from ..jobs import BatchJob, Recipe
 from ..order import Deal
 from ..state import Cursor
 from ..stats import Tally
 from ._choice import Choice
+from ._place import Delivery, Onward, Place
 from ._schedule import Plan, jobs
 from ._switching import AUTO_SECONDS, restore, shorten
 
@@ -52,6 +53,7 @@ class Supply:
         self._config = config
         self._recipe = recipe
         self._deal = deal
+        self._now = runtime.monotonic
         self.engine: Engine | Inline = (
             Engine(
                 config.num_workers,
@@ -138,6 +140,46 @@ class Supply:
         """Tell whether a stream has the consumer prepare batches, though there are workers."""
         return self.choice is not None and isinstance(stream, InlineStream)
 
+    def onward(self, place: Place, delivery: Delivery) -> tuple[Outcome, Onward] | None:
+        """Take the batch that lies ready behind a delivery, if its job is like that of the last.
+
+        The short way to a batch of the threads: working out a place after each takes longer than
+        taking it, so that is put off until somebody asks, or another kind of outcome comes.
+
+        Args:
+            place: where the run stood before the delivery.
+            delivery: all of it was delivered.
+
+        Returns:
+            The outcome, and what it adds up to with what went before when it is delivered; None
+            where it is to be had in the usual way.
+        """
+        onward, stream = delivery.onward, place.stream
+        job = delivery.job if onward is None else onward.job
+        if not isinstance(stream, Stream) or not isinstance(job, BatchJob) or job.span.last:
+            return None
+        # Where nothing is left out of a batch, none has a mark, and nobody looks at the counts.
+        plain = self._recipe.policy is None and self._recipe.digest is None
+        if not plain or delivery.lost or self._looks_out or not self.engine.usable:
+            return None
+        batches, samples, counted, waited, _ = onward or (0, 0, 0, 0.0, job)
+        ready = stream.ready(place.taken + batches)
+        if not ready:
+            return None
+        called = self._now()
+        outcome = stream.result(place.taken + batches)
+        if outcome.error is not None or not isinstance(outcome.job, BatchJob):
+            return None
+        now, job = self._now(), outcome.job
+        self.note(stream, outcome, place.tally, called, now, 0.0)
+        samples, waited = samples + job.samples(1), waited + now - called
+        return outcome, Onward(batches + 1, samples, counted + ready, waited, job)
+
+    @property
+    def _looks_out(self) -> bool:
+        """Whether it looks out for a loop that starves, to shorten the switch interval."""
+        return self._config.switch_interval == "auto" and self._restore is None
+
     def forget(self) -> None:
         """Begin to measure anew: something else than batches came between."""
         if self.choice is not None:
@@ -162,7 +204,7 @@ class Supply:
             now: when it was there.
             before: seconds that were waited for batches of the job before, once it was taken.
         """
-        if self._config.switch_interval == "auto" and self._restore is None:
+        if self._looks_out:
             elapsed = now - (now if tally.started is None else tally.started)
             if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
                 self._shorten(AUTO_SECONDS)
