@@ -21,7 +21,10 @@ CONFIG = {"batch_size": 2, "num_workers": 2, "shuffle": False, "num_epochs": 1}
 class Patient(Choice):
     """The workers prepare the batches, whatever that costs."""
 
+    noted = 0
+
     def note(self, *noted):
+        self.noted += 1
         return False
 
 
@@ -84,6 +87,7 @@ def test_no_place_is_worked_out_behind_batches_that_lie_ready():
         assert 20 == len(list(epoch))
         # For the first batch, and at the end.
         assert 2 == batches.jobs
+        assert 20 == batches._supply.choice.noted, "what each has cost is looked at all the same"
         assert 20 * 21 // 2 == batches.stats().ready_sum
         assert (20, 39) == (batches.stats().batches, batches.stats().samples)
 

@@ -183,6 +183,19 @@ def test_an_error_of_collate_comes_once_too():
     assert [[2 * i, 2 * i + 1] for i in range(20) if i != 10] == got[:10] + got[11:]
 
 
+def test_a_state_between_two_errors_stands_between_their_batches():
+    with Loader(CONFIG, source=Read(60, {20, 22})) as batches:
+        epoch, places = iter(batches), []
+        for _ in range(13):
+            with suppress(OSError):
+                next(epoch)
+            world = batches.state_dict()["world"]
+            places.append((world["step"], world["position"]))
+    # After an error it stands before the failed batch, until the next one is asked for.
+    steps = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 11, 13]
+    assert [(step, 2 * step) for step in steps] == places
+
+
 def test_an_interrupt_while_a_batch_is_made_loses_nothing():
     class Interrupted(Read):
         def __getitem__(self, index):

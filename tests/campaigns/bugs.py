@@ -172,8 +172,8 @@ LOADER = [
     _bug(
         "What lies ready counts as delivered.",
         "threadloader/loader/_place.py",
-        "        served = delivery.served ",
-        "        served = delivery.size ",
+        "        served = delivery.served\n",
+        "        served = delivery.size\n",
         "loader.py",
     ),
     _bug(

@@ -482,6 +482,7 @@ class Batches:
                     delivery.batches[served] = None
                     delivery.served = served + 1
                     return batch
+                # `_more` has not replaced the place where threads make the batches.
                 following = self._supply.onward(place, delivery)
                 if following is not None:
                     outcome, onward = following
@@ -500,7 +501,7 @@ class Batches:
 
         Returns:
             Whether they are there. Not where making them failed: then the place is replaced by one
-            from which they are made one by one.
+            whose first result is that, or, of a group, from which they are made one by one.
         """
         made = delivery.made
         if made == delivery.size:
