@@ -3,16 +3,15 @@
 import contextvars
 import signal
 import threading
-from contextlib import suppress
 from itertools import pairwise
 
 import pytest
+from clocked import stats_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from taken import Taken
 
 from threadloader import ClosedError, Loader, SourceError
-from threadloader._runtime import Runtime
 from threadloader.loader._choice import Choice
 
 CONFIG = {"batch_size": 2, "num_workers": 0, "shuffle": False, "num_epochs": 1}
@@ -179,16 +178,7 @@ def test_the_time_that_they_take_is_waited(bad, failed):
             return super().take(indices)
 
     source = Slow(64, bad)
-    loader = Loader(CONFIG, source=source)
-    loader._runtime = Runtime()
-    loader._runtime.monotonic = lambda: now[0]
-    with loader as batches:
-        epoch, got = iter(batches), 0
-        while got < 32:
-            with suppress(OSError):
-                next(epoch)
-            got += 1
-        stats = batches.stats()
+    stats = stats_of(CONFIG, source, now, 32)
     assert 1.0 == stats.first_batch_seconds
     assert len(source.taken) - 1.0 == stats.data_wait_seconds
     assert failed == stats.failed

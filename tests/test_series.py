@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from clocked import stats_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threadloader import ClosedError, Loader
-from threadloader._runtime import Runtime
 from threadloader.loader import _schedule
 from threadloader.order import BLOCK
 
@@ -242,16 +242,7 @@ def test_the_time_that_batches_take_is_waited(bad):
             return super().__getitem__(index)
 
     source = Slow(64, bad)
-    loader = Loader(CONFIG, source=source)
-    loader._runtime = Runtime()
-    loader._runtime.monotonic = lambda: now[0]
-    with loader as batches:
-        epoch, asked = iter(batches), 0
-        while asked < 32:
-            with suppress(OSError):
-                next(epoch)
-            asked += 1
-        stats = batches.stats()
+    stats = stats_of(CONFIG, source, now, 32)
     assert len(source.read) == stats.first_batch_seconds + stats.data_wait_seconds
 
 

@@ -1,4 +1,4 @@
-"""What is done for a batch, or for several small ones: samples are read, transformed, collated.
+"""What is done for a batch, or for several: samples are read, transformed, collated.
 
 `_batch` is one batch as a job of the engine, `_group` several as one, `_facts` what
 is known of them beforehand, `_info` what one is for whoever asks, `_policy` what is done about

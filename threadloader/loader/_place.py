@@ -183,8 +183,8 @@ class Place(NamedTuple):
         delivery = self.delivery
         if delivery is None:
             return self
-        # Each is read once, since they may go on while another thread looks; this one first,
-        # since what stands there is behind all that is served.
+        # Each is read once, since they may go on while another thread looks; `onward` first: it
+        # is written when all is served, so whoever sees it sees that, too.
         onward = delivery.onward
         served = delivery.served
         job = delivery.job if onward is None else onward.job

@@ -209,14 +209,15 @@ def _epoch(
         at = 0
         while at < len(indices):
             size, recipe = sizes.next(len(indices) - at), recipes.next()
-            many, places = indices[at : at + size], positions[at : at + size]
+            many = slice(at, at + size)
             if size == 1:
-                one = many[0], places[0]
+                one = indices[at], positions[at]
                 yield BatchJob(recipe, span(1), *one, valid, len(valid), transform_key)
             elif recipe.series:
-                yield SeriesJob(recipe, span(size), many, places, valid, transform_key)
+                several = indices[many], positions[many]
+                yield SeriesJob(recipe, span(size), *several, valid, transform_key)
             else:
-                yield GroupJob(recipe, span(size), many, valid, together)
+                yield GroupJob(recipe, span(size), indices[many], valid, together)
             at, done = at + size, done + size
     tail = deal.tail(order, start)
     if tail is not None:
