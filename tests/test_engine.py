@@ -751,6 +751,38 @@ def test_a_new_stream_takes_the_place_of_a_cancelled_one(make_engine):
         stream.cancel()
 
 
+def test_a_part_that_hangs_keeps_nothing_of_later_streams(make_engine):
+    """G10: what was ready in them, and thrown away, is gone, though the part's job is not."""
+    begun, go_on, made = threading.Event(), threading.Event(), []
+
+    class Value:
+        pass
+
+    def make(number):
+        value = Value()
+        made.append(weakref.ref(value))
+        return value
+
+    def hang(number, part):
+        begun.set()
+        assert go_on.wait(WAIT)
+
+    engine = make_engine(2)
+    stream = engine.stream(iter([Job(0, do=hang)]), depth=1)
+    stream.prefetch()
+    assert begun.wait(WAIT)
+    for _ in range(20):
+        stream.cancel()
+        stream = engine.stream((Job(number, finish=make) for number in range(9)), depth=4)
+        stream.result(0)
+        while stream.ready(1) < 4:
+            time.sleep(0)
+    free_at_once()
+    assert len(made) == 20 * 5
+    assert sum(value() is not None for value in made) <= 5
+    go_on.set()
+
+
 def test_ready_counts_what_can_be_had_at_once(make_engine):
     """Jobs 0 to 2 are done, 3 is held: three are ready, then two after one was taken."""
     held, go_on = threading.Event(), threading.Event()

@@ -176,10 +176,11 @@ def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
     """
     cost = float("inf")  # seconds a part; unknown as yet, and one part is never too large
     while (slot := shared.inbox.get()) is not STOP:
-        while dealt and (done := dealt[0].outcome) is not None:
-            if done.cost is not None:
+        # Nobody waits for one that is cancelled, and a read of it that hangs holds up no other.
+        while dealt and (dealt[0].outcome is not None or dealt[0].supply.cancelled):
+            done = dealt.popleft().outcome
+            if done is not None and done.cost is not None:
                 cost = done.cost
-            dealt.popleft()
             del done
         if slot is not LOOK:
             bound.waiting.append(slot)
@@ -188,7 +189,7 @@ def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
             if _deal_one(shared, slot, dealt, cost):
                 bound.begun(slot)
         shared.peak_bytes = bound.peak
-        del slot  # likewise (G10)
+        del slot  # it would keep its outcome alive while the feeder waits (G10)
 
 
 def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bool:
@@ -203,7 +204,7 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bo
     job, error = caught(next, supply.jobs, None)
     if job is None:
         outcome = ENDED if error is None else Outcome(error=error)
-        del error  # as in _work
+        del error  # its traceback leads to this frame
         slot.fill(outcome)
         del slot, outcome  # the error's traceback leads to this frame (G10)
         return False
