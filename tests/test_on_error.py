@@ -1,8 +1,10 @@
 """`on_error`: samples that fail are tried again, left out within a budget, listed and counted."""
 
+import contextlib
 import errno
 import gc
 import io
+import itertools
 import json
 import os
 import signal
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sweep import Interrupt, Sweep
 
 from threadloader import BatchInfo, CollateError, ConfigError, Loader, SourceError, quarantine
 from threadloader.cli import main
@@ -654,6 +657,21 @@ def test_pauses_double_up_to_a_minute():
     assert [0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60] == pauses
     assert policy.again(1999)
     assert not policy.again(2000)
+
+
+def test_a_ctrl_c_at_any_instruction_of_ending_the_pauses_is_made_good_by_a_second_end():
+    for at in itertools.count(1):
+        lock = threading.Lock()
+        pause = Pause(lock, lambda lock, seconds: False)
+        with Interrupt() as interrupt:
+            sweep = Sweep(at, interrupt, opcodes=True)
+            with contextlib.suppress(KeyboardInterrupt), sweep:
+                pause.end()
+        pause.end()
+        assert not lock.locked(), sweep.where
+        if not sweep.where:
+            break
+    assert at > 10
 
 
 @pytest.mark.parametrize(

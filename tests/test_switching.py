@@ -1,11 +1,14 @@
 """The switch interval is shortened where a config asks for it, and put back at the end."""
 
+import contextlib
 import gc
+import itertools
 import sys
 import threading
 
 import numpy as np
 import pytest
+from sweep import Interrupt, Sweep
 
 from threadloader import Loader, Stats
 from threadloader.engine import Engine
@@ -79,11 +82,11 @@ def test_taking_back_what_nobody_asked_for_changes_nothing():
 def test_a_loader_that_ends_while_another_one_begins_leaves_the_interval_of_that(monkeypatch):
     """A finalizer may run anywhere, also between the choice of the shortest and its setting."""
     one, other = object(), object()
-    setting = sys.setswitchinterval
+    setting, ends = sys.setswitchinterval, [one]
 
     def ending(seconds):
-        if one in _switching._wanted:
-            _switching.restore(one)
+        if ends:
+            _switching.restore(ends.pop())
         setting(seconds)
 
     _switching.shorten(one, 0.001)
@@ -91,6 +94,24 @@ def test_a_loader_that_ends_while_another_one_begins_leaves_the_interval_of_that
     _switching.shorten(other, 0.002)
     assert pytest.approx(0.002) == sys.getswitchinterval()
     _switching.restore(other)
+
+
+# What CPython swallows: a signal where the run, which is closed, is dropped.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <finalize object")
+def test_a_ctrl_c_at_any_line_of_closing_is_made_good_by_a_second_close():
+    for at in itertools.count(1):
+        loader = load(0.002)
+        loader.__enter__()
+        with Interrupt() as interrupt:
+            sweep = Sweep(at, interrupt)
+            with contextlib.suppress(KeyboardInterrupt), sweep:
+                loader.__exit__(None, None, None)
+        loader.__exit__(None, None, None)
+        assert pytest.approx(BEFORE) == sys.getswitchinterval(), sweep.where
+        assert not _switching._wanted
+        if not sweep.where:
+            break
+    assert at > 50
 
 
 def test_it_is_put_back_when_the_body_raises():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..errors import ClosedError
@@ -27,8 +27,7 @@ class Pause:
         self._wait = wait
         lock.acquire()
         # Taken out by whoever ends the pauses, once: the lock is to be released once.
-        self._held: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._held.put(None)
+        self._held = iter([lock])
 
     def wait(self, seconds: float) -> bool:
         """Wait for so many seconds; say whether the end came first."""
@@ -36,11 +35,11 @@ class Pause:
 
     def end(self) -> None:
         """End all pauses, those to come as well; harmless a second time, in any thread."""
-        try:
-            self._held.get_nowait()
-        except queue.Empty:
-            return
-        self._lock.release()
+        # No call between the taking and the release: an interrupt there would leave it held.
+        # Without the GIL two threads may both get it, and the second has nothing to release.
+        with suppress(RuntimeError):
+            for lock in self._held:
+                lock.release()
 
 
 class Policy(NamedTuple):

@@ -76,8 +76,7 @@ class Supply:
             self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
         most = max(config.prefetch_batches, self._depth * recipe.group)
         self.ahead = most if config.num_workers else 0
-        # Takes back the wish for a shorter switch interval; made with the wish.
-        self._restore: weakref.finalize[..., Supply] | None = None
+        self._wish: object | None = None  # for a shorter switch interval
         self.shortened = False
 
     def start(self) -> None:
@@ -92,8 +91,8 @@ class Supply:
 
     def stop(self) -> bool:
         """End the threads; say whether nothing is at work any more."""
-        if self._restore is not None:
-            self._restore()
+        if self._wish is not None:
+            restore(self._wish)
         if self._recipe.policy is not None:
             self._recipe.policy.pause.end()  # before the workers in it are waited for
         return self.engine.stop() and self._here.stop()
@@ -103,9 +102,8 @@ class Supply:
         return self.engine.inside()
 
     def _shorten(self, seconds: float) -> None:
-        wish = object()
-        self._restore = weakref.finalize(self, restore, wish)
-        self._restore.atexit = False
+        self._wish = wish = object()
+        weakref.finalize(self, restore, wish).atexit = False  # for one that is dropped
         self.shortened = shorten(wish, seconds)
 
     def open(
@@ -178,7 +176,7 @@ class Supply:
     @property
     def _looks_out(self) -> bool:
         """Whether it looks out for a loop that starves, to shorten the switch interval."""
-        return self._config.switch_interval == "auto" and self._restore is None
+        return self._config.switch_interval == "auto" and self._wish is None
 
     def forget(self) -> None:
         """Begin to measure anew: something else than batches came between."""

@@ -8,6 +8,7 @@ a config asks for it, the shortest of several loaders holds, and it is put back 
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 
@@ -47,8 +48,11 @@ def shorten(owner: object, seconds: float) -> bool:
 def restore(owner: object) -> None:
     """Take back what a loader asked for; harmless if it did not."""
     with _guard:
-        if _wanted.pop(owner, None) is not None:
+        if owner in _wanted:
+            # It goes when the interval is back: interrupted, this can be done again.
+            _wanted[owner] = math.inf
             _apply()
+            _wanted.pop(owner, None)
 
 
 def _apply() -> None:
