@@ -267,6 +267,32 @@ class TestIteration:
             with pytest.raises(BusyError, match="its own loader"):
                 next(held[0])
 
+    @pytest.mark.parametrize(("asking", "ask"), [("sampler", len), ("transform", iter)])
+    def test_with_workers_too_while_the_loop_is_elsewhere(self, asking, ask):
+        """The feeder would wait for itself, and a worker too: even a close would wait for them."""
+        begun, asked, told = threading.Event(), threading.Event(), []
+
+        def selfish(given):
+            assert begun.wait(WAIT)
+            try:
+                ask(batches)
+            except BusyError as error:
+                told.append(str(error))
+            asked.set()
+            return given
+
+        code = {
+            "sampler": lambda epoch, n: selfish(range(n)),
+            "transform": selfish,
+        }
+        config = {"batch_size": 2, "shuffle": False, "num_workers": 1}
+        with Loader(config, Numbers(4), **{asking: code[asking]}) as batches:
+            epoch = iter(batches)
+            begun.set()
+            assert asked.wait(WAIT)
+            assert "its own loader" in told[0]
+            assert [[0, 1], [2, 3]] == lists(epoch)
+
 
 class TestAhead:
     """The next epoch's first batches are prepared while this one's last are consumed."""

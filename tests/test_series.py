@@ -1,5 +1,6 @@
 """Without workers, what is written down behind a job is written down once for many batches."""
 
+import itertools
 import json
 import signal
 import weakref
@@ -10,6 +11,7 @@ import pytest
 from clocked import stats_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweep import Interrupt, Sweep
 
 from threadloader import ClosedError, Loader
 from threadloader.loader import _schedule
@@ -214,6 +216,47 @@ def test_an_interrupt_while_a_batch_is_made_loses_nothing():
         assert 0 == batches.stats().failed
     assert [10] == places
     assert [[i, i + 1] for i in range(0, 40, 2)] == got
+
+
+# What CPython swallows, in any program: a signal in a generator that nobody holds any more.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <generator object")
+@pytest.mark.parametrize("bad", [{1}, {2}, {1, 2}])
+def test_a_ctrl_c_at_any_line_beside_an_error_loses_no_batch(bad):
+    """Of a series of two the first batch fails, the second, or both."""
+    config = {**CONFIG, "batch_size": 1}
+    for at in itertools.count(1):
+        got, over = [], False
+        with Interrupt() as interrupt, Loader(config, source=Read(7, bad)) as batches:
+            epoch, sweep = iter(batches), Sweep(at, interrupt)
+            while not over:
+                try:
+                    with sweep:
+                        for got[0:0] in epoch:
+                            pass
+                        over = True
+                except OSError:
+                    pass
+                except KeyboardInterrupt as error:
+                    interrupt.came_as(error)
+        assert [index for index in range(7) if index not in bad] == got[::-1], sweep.where
+        interrupt.look()
+        if not sweep.where:
+            break
+    assert at > 200
+
+
+def test_an_error_has_no_order_worked_out_anew(monkeypatch):
+    """What is left of its block is at hand."""
+    asked, order = [], _schedule.Plan.order
+
+    def noted(plan, epoch):
+        asked.append(epoch)
+        return order(plan, epoch)
+
+    monkeypatch.setattr(_schedule.Plan, "order", noted)
+    with Loader(CONFIG, source=Read(400, range(0, 400, 6))) as batches:
+        assert 200 == len(delivered(batches, 200))
+    assert [0] == asked
 
 
 def test_leaving_the_with_meanwhile_ends_the_iterator():

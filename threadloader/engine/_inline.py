@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import itertools
 import opcode
 import operator
 import threading
@@ -140,10 +141,15 @@ class InlineStream:
         """
         return self.run(_run, job)
 
-    def put(self, outcome: Outcome) -> None:
-        """Draw the first job, and take this for its outcome: it has run as another one."""
-        self._draw()
-        self._outcome = outcome
+    def going_on(self, outcome: Outcome, job: Job | None) -> InlineStream:
+        """Give a stream of an outcome, of a job if there is one, and of what is left of this one.
+
+        Neither may be asked once the other was.
+        """
+        jobs = self._jobs if job is None else itertools.chain([job], self._jobs)
+        stream = InlineStream(self._engine, jobs)
+        stream._drawn, stream._outcome = 1, outcome
+        return stream
 
     def run(self, work: Callable[..., _T], *args: Any) -> _T | None:
         """Run something as jobs are run; give what it gives, and None once stopped."""

@@ -289,7 +289,7 @@ class BatchJob:
 
     def _collated(self, samples: list[Any]) -> Any:
         """Give the batch of the samples that were read."""
-        self.at = None  # likewise
+        self.at = None  # the rows are done: what fails now is the whole batch's
         if self._recipe.together is None:
             return self._recipe.collate(samples)
         failure = None

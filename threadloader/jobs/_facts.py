@@ -114,6 +114,11 @@ class Span(NamedTuple):
         end, position = number == size - 1, position + number * stride
         return Span(epoch, step + number, 1, position, stride, length, last and end, over and end)
 
+    def rest(self, first: int) -> Span:
+        """Give the span of the batches from number `first` on."""
+        position = self.position + first * self.stride
+        return self._replace(step=self.step + first, size=self.size - first, position=position)
+
     def after(self, count: int) -> tuple[int, int, int]:
         """Give epoch, position and step at which the run stands behind some of the batches."""
         if self.over and count == self.size:

@@ -222,6 +222,13 @@ class SeriesJob(_Several):
         job.span = self.span.one(number)
         return job
 
+    def rest(self, first: int) -> SeriesJob | None:
+        """Give the batches from number `first` on as a job; None where there are none."""
+        if first == self.span.size:
+            return None
+        rows = self._indices[first:], self._positions[first:]
+        return SeriesJob(self._recipe, self.span.rest(first), *rows, self._valid, self._key)
+
     def run(self, parts: Iterator[int]) -> None:
         """Read the samples of the first batch."""
         self.first.run(parts)

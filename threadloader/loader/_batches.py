@@ -49,6 +49,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Batches"]
 
+_ITS_OWN = (
+    "a source, sampler, transform, collate or signal handler asks its own loader for a batch or "
+    "a length while that is at work; give it a Loader of its own"
+)
+
 
 class Batches:
     """The batches of a run. Made by entering a `Loader`; iterating it gives one epoch.
@@ -224,7 +229,7 @@ class Batches:
             OSError: the file cannot be read.
         """
         if isinstance(state, (str, PathLike)):
-            from ..state import read  # likewise
+            from ..state import read  # imported when it is asked for
 
             state = read(state)
         live = self._place.live
@@ -325,10 +330,7 @@ class Batches:
     def _refuse(self) -> NoReturn:
         self._check_open()  # in a forked child whoever had the turn is not there
         if self._asking_here():
-            raise BusyError(
-                "a source, transform, collate or signal handler asks its own loader for a batch "
-                "while that is at work on one; give it a Loader of its own"
-            )
+            raise BusyError(_ITS_OWN)
         raise BusyError(
             "another thread is using these batches; they serve one at a time: "
             "put a lock around next(), or give each thread a Loader with its own shard"
@@ -347,6 +349,8 @@ class Batches:
                 "the batches are closed: the `with Loader(...)` block was left, or the process "
                 "is a fork of the one that entered it; iterate inside the block"
             )
+        if self._supply.inside():  # it would wait for itself
+            raise BusyError(_ITS_OWN)
 
     def _world(self) -> dict[str, int]:
         return {"batch_size": self._deal.batch_size, "shard_count": self._deal.shard_count}
@@ -398,7 +402,7 @@ class Batches:
                 stream.prefetch(taken)
                 self._supply.forget()  # what was done between two epochs is no batch
             except BaseException:
-                if stream is not before:  # nobody will take from it: likewise
+                if stream is not before:  # nobody will take from it
                     stream.cancel()
                 raise
             place.plan.begun = cursor.epoch
@@ -487,7 +491,7 @@ class Batches:
                 if following is not None:
                     outcome, onward = following
                     batch = outcome.value[0]
-                    # Stores only, likewise.
+                    # Stores only from here to the return.
                     outcome.value = None
                     delivery.onward = onward
                     return batch
@@ -520,10 +524,11 @@ class Batches:
         if batches is None:  # the with was left meanwhile
             return False
         if not batches:
-            place = self._reopen(place.settled(), min(delivery.piece, delivery.size - made))
-            if outcome is not None:
-                outcome.job = job.placed(outcome.job, made)
-                cast("InlineStream", place.stream).put(outcome)
+            place = place.settled()
+            if outcome is None:
+                self._reopen(place, min(delivery.piece, delivery.size - made))
+            else:
+                self._fail_one(place, job, made, outcome.job, outcome)
             return False
         delivery.batches[made : made + len(batches)] = batches
         delivery.made = made + len(batches)
@@ -622,12 +627,36 @@ class Batches:
             place, outcome = self._anew(place, 0)
         elif isinstance(outcome.job, GroupJob):
             place, outcome = self._anew(place, outcome.job.together)
-        else:
-            # Of a series the first batch failed, and with an error of its own.
-            outcome.job = outcome.job.placed(outcome.job.first, 0)
-            place = self._reopen(place, 1)
-            cast("InlineStream", place.stream).put(outcome)
+        else:  # of a series the first batch failed, and with an error of its own
+            place, outcome = self._fail_one(place, outcome.job, 0, outcome.job.first, outcome)
         return place, 0, outcome
+
+    def _fail_one(
+        self, place: Place, series: SeriesJob, number: int, job: BatchJob, outcome: Outcome
+    ) -> tuple[Place, Outcome]:
+        """Go on with what one batch of a series has failed with, and then with the rest of it.
+
+        Nothing is drawn from the stream up to the one store: an interrupt finds the place from
+        before, where the batch is made anew, or the one that follows.
+
+        Args:
+            place: where the run stands, before that batch.
+            series: the series.
+            number: which of its batches it is.
+            job: the job of that.
+            outcome: what it came to.
+
+        Returns:
+            The place, whose stream begins with the failure; and that, as an outcome of `job`.
+        """
+        job = series.placed(job, number)
+        failed = Outcome(job, None, outcome.error, outcome.part, outcome.seconds)
+        before = cast("InlineStream", place.stream)
+        stream = before.going_on(failed, series.rest(number + 1))
+        self._place = place._replace(stream=stream, taken=0)
+        # The frames of its traceback know the place from before, and so this.
+        outcome.error = None
+        return self._place, failed
 
     def _left_out(self, place: Place, outcome: Outcome) -> tuple[Place, Outcome]:
         """Write down what was left out of a batch; above the budget, have it made strictly.

@@ -62,8 +62,9 @@ class Plan:
         self._former = former
         self._epoch = epoch
         # The feeder may be epochs ahead when the consumer leaves its own and has the jobs
-        # begin anew, so all from `begun` on are kept. Written by one thread at a time: who
-        # enters the loader, then the feeder, or the consumer without workers.
+        # begin anew, so all from `begun` on are kept. Written by who enters the loader, then by
+        # the feeder, or the consumer where it prepares batches itself; when that changes, the
+        # feeder may be at its last one still. So what is looked through is a copy.
         self._orders: dict[int, EpochOrder] = {}
         self._oldest = 0
 
@@ -85,7 +86,8 @@ class Plan:
                 message = f"StopIteration was raised for the order of epoch {epoch}; see its cause"
                 raise WorkerError(message) from error
             if self._oldest < (oldest := self.begun):
-                self._orders = {at: it for at, it in self._orders.items() if at >= oldest}
+                orders = self._orders.copy()
+                self._orders = {at: it for at, it in orders.items() if at >= oldest}
                 self._oldest = oldest
             self._orders[epoch] = order
             return order
