@@ -85,12 +85,14 @@ def installed_bytes(package: str, module: str, over: Collection[str] = ("numpy",
 
     Args:
         package: the distribution.
-        module: what is imported; where it is that of this checkout, its folder is all.
+        module: what is imported; where it is that of this checkout, its folder and the schema
+            that is built into it are all.
         over: distributions that count as there already.
     """
     folder = _in_checkout(module)
     if folder is not None:
         files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+        files.append(ROOT / "config_schema.json")
         return sum(path.stat().st_size for path in files)
     seen = {_plain(name) for name in over}
     found = _distribution(package, module)

@@ -22,8 +22,8 @@ def main(arguments: Sequence[str]) -> int:
     """Measure, print the table, and write what was asked for.
 
     Returns:
-        The exit code: 0 measured; 1 threadloader itself failed; 2 bad usage, or a file that
-        cannot be written; 130 interrupted.
+        The exit code: 0 measured; 1 threadloader or the limit failed or took too long; 2 bad
+        usage, nothing that could be run, or a file that cannot be written; 130 interrupted.
     """
     asked = parser().parse_args(arguments)
     try:

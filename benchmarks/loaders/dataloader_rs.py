@@ -45,7 +45,7 @@ def serve(job: Job) -> Iterator[Served]:
                 return job.sample(index)
 
             def __getitems__(self, indices: list[int]) -> list[Any]:
-                return [job.sample(index) for index in indices]
+                return job.samples(indices)
 
         batches_at_once = _batches_at_once(job)
         options = {

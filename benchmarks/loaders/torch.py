@@ -70,8 +70,7 @@ class _Samples:
         return self._job.sample(index)
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        sample = self._job.sample
-        return [sample(index) for index in indices]
+        return self._job.samples(indices)
 
 
 class _Gather:
