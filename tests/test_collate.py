@@ -424,7 +424,7 @@ def test_masks_of_fields_of_other_names_than_str():
         (Pad(), [np.array([1, None])], (0,), "which cannot be padded without loss; return a plain"),
         (Pad(), [np.ma.array([1])], (0,), "from the transform, as by array.filled(value)"),
         (Pad(), [{"x": np.array([None])}], (0,), "field 'x': row 0 has an array of dtype object"),
-        (Pad(fields=["z"]), [{"x": np.ones(1)}], (0,), "where a field 'z' is to be padded; name"),
+        (Pad(fields=["z"]), [{"x": np.ones(1)}], (0,), "where a field 'z' is to be padded; in"),
         (Pad(fields=[2]), [(np.ones(1),)], (0,), "where a field 2 is to be padded"),
         (
             Pad(fields=["y"]),
@@ -560,7 +560,7 @@ def test_a_pad_value_by_name_is_that_value_for_all(arrays, value):
 @pytest.mark.parametrize(
     ("pad", "sample", "said"),
     [
-        (Pad(value={"z": 1}), {"x": np.ones(1)}, "no field 'z' is padded; name fields that are"),
+        (Pad(value={"z": 1}), {"x": np.ones(1)}, "no field 'z' is padded; in \"value\", name only"),
         (Pad(value={"n": 1}), {"x": np.ones(1), "n": 1}, "where no field 'n' is padded"),
         (Pad(value={"2": 1}), (np.ones(1), np.ones(1)), "where no field '2' is padded"),
         (Pad(value={"0": 1}), np.ones(1), "and shape (1,), where no field '0' is padded"),

@@ -41,7 +41,7 @@ __all__ = ["MISSING", "Cache", "CacheStats", "Cached", "Folder", "Memory", "key_
 
 _FOLDER_BYTES = 16 << 30
 """What a folder may take if nobody says. Chosen: several times what 100,000 tokenised examples
-take (2 to 4 GB, by a user's account), and not the whole disk, which others need as well."""
+take (2 to 4 GB, see docs/tuning.md), and not the whole disk, which others need as well."""
 
 
 def open_cache(

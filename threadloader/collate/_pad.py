@@ -185,7 +185,7 @@ class Pad:
             for name in self.fields:
                 if name not in names:
                     message = f"row 0 has {say(first)}, where a field {name!r} is to be padded; "
-                    raise fault((), message + 'name fields that there are in "fields"', 0)
+                    raise fault((), message + 'in "fields", name only fields that samples have', 0)
             return self.fields
         chosen = [n for n in names if isinstance(first[n], np.ndarray) and first[n].ndim]
         if not chosen:
@@ -200,7 +200,7 @@ class Pad:
             for name in self.value:
                 if str(name) not in known:
                     message = f"row 0 has {say(first)}, where no field {name!r} is padded; "
-                    raise fault((), message + 'name fields that are in "value"', 0)
+                    raise fault((), message + 'in "value", name only fields that are padded', 0)
 
     def _pad(
         self, rows: Sequence[Any], path: Path, faults: Faults

@@ -74,7 +74,7 @@ def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler
     left = np.unique(whole[kept.mask(np.arange(n))], return_inverse=True)[1].astype(np.int64)
     length = spec.get("num_samples") or kept.count
     name = _drawn(spec, "balanced", f"{int(whole.max()) + 1} classes", _described(whole))
-    from ._weighted import Balanced  # likewise
+    from ._weighted import Balanced  # imported when it is asked for
 
     return Balanced(left, length, seed, kept, name)
 
@@ -171,7 +171,7 @@ def _wrong(option: str, expected: str, got: object) -> ConfigError:
 
 def _described(values: NDArray[Any]) -> str:
     """Name values by their number and a checksum, the same on every platform."""
-    import hashlib  # likewise
+    import hashlib  # imported when it is asked for
 
     plain = values.astype(values.dtype.newbyteorder("<"), order="C")
     return f"{len(values)} x {hashlib.blake2b(plain.tobytes(), digest_size=8).hexdigest()}"

@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["BANDS", "Stats", "band"]
 
 BANDS = ((0.01, "excellent"), (0.05, "good"), (0.20, "fair"))
-"""Upper bounds of the data-wait fraction, from the project's first description."""
+"""Upper bounds of the data-wait fraction. Chosen."""
 
 _OF_NOW = (
     "prefetch_batches",
