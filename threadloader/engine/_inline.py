@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import itertools
 import opcode
 import operator
 import threading
@@ -74,6 +73,7 @@ class InlineStream:
         self._jobs = jobs
         self._drawn = 0
         self._drawing = False
+        self._ahead: Job | None = None  # comes before what the iterator gives
         self._job: Job | None = None
         self._outcome: Outcome | None = None
 
@@ -86,12 +86,12 @@ class InlineStream:
 
     def wind_down(self) -> None:
         """Begin no further job: what comes after the last result is `ENDED`."""
-        self._jobs = iter(())
+        self._jobs, self._ahead = iter(()), None
 
     def cancel(self) -> None:
         """Forget the jobs."""
         self.cancelled = True
-        self._jobs, self._job, self._outcome = iter(()), None, None
+        self._jobs, self._ahead, self._job, self._outcome = iter(()), None, None, None
 
     def result(self, number: int) -> Outcome:
         """Run the job of this number; asked again, give the same outcome.
@@ -121,16 +121,19 @@ class InlineStream:
     def _draw(self) -> None:
         """Draw the next job."""
         self._drawing = True
-        job, error = attempt(next, self._jobs, None)
+        error: BaseException | None = None
+        if (job := self._ahead) is None:
+            job, error = attempt(next, self._jobs, None)
         try:
             outcome = None if error is None else Outcome(error=error)
         finally:
             del error  # as in _run
-        self._job, self._outcome, self._drawn, self._drawing = (
+        self._job, self._outcome, self._drawn, self._drawing, self._ahead = (
             job,
             outcome,
             self._drawn + 1,
             False,
+            None,
         )
 
     def beside(self, job: Job) -> Outcome | None:
@@ -144,11 +147,10 @@ class InlineStream:
     def going_on(self, outcome: Outcome, job: Job | None) -> InlineStream:
         """Give a stream of an outcome, of a job if there is one, and of what is left of this one.
 
-        Neither may be asked once the other was.
+        Once one of the two streams was asked, the other must not be.
         """
-        jobs = self._jobs if job is None else itertools.chain([job], self._jobs)
-        stream = InlineStream(self._engine, jobs)
-        stream._drawn, stream._outcome = 1, outcome
+        stream = InlineStream(self._engine, self._jobs)
+        stream._ahead, stream._drawn, stream._outcome = job, 1, outcome
         return stream
 
     def run(self, work: Callable[..., _T], *args: Any) -> _T | None:

@@ -121,6 +121,8 @@ class Batches:
         gives each epoch a length of its own, this waits until it was asked for that one.
 
         Raises:
+            ClosedError: it has to wait, and the ``with`` was left.
+            BusyError: it has to wait, and another thread does, or the loader's own code asks.
             Exception: whatever the sampler raises; asked again, it is asked again.
         """
         place = self._place.settled()
@@ -138,7 +140,7 @@ class Batches:
 
         Raises:
             ClosedError: the ``with`` was left.
-            BusyError: another thread is inside `next`.
+            BusyError: another thread is inside `next`, or this is one of the loader's own.
         """
         return cast("Epoch", self._begin(self._config.num_epochs))  # None only with `stop`
 
@@ -320,8 +322,11 @@ class Batches:
             The lock to put in its place when leaving.
 
         Raises:
-            BusyError: somebody else has it, or this thread, further up.
+            BusyError: somebody else has it, or this thread, further up; or this is one of the
+                loader's own threads.
         """
+        if self._supply.inside():  # refused before it has the turn, which would keep the loop out
+            self._check_open()
         fresh = self._new_turn()
         if not self._turn.acquire(blocking=False) or self._inside:
             self._refuse()
