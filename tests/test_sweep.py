@@ -24,8 +24,8 @@ from threadloader.loader import _batches
 pytestmark = [
     # What CPython reports and swallows, in any program: a signal that lands in the callback with
     # which threading forgets a thread, or in a generator that nobody holds any more.
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <function WeakSet"),
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <generator object jobs"),
+    pytest.mark.filterwarnings("ignore:Exception ignored.*<function WeakSet"),
+    pytest.mark.filterwarnings("ignore:Exception ignored.*<generator object jobs"),
 ]
 
 LEAST = {"closed": 1500, "going_on": 1200, "twice": 60, "collected": 1500, "dropped": 1500}

@@ -97,21 +97,23 @@ def test_a_loader_that_ends_while_another_one_begins_leaves_the_interval_of_that
 
 
 # What CPython swallows: a signal where the run, which is closed, is dropped.
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <finalize object")
-def test_a_ctrl_c_at_any_line_of_closing_is_made_good_by_a_second_close():
-    for at in itertools.count(1):
-        loader = load(0.002)
-        loader.__enter__()
-        with Interrupt() as interrupt:
-            sweep = Sweep(at, interrupt)
-            with contextlib.suppress(KeyboardInterrupt), sweep:
-                loader.__exit__(None, None, None)
-        loader.__exit__(None, None, None)
-        assert pytest.approx(BEFORE) == sys.getswitchinterval(), sweep.where
-        assert not _switching._wanted
-        if not sweep.where:
-            break
-    assert at > 50
+@pytest.mark.filterwarnings("ignore:Exception ignored.*<finalize object")
+@pytest.mark.parametrize("beside", [None, 0.003])
+def test_a_ctrl_c_at_any_line_leaves_the_interval_of_others(beside):
+    """While a loader is entered and closed, perhaps beside another one; closed again if need be."""
+    with load(beside, 0):
+        for at in itertools.count(1):
+            loader = load(0.002)
+            with Interrupt() as interrupt:
+                sweep = Sweep(at, interrupt)
+                with contextlib.suppress(KeyboardInterrupt), sweep, loader:
+                    pass
+            loader.__exit__(None, None, None)
+            assert pytest.approx(beside or BEFORE) == sys.getswitchinterval(), sweep.where
+            if not sweep.where:
+                break
+    assert not _switching._wanted
+    assert at > 200
 
 
 def test_it_is_put_back_when_the_body_raises():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..errors import ClosedError
@@ -27,7 +27,7 @@ class Pause:
         self._wait = wait
         lock.acquire()
         # Taken out by whoever ends the pauses, once: the lock is to be released once.
-        self._held = iter([lock])
+        self._held = {"lock": lock}
 
     def wait(self, seconds: float) -> bool:
         """Wait for so many seconds; say whether the end came first."""
@@ -35,11 +35,10 @@ class Pause:
 
     def end(self) -> None:
         """End all pauses, those to come as well; harmless a second time, in any thread."""
-        # No call between the taking and the release: an interrupt there would leave it held.
-        # Without the GIL two threads may both get it, and the second has nothing to release.
-        with suppress(RuntimeError):
-            for lock in self._held:
-                lock.release()
+        # Taken out by C code alone: between that and the release no signal is looked for, which
+        # would leave the lock held for ever.
+        for lock in iter(partial(self._held.pop, "lock", None), None):
+            lock.release()
 
 
 class Policy(NamedTuple):

@@ -23,7 +23,7 @@ and 0.85 at 0.2 ms: below, switching itself takes more from the loop than it giv
 _guard = threading.RLock()
 _wanted: dict[object, float] = {}
 _before = 0.0  # what was set when the first loader asked
-_ours = 0.0  # what we have set since
+_ours: tuple[float, ...] = ()  # what we have set since; in the middle of it, that and what was
 
 
 def shorten(owner: object, seconds: float) -> bool:
@@ -39,7 +39,8 @@ def shorten(owner: object, seconds: float) -> bool:
     global _before, _ours  # noqa: PLW0603 - the interval is the process's as well
     with _guard:
         if not _wanted:
-            _before = _ours = sys.getswitchinterval()
+            _before = sys.getswitchinterval()
+            _ours = (_before,)
         _wanted[owner] = seconds
         _apply()
         return seconds < _before and _is_ours()
@@ -60,12 +61,15 @@ def _apply() -> None:
     # Somebody else's later choice is left alone.
     while _is_ours():
         shortest = min([_before, *_wanted.values()])
+        # An interrupt behind the call must not make what it has set somebody else's.
+        _ours = sys.getswitchinterval(), shortest
         sys.setswitchinterval(shortest)
-        _ours = sys.getswitchinterval()
+        _ours = (sys.getswitchinterval(),)
         if shortest == min([_before, *_wanted.values()]):  # else a loader ended in between
             return
 
 
 def _is_ours() -> bool:
     """Whether what is set is what we have set; the interpreter keeps whole microseconds."""
-    return abs(sys.getswitchinterval() - _ours) < 1e-6
+    now = sys.getswitchinterval()
+    return bool([ours for ours in _ours if abs(now - ours) < 1e-6])
