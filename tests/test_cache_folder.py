@@ -427,6 +427,54 @@ def test_an_index_that_is_cut_while_it_is_read_ends_there(tmp_path, monkeypatch)
     cache.close()
 
 
+@pytest.mark.parametrize("most", [1, 10, 100])
+def test_an_index_that_is_read_in_small_pieces_is_read_whole(tmp_path, monkeypatch, most):
+    """A file system may give less than it was asked for."""
+
+    class Short(FileIO):
+        def read(self, size=-1):
+            return super().read(min(size, most))
+
+    filled(tmp_path)
+    monkeypatch.setattr(_segments, "FileIO", Short)
+    monkeypatch.setattr(_segments, "_CHUNK", 7)
+    cache = Folder(tmp_path, "key", COUNT)
+    assert all(same(made(index), cache.find(index)) for index in range(COUNT))
+    assert (COUNT, 0, 0) == numbers(cache.stats())
+    cache.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_writes_files_of_its_own(tmp_path, run_child):
+    """The place in an open file is the parent's as well."""
+    code = """
+import os, sys, warnings
+from pathlib import Path
+import numpy as np
+from threadloader.cache import Folder
+
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+cache = Folder(Path(sys.argv[1]), "key", 60)
+for index in range(20):
+    cache.get(index, np.arange)
+if (child := os.fork()) == 0:
+    for index in range(20, 40):
+        cache.get(index, np.arange)
+    cache.close()
+    os._exit(0)
+os.waitpid(child, 0)
+for index in range(40, 60):
+    cache.get(index, np.arange)
+cache.look()
+for index in range(60):
+    assert np.array_equal(np.arange(index), cache.get(index, np.arange))
+print(cache.stats().damaged, cache.stats().samples)
+cache.close()
+"""
+    child = run_child(code, str(tmp_path))
+    assert ("0 60\n", "") == (child.stdout, child.stderr)
+
+
 def test_closing_while_a_sample_is_read_is_no_damage(tmp_path, monkeypatch):
     """The reader finds its file closed, and prepares the sample."""
     filled(tmp_path)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from threadloader import Loader
 from threadloader.errors import ConfigError, SourceError
 from threadloader.sources import _telling, as_source, fingerprint
 from threadloader.sources._csv_columns import filler
@@ -688,3 +689,14 @@ def test_a_field_that_the_header_has_not_is_told_with_the_file(tmp_path):
 def test_a_whole_number_written_as_a_float_fills_integers():
     filled = filler(2.0**53, np.dtype(np.int64))
     assert (2**53, np.int64) == (filled, type(filled))
+
+
+def test_texts_count_where_small_batches_are_made_together(tmp_path):
+    """A job of batches of long texts stays within `max_bytes`, but for a batch a worker."""
+    path = write(tmp_path, "t\n" + ("x" * 1000 + "\n") * 4096)
+    source = opened(path)
+    assert 1000 <= source.sample_bytes <= 1100
+    config = {"batch_size": 32, "num_workers": 2, "shuffle": False, "max_bytes": "1MiB"}
+    with Loader({**config, "num_epochs": 1}, source) as batches:
+        assert 128 == len(list(batches))
+        assert batches.stats().peak_bytes <= (1 << 20) + 2 * 32 * 1100

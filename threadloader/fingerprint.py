@@ -24,7 +24,7 @@ import numpy.typing as npt
 __all__ = ["chained", "digest", "place"]
 
 SIZE = 16
-"""Bytes of a digest: two of 2**64 batches meet with a chance of about one half."""
+"""Bytes of a digest: two of 2**64 batches meet with a chance of about 0.4."""
 
 _DEEPEST = 64
 """Containers inside each other. Chosen: no batch needs as many; one that holds itself has more."""

@@ -109,7 +109,7 @@ class Several:
 
     def __call__(self, sample: Any, key: int, position: int) -> Any:
         """Transform one sample."""
-        return self.many([sample], key, np.array([position]))[0]
+        return self.many([sample], key, np.array([position], np.int64))[0]
 
     def many(self, samples: Sequence[Any], key: int, positions: NDArray[np.int64]) -> list[Any]:
         """Transform several samples.

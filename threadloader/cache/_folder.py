@@ -6,6 +6,7 @@ import _thread
 import errno
 import hashlib
 import logging
+import os
 import re
 import stat
 import sys
@@ -172,6 +173,8 @@ class Folder(Cache):
                 self._retire()
 
     def _write_if_it_fits(self, index: int, parts: list[Part], size: int) -> None:
+        if self._writer is not None and self._writer.pid != os.getpid():
+            self._close_writer()  # this process's copy of it
         samples, kept = self._shelf.held()
         more = size + ENTRY_BYTES + (HEADER_BYTES if self._writer is None else 0)
         if size > LARGEST or kept + more > self._max_bytes:

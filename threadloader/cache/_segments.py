@@ -170,7 +170,7 @@ class Segment:
         """
         with _open_regular(self._index) as file:
             length = os.fstat(file.fileno()).st_size
-            header = file.read(HEADER_BYTES)
+            header = _read_all(file, HEADER_BYTES)
             if len(header) < HEADER_BYTES:
                 return  # somebody is beginning it, or was cut off
             if header != _header(key):
@@ -180,7 +180,7 @@ class Segment:
             count = (length - HEADER_BYTES) // ENTRY_BYTES
             file.seek(HEADER_BYTES + self._known * ENTRY_BYTES)
             while self._known < count:
-                data = file.read(min(count - self._known, _CHUNK) * ENTRY_BYTES)
+                data = _read_all(file, min(count - self._known, _CHUNK) * ENTRY_BYTES)
                 entries = np.frombuffer(data, _ENTRY, len(data) // ENTRY_BYTES)
                 if not len(entries):  # it was cut while we read it
                     break
@@ -230,11 +230,16 @@ class Writer:
         name: their name, as `new_name` gives it.
         key: the folder's.
 
+    Attributes:
+        pid: the process that made it, which alone may append: a fork has the same place in the
+            files, and counts for itself where they end.
+
     Raises:
         OSError: the files cannot be made.
     """
 
     def __init__(self, folder: Path, name: str, key: bytes) -> None:
+        self.pid = os.getpid()
         self._end = 0
         with ExitStack() as undo:
             # "x": a new file, and never through a link that stands in its place.
@@ -272,6 +277,14 @@ class Writer:
 
 def _header(key: bytes) -> bytes:
     return _HEADER.pack(_MAGIC, FORMAT, key)
+
+
+def _read_all(file: FileIO, size: int) -> bytes:
+    """Read so many bytes, of which a read may give less at once; fewer where the file ends."""
+    data = b""
+    while len(data) < size and (part := file.read(size - len(data))):
+        data += part
+    return data
 
 
 def _write_all(file: FileIO, data: bytes | bytearray) -> None:

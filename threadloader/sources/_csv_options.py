@@ -14,7 +14,7 @@ from threadloader.errors import ConfigError, Problem
 
 from ._csv_columns import Categories, Column, Numbers, Texts
 from ._dtypes import DTYPES, UnfitError
-from ._fields import chosen_fields, known_fields
+from ._fields import chosen_fields, known_fields, repeated
 
 __all__ = ["CsvOptions"]
 
@@ -87,7 +87,7 @@ class CsvOptions:
         if fields is None:
             fields = dict(zip(names, range(len(names)), strict=True))
             if len(fields) < len(names):
-                raise KeyError(next(name for name in names if names.count(name) > 1))
+                raise KeyError(repeated(names))
         chosen = {}
         for name, column in fields.items():
             if isinstance(column, str):

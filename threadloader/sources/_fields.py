@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from threadloader.errors import ConfigError, Problem
 
-__all__ = ["chosen_fields", "known_fields", "listed", "near", "nearest"]
+__all__ = ["chosen_fields", "known_fields", "listed", "near", "nearest", "repeated"]
 
 
 def chosen_fields(
@@ -99,3 +100,13 @@ def listed(names: Iterable[str], most: int = 20) -> str:
     """
     there = list(names)
     return ", ".join(map(repr, there[:most])) + (", ..." if len(there) > most else "")
+
+
+def repeated(names: Iterable[str]) -> str:
+    """Give the first of some names that is there more than once; there must be one.
+
+    >>> repeated("abcb")
+    'b'
+    """
+    counts = Counter(names)
+    return next(name for name, count in counts.items() if count > 1)

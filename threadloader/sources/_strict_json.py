@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ._fields import repeated
+
 __all__ = ["STRICT"]
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = repeated(name for name, _ in pairs)
         raise ValueError(f"the key {twice!r} twice in one object")
     return found
 

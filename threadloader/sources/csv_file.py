@@ -8,6 +8,7 @@ file and line. (The name of this file is not that of the standard library's modu
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -34,6 +35,9 @@ __all__ = ["CsvOptions", "CsvSource", "open_csv"]
 
 _CHUNK = 1 << 20
 """Bytes parsed at once. Chosen: as Python strings they take some 20 times as much."""
+
+_STR_BYTES = sys.getsizeof("")
+"""What a str takes beside its characters."""
 
 
 def open_csv(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> CsvSource:
@@ -130,6 +134,12 @@ class CsvSource(ArraySource):
         for field, joined in self._texts.items():
             batch[field] = [joined[begin:end].decode() for begin, end in batch[field].tolist()]
         return batch
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of one sample, of texts the mean: small batches can be gathered together."""
+        texts = sum(map(len, self._texts.values())) // max(1, len(self))
+        return super().sample_bytes + texts + _STR_BYTES * len(self._texts)
 
     def column(self, field: str | int) -> npt.NDArray[Any] | list[Any] | None:
         """Give a field of every sample; None where there is no such field."""

@@ -176,7 +176,7 @@ class NpySource:
         # the rows themselves.
         most = max(1, _COLUMN_BYTES // max(8, rows.header.size // max(1, shape[0])))
         for at in range(0, shape[0], most):
-            numbers = np.arange(at, min(at + most, shape[0]))
+            numbers = np.arange(at, min(at + most, shape[0]), dtype=np.int64)
             given[at : at + most] = rows.take(numbers, np.empty)
         return given
 

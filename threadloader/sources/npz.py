@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from threadloader.errors import SourceError, by_handler
 
-from ._fields import chosen_fields, listed, nearest
+from ._fields import chosen_fields, listed, nearest, repeated
 from ._files import inside, open_regular
 from ._npy_header import read_header
 from ._row_numbers import row_number
@@ -134,10 +134,9 @@ class _Archive:
         """Refuse a table of contents that lost or doubled a member: zipfile would go on."""
         names = self._zip.namelist()
         if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
             raise self._fault(
                 "expected one array of this name, got several; write the file again",
-                twice.removesuffix(".npy"),
+                repeated(names).removesuffix(".npy"),
             )
         # The last record, found as zipfile finds it: 22 bytes and a comment.
         file.seek(max(self._size - 22 - 0xFFFF, 0))

@@ -137,7 +137,7 @@ class Case:
         plain = self.collate is None and self.config.collate["type"] == "stack"
         changed = self.transform is not None or self.config.transform is not None
         if plain and not changed and hasattr(source, "take"):
-            return lambda index: source.take(np.array([index]))
+            return lambda index: source.take(np.array([index], np.int64))
         if hasattr(source, "__getitems__"):
             return lambda index: next(iter(source.__getitems__([index])))
         return lambda index: source[index]
