@@ -4,6 +4,7 @@ No test looks at how long anything took: times are given by clocks and runs of o
 what real runs give is looked at for its form alone.
 """
 
+import contextlib
 import json
 import os
 import pickle
@@ -53,7 +54,7 @@ NPZ = {"type": "npz", "path": "x.npz"}
 QUICK = ("--batches", "4", "--repeat", "1")
 
 MODULE = '''
-import os, socket, sys, tempfile, threading, time
+import multiprocessing, os, signal, socket, subprocess, sys, tempfile, threading, time
 from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 
@@ -94,6 +95,20 @@ def leaves_a_process():
     global pool
     pool = ProcessPoolExecutor(1)
     pool.submit(connect).result()
+    return Numbers()
+
+def leaves_a_program():
+    global program
+    port = os.environ["HELD_PORT"]
+    code = "import socket; line = socket.create_connection(('127.0.0.1', " + port + ")); "
+    code += "print(flush=True); line.recv(1)"
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    program.stdout.readline()  # it is there
+    return Numbers()
+
+def leaves_a_deaf_process():
+    signal.signal(signal.SIGTERM, lambda *told: None)
+    multiprocessing.get_context("fork").Process(target=held).start()
     return Numbers()
 
 def leaves_a_thread():
@@ -815,6 +830,27 @@ def test_the_command_prints_a_table_and_draws_a_picture(command):
     assert f"{SVG}svg" == ET.parse("p.svg").getroot().tag
 
 
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="the system has no /dev/fd")
+def test_a_config_may_come_through_a_pipe(command, folder):
+    """Which can be read once."""
+    source = {**NPZ, "path": str(folder / "x.npz")}
+    reading, writing = os.pipe()
+    os.write(writing, json.dumps({"source": source, "batch_size": 5}).encode())
+    os.close(writing)
+    code, out, err = command(f"/dev/fd/{reading}", *QUICK, "--workers", "0")
+    os.close(reading)
+    assert 0 == code, err
+    assert out.startswith(f"/dev/fd/{reading}: batch_size 5")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+def test_a_name_cannot_write_to_the_terminal(command, folder):
+    name = write({"source": NPZ}, "x\x1b[2Jy.json")
+    code, out, err = command(name, *QUICK, "--workers", "0")
+    assert 0 == code, err
+    assert "\x1b" not in out
+
+
 def test_json_is_all_that_stdout_has(command):
     """A source given in code prints into it all the same, and is imported from here."""
     code, out, err = command(
@@ -1035,6 +1071,28 @@ def test_a_thread_that_the_source_has_left_is_not_waited_for(command, caller, mo
     source = ("--source", "mine:leaves_a_thread")
     code, out, _ = command("c.json", *QUICK, "--workers", "0", *source, "--json")
     assert (0, 1, []) == (code, len(json.loads(out)["results"]), ended)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no groups of processes")
+def test_a_program_that_the_source_has_started_ends_with_its_run(command, caller):
+    """It would be measured beside the next one."""
+    source = ("--source", "mine:leaves_a_program")
+    assert 0 == command("c.json", *QUICK, "--workers", "0", *source, "--json")[0]
+    held, _ = caller.accept()
+    with held:
+        held.settimeout(30)
+        with contextlib.suppress(ConnectionResetError):
+            assert b"" == held.recv(1)  # closed, since the process that held it has ended
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_process_that_is_deaf_to_its_end_is_not_waited_for(command, caller, monkeypatch):
+    """It is ended by what it cannot be deaf to, in the process of the run."""
+    ended, end = [], _process._end
+    monkeypatch.setattr(_process, "_end", lambda child: (ended.append(child.pid), end(child)))
+    source = ("--source", "mine:leaves_a_deaf_process")
+    assert 0 == command("c.json", *QUICK, "--workers", "0", *source, "--json")[0]
+    assert [] == ended
 
 
 def test_what_the_source_removes_at_the_exit_is_removed(command, folder):

@@ -681,6 +681,7 @@ def test_a_ctrl_c_at_any_instruction_of_ending_the_pauses_is_made_good_by_a_seco
         ({"skip": -1}, "/on_error"),
         ({"retry": 1, "skips": 2}, "/on_error/skips"),
         ({"quarantine": "bad.jsonl"}, "/on_error"),
+        ({"skip": None, "quarantine": "bad.jsonl"}, "/on_error/quarantine"),
         ({"backoff": 1}, "/on_error"),
         ("skip", "/on_error"),
     ],

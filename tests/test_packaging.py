@@ -100,7 +100,7 @@ def test_the_wheel_brings_the_command(wheel: Path) -> None:
         (name,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
         points = ConfigParser()
         points.read_string(archive.read(name).decode())
-    assert {"threadloader": "threadloader.cli:main"} == dict(points["console_scripts"])
+    assert {"threadloader": "threadloader.cli:program"} == dict(points["console_scripts"])
 
 
 def test_an_installed_package_works_by_itself(wheel: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import functools
 import importlib
 import itertools
 import json
+import os
 import random
 import re
 import signal
@@ -412,6 +413,40 @@ def test_what_user_code_has_left_in_another_process_is_not_waited_for(what, tmp_
             late.join()
     assert not waited
     assert {"source"} == set(answer["results"])
+
+
+def test_what_user_code_has_left_in_the_command_itself_is_not_waited_for(tmp_path, run_child):
+    """Its exit code is that of the answer."""
+    (tmp_path / "mine.py").write_text(
+        "import threading\n"
+        "def source():\n"
+        "    threading.Thread(target=threading.Event().wait).start()\n"
+        "    return list(range(8))\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "c.json").write_text('{"batch_size": 4}', encoding="utf-8")
+    arguments = ["verify", str(tmp_path / "c.json"), "--source", "mine:source"]
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv[1:] = {arguments!r}\n"
+        "from threadloader.cli import program\n"
+        "program()\n"
+    )
+    child = run_child(code)
+    assert 0 == child.returncode, child.stderr
+    assert "c.json: OK: the same 4 batches" in child.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="the system has no /dev/fd")
+def test_a_config_may_come_through_a_pipe(capsys):
+    """Which can be read once."""
+    reading, writing = os.pipe()
+    os.write(writing, b'{"batch_size": 4}')
+    os.close(writing)
+    code = cli.main(["verify", f"/dev/fd/{reading}", "--source", "faults:Source"])
+    os.close(reading)
+    told = capsys.readouterr()
+    assert 0 == code, told
+    assert told.out.startswith(f"/dev/fd/{reading}: OK: the same ")
 
 
 # What every run has.

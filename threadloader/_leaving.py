@@ -1,25 +1,44 @@
-"""How a process ends that was started to answer one question, by user code."""
+"""How a process ends that has run user code to answer a question."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
+import time
 from typing import NoReturn
 
 __all__ = ["leave"]
 
+_PATIENCE_SECONDS = 1.0
+"""How long processes may take to end, all together, when they were told to."""
 
-def leave() -> NoReturn:
+
+def leave(code: int = 0) -> NoReturn:
     """End this process, whose answer has been given, without waiting for what user code has left.
 
     Python itself would wait for threads, however long they run; they end with the process. Of
     its other processes those that wait for work from here would never end, so they are ended.
     What is to be done at the exit is done, as to remove a temporary folder.
+
+    Args:
+        code: the exit code.
     """
-    multiprocessing = sys.modules.get("multiprocessing")  # where nobody did, it has none
-    if multiprocessing is not None:
-        for left in multiprocessing.active_children():
-            left.terminate()
-    atexit._run_exitfuncs()
-    os._exit(0)
+    try:
+        multiprocessing = sys.modules.get("multiprocessing")  # where nobody did, it has none
+        if multiprocessing is not None:
+            children = multiprocessing.active_children()
+            for child in children:
+                child.terminate()
+            deadline = time.monotonic() + _PATIENCE_SECONDS
+            for child in children:
+                child.join(max(0.0, deadline - time.monotonic()))
+                if child.is_alive():  # it has a handler of its own; the exit functions would wait
+                    child.kill()
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # there is none, or nobody reads it any more
+                stream.flush()
+    finally:  # whatever came in between, as a Ctrl-C
+        os._exit(code)

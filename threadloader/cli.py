@@ -8,13 +8,14 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from . import bench, lookup, verify
+from ._leaving import leave
 from ._named import add_config
 from ._tried import GOOD, USAGE, examined, line
 
-__all__ = ["main"]
+__all__ = ["main", "program"]
 
 _INTERRUPTED = 130
 
@@ -33,6 +34,11 @@ So it is with a source that does not open. --batch leaves out what on_error does
 Exit code: 0 good; 1 a problem with the config or with what it names; 2 bad usage, or a
 file that the system cannot read.
 """
+
+
+def program() -> NoReturn:
+    """Runs `main` and ends the process, without waiting for what user code has left."""
+    leave(main())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -48,7 +48,7 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     arguments.source_in_code, arguments.batch = bool(arguments.source), False
     said = err if arguments.json else out
     report, code, _ = examined(arguments, said, err)
-    if report is None or code:
+    if report is None or report.config is None or code:
         return code
     broken = _broken_torch() if plan.compare else ""
     if broken:  # a process of torch's own would find that out when one of ours has run
@@ -57,9 +57,10 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     shown = progress(sys.stderr, plan.runs, json=arguments.json)
     try:
         found = run(
-            arguments.config,
+            report.config,  # what was read: a pipe is not read again
             plan,
-            unknown=arguments.unknown,
+            base=report.base,
+            name=arguments.config,
             source=arguments.source or "",
             transform=arguments.transform or "",
             shown=shown,
@@ -67,7 +68,10 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     except (LoaderError, OSError) as error:
         err.append(line(f"threadloader bench: {error}"))
         return USAGE if getattr(error, "usage", False) else PROBLEM
-    out += [json.dumps(found.as_dict(), indent=2)] if arguments.json else str(found).split("\n")
+    if arguments.json:
+        out.append(json.dumps(found.as_dict(), indent=2))
+    else:
+        out += map(line, str(found).split("\n"))
     if arguments.svg:
         try:
             Path(arguments.svg).write_text(picture(found), encoding="utf-8")

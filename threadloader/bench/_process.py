@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import IO, Any
 
 from ..errors import LoaderError
 
 __all__ = ["BenchError", "in_process"]
+
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 PATIENCE_SECONDS = 10.0
 """How long a process may take to end when it has said what came of it, or was told to end."""
@@ -73,7 +76,9 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
                 child.wait(PATIENCE_SECONDS)
                 done = bool(said)
         finally:
-            if not done:
+            if done:
+                _end_rest(child)
+            else:
                 _end(child)
             # Last: it is by the end of its stdin that a process which an interrupt of the
             # lines above has left behind ends itself.
@@ -90,22 +95,43 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
 
 def _end(child: subprocess.Popen[bytes]) -> None:
     """End a process and all that it has started: ask, then do not ask."""
-    for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-        try:
-            if os.name == "nt":
-                child.kill()  # pragma: no cover - Windows
-            else:
-                os.killpg(child.pid, number)
-        except (ProcessLookupError, PermissionError):  # macOS: nothing but ended ones in it
-            pass
+    for number in (signal.SIGTERM, _KILL):
+        _send(child, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(PATIENCE_SECONDS)
             return
 
 
+def _end_rest(child: subprocess.Popen[bytes]) -> None:
+    """End what a process that has ended has left behind: it would take time from the next run.
+
+    Not at once: multiprocessing's resource tracker, which does not heed SIGTERM, may be removing
+    shared memory.
+    """
+    if os.name == "nt":
+        return  # pragma: no cover - Windows
+    _send(child, signal.SIGTERM)
+    for _ in range(20):
+        try:
+            os.killpg(child.pid, 0)
+        except OSError:  # there is nothing left
+            return
+        time.sleep(0.05)
+    _send(child, _KILL)
+
+
+def _send(child: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to a process and all that it has started, as far as there are any."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: ended ones alone
+        if os.name == "nt":
+            child.kill()  # pragma: no cover - Windows
+        else:
+            os.killpg(child.pid, number)
+
+
 def _last_words(code: int | None, noise: IO[bytes]) -> str:
     """Say how a process ended that said nothing."""
-    if code == -getattr(signal, "SIGKILL", 9):
+    if code == -_KILL:
         return "the process was killed; the system does that when memory runs out"
     noise.seek(0)
     lines = noise.read().decode(errors="replace").split("\n")

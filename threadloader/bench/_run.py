@@ -29,6 +29,8 @@ def run(
     unknown: str = "error",
     source: str = "",
     transform: str = "",
+    base: Path | None = None,
+    name: str = "",
     shown: Progress | None = None,
     runner: Runner = in_process,
 ) -> Report:
@@ -41,6 +43,9 @@ def run(
         source: "module:function", called without arguments in each run for the source; "" for
             that of the config.
         transform: "module:function", the transform; "" for that of the config.
+        base: the folder that relative paths in the config are relative to; None: that of its
+            file, and without a file the current one.
+        name: what the report calls the config; "": its file, if it is one.
         shown: is told how far it has got.
         runner: makes one run.
 
@@ -55,7 +60,7 @@ def run(
     """
     plan = plan or Plan()
     shown = shown or Silent()
-    options, base = read_config(config, unknown=unknown, source_in_code=bool(source))
+    options, folder = read_config(config, unknown=unknown, source_in_code=bool(source))
     if plan.compare and not torch_loader.found():
         raise BenchError(
             f"--compare torch: expected torch, found none; write: {torch_loader.INSTALL}",
@@ -68,7 +73,7 @@ def run(
             usage=True,
         )
     spec = {
-        "base": str(base),
+        "base": str(folder if base is None else base),
         "folder": str(Path.cwd()),
         "source": source,
         "transform": transform,
@@ -85,21 +90,22 @@ def run(
             # Every second turn backwards: what drifts, as a processor's heat, hits all alike.
             for loader, workers in settings[:: -1 if turn % 2 else 1]:
                 number += 1
-                name = f"{'PyTorch ' if loader == 'torch' else ''}num_workers {workers}"
-                shown.begin(number, name)
+                setting = f"{'PyTorch ' if loader == 'torch' else ''}num_workers {workers}"
+                shown.begin(number, setting)
                 replaced = options.as_dict() | {"num_workers": workers, "num_epochs": None}
                 try:
                     numbers = runner({**spec, "loader": loader, "config": replaced})
                 except BenchError as error:
-                    raise error if error.usage else BenchError(f"{name}: {error}") from None
+                    raise error if error.usage else BenchError(f"{setting}: {error}") from None
                 if numbers.get("batches") and not numbers["samples"]:
                     raise BenchError(
-                        f"{name}: expected samples, got padding alone: this shard has none in the"
-                        f" {numbers['batches']} batches that were measured; measure another shard"
+                        f"{setting}: expected samples, got padding alone: this shard has none in"
+                        f" the {numbers['batches']} batches that were measured; measure another"
+                        " shard"
                     )
                 if not numbers["samples"]:
                     raise BenchError(
-                        f"{name}: expected a batch, got none: the source is empty, or drop_last"
+                        f"{setting}: expected a batch, got none: the source is empty, or drop_last"
                         " leaves out what there is on this shard"
                     )
                 runs[loader, workers].append(numbers)
@@ -121,7 +127,7 @@ def run(
     if any(row.peak_bytes is None for row in rows):
         told.append("This system does not tell the peak memory of a process, or not for all of it.")
     return Report(
-        config="" if isinstance(config, (Mapping, LoaderConfig)) else os.fspath(config),
+        config=name or ("" if isinstance(config, (Mapping, LoaderConfig)) else os.fspath(config)),
         plan=plan,
         system=machine,
         data={

@@ -179,6 +179,11 @@ def _wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mism
         if len(given) != 1:
             expected = "a field or labels, one of the two"
             yield Mismatch(("sampler",), expected, " and ".join(given) or "none of them")
+    if right("on_error", "skip", "quarantine"):
+        quarantine, skip = (options["on_error"].get(key) for key in ("quarantine", "skip"))
+        if quarantine is not None and skip is None:
+            expected = 'null or nothing without a "skip", since nothing is left out'
+            yield Mismatch(("on_error", "quarantine"), expected, show(quarantine))
     if right("cache"):
         yield from _wrong_cache(options["cache"], lambda key: right("cache", key))
     if options.get("max_bytes") is not None and ("max_bytes",) not in wrong:

@@ -44,20 +44,21 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
         return USAGE
     arguments.source_in_code, arguments.batch = bool(arguments.source), False
     report, code, _ = examined(arguments, err if arguments.json else out, err)
-    if report is None or code:
+    if report is None or report.config is None or code:
         return code
     try:
         # What the user's code prints is no part of the answer.
         with contextlib.redirect_stdout(sys.stderr), _current_folder():
             names = {name: getattr(arguments, name) for name in PARTS if getattr(arguments, name)}
-            code_given = {part: named(f"--{part}", name) for part, name in names.items()}
+            given: dict[str, Any] = {part: named(f"--{part}", it) for part, it in names.items()}
             found = run(
-                arguments.config,
+                report.config,  # what was read: a pipe is not read again
                 plan,
-                unknown=arguments.unknown,
+                base=report.base,
+                name=arguments.config,
                 names=names,
                 shown=Progress(sys.stderr, json=arguments.json),
-                **code_given,
+                **given,
             )
     except KeyboardInterrupt:
         raise

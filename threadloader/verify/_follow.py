@@ -141,6 +141,17 @@ def _leg(
 
 
 def made(place: tuple[int, int], batch: Any, info: BatchInfo | None, before: str) -> Item:
+    """Give a batch that was delivered as an item.
+
+    Args:
+        place: epoch and step.
+        batch: the batch.
+        info: what the run says of it.
+        before: the state before it, as JSON.
+
+    Raises:
+        VerifyError: its content cannot be compared.
+    """
     assert info is not None  # the loader has just delivered it
     try:
         content = digest(batch)

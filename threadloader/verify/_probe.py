@@ -197,7 +197,8 @@ def elsewhere(call: Call) -> tuple[bytes, bytes]:
     """Give the result of a call in this thread, and in another one."""
     found: list[bytes] = []
     # A thread has a context of its own: contextvars, numpy.errstate, threading.local.
-    thread = threading.Thread(target=lambda: found.append(result(call)))
+    # A daemon: what never comes back must not keep the command from ending after a Ctrl-C.
+    thread = threading.Thread(target=lambda: found.append(result(call)), daemon=True)
     here = result(call)
     thread.start()
     thread.join()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from ..config import LoaderConfig, read_config
@@ -32,6 +33,8 @@ def run(
     transform: Callable[..., Any] | None = None,
     collate: Callable[[list[Any]], Any] | None = None,
     names: Mapping[str, str] | None = None,
+    base: Path | None = None,
+    name: str = "",
     shown: Progress | None = None,
 ) -> Report:
     """Compare runs of a config with the one without workers, and look for what makes them differ.
@@ -47,6 +50,9 @@ def run(
         names: from "source", "transform" and "collate", those that are given, to the
             ``"module:function"`` by which another process finds them; then one run more goes on in
             another process. None: there is no such run.
+        base: the folder that relative paths in the config are relative to; None: that of its
+            file, and without a file the current one.
+        name: what the report calls the config; "": its file, if it is one.
         shown: is told how far it has got.
 
     Returns:
@@ -64,9 +70,11 @@ def run(
     ('same', 16, 60)
     """
     plan, shown = plan or Plan(), shown or Progress()
-    options, base = read_config(config, unknown=unknown, source_in_code=source is not None)
+    options, folder = read_config(config, unknown=unknown, source_in_code=source is not None)
+    base = folder if base is None else base
     case = Case(options, base, source, transform, collate)
-    name = "" if isinstance(config, (Mapping, LoaderConfig)) else os.fspath(config)
+    if not name and not isinstance(config, (Mapping, LoaderConfig)):
+        name = os.fspath(config)
     process = None if names is None else Process(case, base, names)
     try:
         return _report(case, plan, name, process, shown)

@@ -66,7 +66,7 @@ def stressed(calls: Sequence[Call], seconds: float, *, lock: bool = False) -> St
                 stop.set()
         counts.append((made, wrong))
 
-    # Daemons: what never comes back from the user's code must not keep the command from ending.
+    # Daemons: what never comes back must not keep the command from ending after a Ctrl-C.
     threads = [
         threading.Thread(target=work, args=(number,), daemon=True) for number in range(THREADS)
     ]
