@@ -775,8 +775,8 @@ def test_a_part_that_hangs_keeps_nothing_of_later_streams(make_engine):
         stream.cancel()
         stream = engine.stream((Job(number, finish=make) for number in range(9)), depth=4)
         stream.result(0)
-        while stream.ready(1) < 4:
-            time.sleep(0)
+        for slot in stream._line:
+            assert slot.wait(WAIT) is not None
     free_at_once()
     assert len(made) == 20 * 5
     assert sum(value() is not None for value in made) <= 5
@@ -955,6 +955,7 @@ class Delayed(Runtime):
 
 
 def test_the_delay_of_the_gil_is_measured_by_the_first_worker(make_engine, monkeypatch):
+    monkeypatch.setattr(_threads, "SOON_SECONDS", -1.0)
     monkeypatch.setattr(_threads, "PROBE_SECONDS", -1.0)
     engine = make_engine(num_workers=1, runtime=Delayed())
     assert (0.0, False) == (engine.gil_delay, engine.gil_held)

@@ -69,14 +69,14 @@ ENGINE = [
     _bug(
         "A stop does not end the batch that a worker is at.",
         "threadloader/engine/_slots.py",
-        "worker.stopped() or self.supply.cancelled",
-        "self.supply.cancelled",
+        "worker.stopped() or self.origin.cancelled",
+        "self.origin.cancelled",
         "engine.py",
     ),
     _bug(
         "The jobs of a stream that was left are done all the same.",
         "threadloader/engine/_slots.py",
-        "worker.stopped() or self.supply.cancelled",
+        "worker.stopped() or self.origin.cancelled",
         "worker.stopped()",
         "engine.py",
     ),
@@ -104,7 +104,7 @@ ENGINE = [
     _bug(
         "A slot that is sent a second time, after a Ctrl-C, gets a second job.",
         "threadloader/engine/_threads.py",
-        " or slot.number != supply.dealt:",
+        " or slot.number != origin.dealt:",
         ":",
         "engine.py",
     ),

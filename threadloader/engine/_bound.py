@@ -35,7 +35,7 @@ class Bound:
         self.waiting: deque[Slot] = deque()
         self.peak = 0
         self._estimate: float | None = None
-        self._supply: weakref.ref[Any] | None = None
+        self._origin: weakref.ref[Any] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -60,9 +60,9 @@ class Bound:
 
     def look(self) -> None:
         """Count what was filled and what was taken since the last time."""
-        supply = None if self._supply is None else self._supply()
+        origin = None if self._origin is None else self._origin()
         # Read first: what is taken by now is filled by now, and counted below.
-        taken = 0 if supply is None else supply.taken
+        taken = 0 if origin is None else origin.taken
         in_work = []
         for slot in self._in_work:
             outcome = slot.outcome
@@ -81,12 +81,12 @@ class Bound:
             self._ready -= self._sizes.pop(self._open.popleft(), 0)
 
     def _fits(self, most: int) -> bool:
-        supply = self.waiting[0].supply
-        if self._supply is None or supply is not self._supply():
+        origin = self.waiting[0].origin
+        if self._origin is None or origin is not self._origin():
             # Another stream. What was ready in the one before has been thrown away.
-            self._supply = weakref.ref(supply)
+            self._origin = weakref.ref(origin)
             self._begin()
-        if supply.cancelled or not self._open:
+        if origin.cancelled or not self._open:
             return True
         if len(self._in_work) >= self._num_workers or self._estimate is None:
             return False

@@ -116,7 +116,7 @@ class Worker:
 class Slot:
     """One job's place in the line.
 
-    `supply` and `number` are the consumer's, fixed when it is made. `job`, `claim` and
+    `origin` and `number` are the consumer's, fixed when it is made. `job`, `claim` and
     `hands` are the feeder's until it puts the slot on the queue. After that the workers
     share the slot under its guard, until one of them fills it; then it is the consumer's.
     """
@@ -132,13 +132,13 @@ class Slot:
         "hands",
         "job",
         "number",
+        "origin",
         "outcome",
-        "supply",
     )
 
-    def __init__(self, runtime: Runtime, supply: Any = None, number: int = 0) -> None:
+    def __init__(self, runtime: Runtime, origin: Any = None, number: int = 0) -> None:
         self._runtime = runtime
-        self.supply = supply
+        self.origin = origin
         self.number = number
         self.job: Any = None
         self.claim = 1
@@ -176,7 +176,7 @@ class Slot:
 
     def unwanted(self, worker: Worker) -> bool:
         """Whether nobody will ask for the outcome any more."""
-        return worker.stopped() or self.supply.cancelled
+        return worker.stopped() or self.origin.cancelled
 
     def claims(self, worker: Worker, parts: int) -> Generator[int, None, None]:
         """Give this worker the parts it is to do.

@@ -12,7 +12,7 @@ from ._watch import Watch
 __all__ = ["Stream"]
 
 
-class _Supply:
+class _Origin:
     """Where the slots of one stream get their jobs.
 
     `jobs` and `dealt`, how many jobs were drawn, are the feeder's. `cancelled`, which goes to
@@ -42,7 +42,7 @@ class Stream:
         self._shared = shared
         self._watch = watch
         self._depth = depth
-        self._supply = _Supply(jobs)
+        self._origin = _Origin(jobs)
         # The consumer's alone: its line of slots, how many of them it has sent, up to which
         # number they are known to be filled, and whether it sends no more.
         self._line: deque[Slot] = deque()
@@ -53,7 +53,7 @@ class Stream:
     @property
     def cancelled(self) -> bool:
         """Whether it was ended."""
-        return self._supply.cancelled
+        return self._origin.cancelled
 
     def prefetch(self, number: int = 0) -> None:
         """Let the threads work `depth` jobs ahead, from job `number` on.
@@ -67,7 +67,7 @@ class Stream:
             return
         while self._sent < number + self._depth:
             if not line or line[-1].number < self._sent:
-                line.append(Slot(self._shared.runtime, self._supply, self._sent))
+                line.append(Slot(self._shared.runtime, self._origin, self._sent))
             self._shared.inbox.put(line[-1])
             self._sent += 1
 
@@ -84,7 +84,7 @@ class Stream:
         Raises:
             StalledError: nothing moves, and the watch is to raise that; ask again.
         """
-        if self._supply.cancelled:
+        if self._origin.cancelled:
             return ENDED
         line = self._line
         while line and line[0].number < number:
@@ -97,7 +97,7 @@ class Stream:
             return ENDED
         outcome = line[0].wait() if self._watch is None else self._watch.wait(line[0])
         if self._shared.max_bytes is not None:
-            self._supply.taken = number + 1
+            self._origin.taken = number + 1
             self._shared.inbox.put(LOOK)
         self.prefetch(number + 1)
         return outcome or ENDED
@@ -120,5 +120,5 @@ class Stream:
 
     def cancel(self) -> None:
         """End the stream: what is in work is left unfinished, what is ready is thrown away."""
-        self._supply.cancelled = True
+        self._origin.cancelled = True
         self._line.clear()
