@@ -9,16 +9,18 @@ How the documents are written, for this to work:
 - A block that imports an optional package, or has images decoded, runs where that is declared.
 - In a ``console`` block ``$ cat FILE`` makes the file of what follows, and what follows the
   other commands is what they print; files are in ``/data``.
-- `FILES` are the other files that blocks may name.
+- `FILES` are the other files that blocks may name: one of a checkout, and texts of the reader's.
 
 Longer than other files: all that is held against the documents stands together.
 """
 
+import functools
 import json
 import os
 import re
 import runpy
 import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,13 +47,8 @@ SCHEMA = json.loads((ROOT / "config_schema.json").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def write_digits(path):
-    images = np.arange(64 * 64, dtype=np.uint8).reshape(64, 8, 8)
-    np.savez(path, images=images, labels=np.arange(64, dtype=np.uint8))
-
-
 FILES = {
-    "digits.npz": write_digits,
+    "digits.npz": functools.partial(shutil.copy, ROOT / "examples" / "data" / "digits.npz"),
     "notes.txt": lambda path: path.write_text("a line\n\nanother line\n" * 20, encoding="utf-8"),
     "more.txt": lambda path: path.write_text("one more line", encoding="utf-8"),
 }

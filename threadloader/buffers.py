@@ -165,7 +165,7 @@ class Pool:
 
     @property
     def idle_bytes(self) -> int:
-        """Bytes that wait to be used again."""
+        """Bytes that wait to be used again, for tests."""
         return sum(shelf.size * len(shelf.ended) for shelf in self._shelves or ())
 
     def close(self) -> None:
