@@ -18,11 +18,11 @@ CLAIM_SECONDS = 150e-6
 """Work that one claim should hold. A claim takes 1 us alone and 4 to 5 where threads fight
 for the GIL; larger claims leave workers idle at the end of a batch."""
 
-PROBE_SECONDS, SOON_SECONDS, MOST_SOON = 0.25, 0.03, 8
+PROBE_SECONDS, SOON_SECONDS, MOST_SOON = 0.25, 0.03, 16
 """How often the delay of the GIL is measured: an attempt costs one worker the delay itself. So
 many times sooner at first, since one alone may come while the loop does not hold it: beside a step
-of 8 ms of Python, on two cores of an Intel Xeon, ``"switch_interval": "auto"`` acted after 3 to 13
-steps so, and after 20 to 165 without."""
+of 8 ms of Python, on two cores of an Intel Xeon, ``"switch_interval": "auto"`` acted after 3 to 29
+steps so, in 24 runs, and after 20 to 165 without, in 14."""
 
 HELD_SECONDS = 1e-3
 """Delay of the GIL from which somebody holds it: a training loop in pure Python makes it a
@@ -133,7 +133,7 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
     round ends by letting go of all that belongs to its slot, which would make a cycle (G10).
     """
     _here.shared = shared
-    probed, probes = shared.runtime.monotonic() if first else float("inf"), 0
+    probed, probes, pause = shared.runtime.monotonic() if first else float("inf"), 0, SOON_SECONDS
     while (slot := shared.tickets.get()) is not STOP:
         try:
             job = worker.job = slot.job
@@ -167,11 +167,11 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
             shared.inbox.put(LOOK)
         worker.job = worker.part = None
         slot = job = claims = outcome = error = value = None
-        pause = SOON_SECONDS if probes < MOST_SOON else PROBE_SECONDS
         if (now := shared.runtime.monotonic()) - probed > pause:
             # Half of what was known, so that one chance does not decide.
             shared.gil_delay = (shared.gil_delay + shared.runtime.gil_delay()) / 2
             probed, probes = now, probes + 1
+            pause = SOON_SECONDS if probes < MOST_SOON else PROBE_SECONDS
 
 
 def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
@@ -197,6 +197,7 @@ def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
             if _deal_one(shared, slot, dealt, cost):
                 bound.begun(slot)
         shared.peak_bytes = bound.peak
+        del slot  # nothing of the last one is kept while the feeder waits (G10)
 
 
 def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bool:
