@@ -642,7 +642,7 @@ class Batches:
         """Go on with what one batch of a series has failed with, and then with the rest of it.
 
         Nothing is drawn from the stream up to the one store: an interrupt finds the place from
-        before, where the batch is made anew, or the one that follows.
+        before, with all that the stream has, or the one that follows.
 
         Args:
             place: where the run stands, before that batch.
