@@ -37,10 +37,12 @@ import operator
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["LEAST_BYTES", "Pool"]
 
@@ -76,7 +78,7 @@ _PATIENCE = 256
 """Arrays of a size that find no room, one after the other, before its leases are given up.
 Chosen: more than anybody keeps who looks back some batches."""
 
-_Array = npt.NDArray[Any]
+_Array: TypeAlias = "npt.NDArray[Any]"
 
 
 class Pool:

@@ -17,8 +17,6 @@ around a config works. A failed sample raises none of these: it raises the
 source's own exception with a note of sample, epoch and step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

@@ -17,12 +17,14 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .errors import CollateError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["Several", "Transform", "bind", "takes_rng"]
 

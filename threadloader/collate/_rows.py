@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ._stack import Path, kind_of, stack
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["Rows", "RowsMaker"]
 
@@ -17,7 +19,7 @@ LARGE_BYTES = 16 << 10
 """Arrays from this size on are written at once. Below, looking for them costs more than the
 copy that is saved."""
 
-Empty = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
+Empty: TypeAlias = "Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]"
 """Makes memory of a shape and dtype: `numpy.empty`, or what uses memory again."""
 
 

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from threadloader.errors import CollateError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["stack"]
 

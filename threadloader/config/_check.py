@@ -24,7 +24,7 @@ from ._words import hint, one_edit
 __all__ = ["check", "filled", "ours", "plain", "problems", "schema"]
 
 _MOST_VALUES = LARGEST_TEXT // 2 + 1000  # what a file can hold ("0,"), and the defaults
-_HALF = re.compile("[\ud800-\udfff]")
+_HALF = "[\ud800-\udfff]"
 _HINTS = 100  # a section of nothing but unknown keys stays cheap: the first of them get hints
 
 
@@ -92,7 +92,7 @@ def _plain(value: Any, path: Place, found: list[Mismatch], left: Iterator[int]) 
         return int.__int__(value)
     if isinstance(value, float) and isfinite(value):
         return float.__float__(value)
-    if isinstance(value, str) and not _HALF.search(value):
+    if isinstance(value, str) and not re.search(_HALF, value):
         return str.__str__(value)
     if not isinstance(value, (Mapping, list, tuple)):
         kinds = {str: "text without lone surrogates", float: "a finite number"}
@@ -114,7 +114,7 @@ def _with_text_keys(
     value: Mapping[Any, Any], path: Place, found: list[Mismatch]
 ) -> Iterator[tuple[str, Any]]:
     for key, item in value.items():
-        if isinstance(key, str) and not _HALF.search(key):
+        if isinstance(key, str) and not re.search(_HALF, key):
             yield str.__str__(key), item
         else:
             found.append(Mismatch(path, "keys that are text", show(key)))

@@ -1,7 +1,5 @@
 """What reading a config found, and where in its document it stands."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,7 +30,7 @@ class Report(NamedTuple):
         document: the JSON document that it stands in; ``None`` when there is none.
     """
 
-    config: LoaderConfig | None
+    config: "LoaderConfig | None"
     source: dict[str, Any] | None
     root: str | None
     base: Path
@@ -51,7 +49,7 @@ class Report(NamedTuple):
         where = pointer(self.section) + problem.pointer
         return Problem(where, problem.expected, problem.got, problem.hint, line, column)
 
-    def checked(self) -> LoaderConfig:
+    def checked(self) -> "LoaderConfig":
         """The config.
 
         Raises:

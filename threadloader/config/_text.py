@@ -37,16 +37,15 @@ _MOST_PROBLEMS = 100  # reading stops there
 # What they have read they never read again: a character class is possessive, and the pieces
 # of blanks and strings follow one another in `_end_of_all`. Not in a group that is repeated:
 # CPython before 3.11.5 loses its place in a possessive one (gh-106052), and a greedy one
-# keeps some hundred bytes for each repetition.
-_BLANK = re.compile(r"[ \t\n\r]++|//[^\n\r]*+|/\*(?s:.*?)\*/")
-_PIECE = re.compile(r'[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
-_WORD = re.compile(r"[-+.\w]++")
-_NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*+))((?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?)")
-_ESCAPE = re.compile(
-    r"\\(?:u([dD][89abAB]..)\\u([dD][c-fC-F]..)|u(....)|(.))"  # a pair, one unit, a letter
-)
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_LINE_END = re.compile(r"\r\n|\n|\r")
+# keeps some hundred bytes for each repetition. As texts, which `re` compiles at their first use and
+# remembers: a config that is no file needs none of them.
+_BLANK = r"[ \t\n\r]++|//[^\n\r]*+|/\*(?s:.*?)\*/"
+_PIECE = r'[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
+_WORD = r"[-+.\w]++"
+_NUMBER = r"(-?(?:0|[1-9][0-9]*+))((?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?)"
+_ESCAPE = r"\\(?:u([dD][89abAB]..)\\u([dD][c-fC-F]..)|u(....)|(.))"  # a pair, one unit, a letter
+_SURROGATE = "[\ud800-\udfff]"
+_LINE_END = r"\r\n|\n|\r"
 
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORDS = {"true": True, "false": False, "null": None}
@@ -110,7 +109,7 @@ class _Reader:
 
     def place(self, at: int) -> tuple[int, int]:
         if not self._lines:
-            self._lines = [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+            self._lines = [0, *(match.end() for match in re.finditer(_LINE_END, self.text))]
         line = bisect_right(self._lines, at)
         return line, at - self._lines[line - 1] + 1
 
@@ -127,7 +126,7 @@ class _Reader:
         self.note(at, expected, got)
 
     def refuse_half_characters(self, at: int, text: str) -> None:
-        if not text.isascii() and (half := _SURROGATE.search(text)):
+        if not text.isascii() and (half := re.search(_SURROGATE, text)):
             self.refuse(at, "whole characters", f"the lone surrogate {show(half[0])}")
 
     def fail(self, expected: str, got: str = "", hint: str = "") -> NoReturn:
@@ -164,7 +163,7 @@ class _Reader:
         if word in _NOT_FINITE:
             self.refuse(start, "a finite number", word)
             return None, start
-        number = _NUMBER.fullmatch(word)
+        number = re.fullmatch(_NUMBER, word)
         if number is None:
             self.at = start
             self.fail("a JSON value")
@@ -198,7 +197,7 @@ class _Reader:
         if end != '"':
             self.fail("no control character in a string", show(end), "write it as " + show(end))
         self.at += 1
-        return _ESCAPE.sub(_unescaped, body) if "\\" in body else body
+        return re.sub(_ESCAPE, _unescaped, body) if "\\" in body else body
 
     def object(self) -> tuple[dict[str, Any], Spot]:
         start = self.at
@@ -264,15 +263,16 @@ class _Reader:
         return following
 
 
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+def _end(pattern: str, text: str, at: int) -> int:
     """Where the match at ``at`` ends; ``at`` when nothing matches there."""
-    match = pattern.match(text, at)
+    match = re.compile(pattern).match(text, at)
     return match.end() if match else at
 
 
-def _end_of_all(pattern: re.Pattern[str], text: str, at: int) -> int:
+def _end_of_all(pattern: str, text: str, at: int) -> int:
     """Where the last of the matches ends that follow one another from ``at`` on."""
-    while match := pattern.match(text, at):
+    matches = re.compile(pattern).match
+    while match := matches(text, at):
         at = match.end()
     return at
 

@@ -11,12 +11,13 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import CollateError
 from ._facts import Recipe, Span
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ._failure import Failure
     from ._info import BatchInfo
     from ._policy import Policy

@@ -1,14 +1,13 @@
 """What is known of batches before they are made: how, and where they lie."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ._policy import Policy
 
 __all__ = ["Recipe", "Span"]
@@ -53,8 +52,8 @@ class Recipe(NamedTuple):
     transform: Callable[[Any, int, int], Any] | None
     collate: Callable[[list[Any]], Any]
     pin: Callable[[Any], Any] | None = None
-    take: Callable[[NDArray[np.int64]], Any] | None = None
-    take_batches: Callable[[NDArray[np.int64]], Callable[[int, int], list[Any]]] | None = None
+    take: "Callable[[NDArray[np.int64]], Any] | None" = None
+    take_batches: "Callable[[NDArray[np.int64]], Callable[[int, int], list[Any]]] | None" = None
     whole: str = ""
     digest: Callable[[Any], bytes] | None = None
     group: int = 1
@@ -62,8 +61,8 @@ class Recipe(NamedTuple):
     series: bool = False
     rows: Callable[[int], Any] | None = None
     measure: Callable[[Any], int] | None = None
-    together: Callable[[list[Any], int, NDArray[np.int64]], Any] | None = None
-    policy: Policy | None = None
+    together: "Callable[[list[Any], int, NDArray[np.int64]], Any] | None" = None
+    policy: "Policy | None" = None
     threads_only: bool = False
     from_signal: Callable[[BaseException], bool] = lambda error: False
     locate: Callable[[int], str] | None = None
@@ -74,7 +73,7 @@ class Recipe(NamedTuple):
         """What is done to each sample as it is read; None where that is nothing."""
         return self.transform if self.together is None else None
 
-    def strict(self) -> Recipe:
+    def strict(self) -> "Recipe":
         """Give the same recipe, but that a sample which fails is raised and not left out."""
         policy = self.policy
         return self._replace(policy=policy and policy._replace(skip=False))
@@ -108,13 +107,13 @@ class Span(NamedTuple):
     last: bool
     over: bool
 
-    def one(self, number: int) -> Span:
+    def one(self, number: int) -> "Span":
         """Give the span of one of the batches."""
         epoch, step, size, position, stride, length, last, over = self
         end, position = number == size - 1, position + number * stride
         return Span(epoch, step + number, 1, position, stride, length, last and end, over and end)
 
-    def rest(self, first: int) -> Span:
+    def rest(self, first: int) -> "Span":
         """Give the span of the batches from number `first` on."""
         position = self.position + first * self.stride
         return self._replace(step=self.step + first, size=self.size - first, position=position)

@@ -8,13 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import CollateError
 from ._batch import BatchJob
 from ._facts import Recipe, Span
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ._failure import Failure
     from ._info import BatchInfo
 

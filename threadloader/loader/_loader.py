@@ -11,7 +11,7 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from numpy.typing import NDArray
+import numpy as np
 
 from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
@@ -85,7 +85,7 @@ class Loader:
         *,
         transform: Callable[..., Any] | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
-        sampler: Callable[[int, int], Any] | Sequence[int] | NDArray[Any] | None = None,
+        sampler: Callable[[int, int], Any] | Sequence[int] | np.ndarray[Any, Any] | None = None,
         shard: Mapping[str, Any] | str | None = None,
         resume: Mapping[str, Any] | str | PathLike[str] | None = None,
         skip_steps: int = 0,

@@ -1,7 +1,5 @@
 """Where a run stands: a value that is replaced whole, and a count in it."""
 
-from __future__ import annotations
-
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -156,7 +154,7 @@ class Place(NamedTuple):
     shown: Shown | None = None
     tally: Tally = Tally()
     delivery: Delivery | None = None
-    live: weakref.ref[Epoch] | None = None
+    live: "weakref.ref[Epoch] | None" = None
     begun: int = -1
     stream: Stream | InlineStream | None = None
     taken: int = 0
@@ -166,7 +164,7 @@ class Place(NamedTuple):
     passed: tuple[int, ...] = ()
 
     @property
-    def info(self) -> BatchInfo | None:
+    def info(self) -> "BatchInfo | None":
         """In a settled place: what the batch delivered last is; None before the first."""
         if self.shown is None:
             return None
@@ -178,7 +176,7 @@ class Place(NamedTuple):
 
         return replace(info, fingerprint=mark, skipped=passed + info.skipped)
 
-    def settled(self) -> Place:
+    def settled(self) -> "Place":
         """The same place, at one moment, with all that follows from the delivery written down."""
         delivery = self.delivery
         if delivery is None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import StateError, WorkerError
 from ..jobs import BatchJob, GroupJob, NoBatch, Recipe, SeriesJob, Span
 from ..order import Deal, key
 from ..samplers import EpochOrder, Sampler
 from ..state import Cursor, Excluded
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["NoStepsError", "Plan", "Sampling", "jobs", "skipped"]
 

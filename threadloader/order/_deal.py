@@ -1,15 +1,27 @@
 """How the global order is dealt: to the shards, and in steps."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ._shuffle import Indices
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from numpy.typing import NDArray
+
+    class _Order(Protocol):
+        """A global order: how many positions it has, and the index at each."""
+
+        n: int
+
+        def at(self, positions: Indices, /) -> Indices:
+            """Give the dataset indices at some positions."""
+            ...
+
 
 __all__ = ["BLOCK", "Deal", "Row", "Share"]
 
@@ -17,16 +29,6 @@ BLOCK = 32768
 """Positions computed together: enough to spread numpy's cost of a call (an epoch of 60,000 takes
 1.66 ms, by half as many 1.82, by twice as many 1.58), and few, since the first batch waits for
 them."""
-
-
-class _Order(Protocol):
-    """A global order: how many positions it has, and the index at each."""
-
-    n: int
-
-    def at(self, positions: Indices, /) -> Indices:
-        """Give the dataset indices at some positions."""
-        ...
 
 
 class Share(NamedTuple):
@@ -40,7 +42,7 @@ class Share(NamedTuple):
 
     indices: Indices
     positions: Indices
-    valid: NDArray[np.bool_]
+    valid: "NDArray[np.bool_]"
 
 
 class Row(NamedTuple):
@@ -114,7 +116,7 @@ class Deal(NamedTuple):
         _, _, largest, begin = self._tail(n, start)
         return (begin - start) // self.global_batch + (largest > 0)
 
-    def blocks(self, order: _Order, start: int = 0) -> Iterator[tuple[Indices, Indices]]:
+    def blocks(self, order: "_Order", start: int = 0) -> Iterator[tuple[Indices, Indices]]:
         """Give this shard's part of the full steps, from `start` on, many steps together.
 
         Returns:
@@ -132,12 +134,12 @@ class Deal(NamedTuple):
             positions = (starts + mine)[:, np.newaxis] + row
             yield _frozen(order.at(positions)), _frozen(positions)
 
-    def tail(self, order: _Order, start: int = 0) -> Share | None:
+    def tail(self, order: "_Order", start: int = 0) -> Share | None:
         """Give this shard's part of the tail; None when it has none."""
         first, last, _, _ = self._tail(order.n, start)
         return _share(order, first, last) if last > first else None
 
-    def share(self, order: _Order, step: int, start: int = 0) -> Share | None:
+    def share(self, order: "_Order", step: int, start: int = 0) -> Share | None:
         """Give this shard's part of one step alone; None when it has no such step.
 
         Args:
@@ -179,7 +181,7 @@ class Deal(NamedTuple):
                 yield Row(step, larger + shard, row, place < n)
 
 
-def _share(order: _Order, first: int, last: int) -> Share:
+def _share(order: "_Order", first: int, last: int) -> Share:
     """Give the rows of some positions, of which those from n on are padding."""
     positions = np.arange(first, last, dtype=np.int64)
     valid = _frozen(positions < order.n)
@@ -189,7 +191,7 @@ def _share(order: _Order, first: int, last: int) -> Share:
     return Share(_frozen(order.at(positions)), positions, valid)
 
 
-def _frozen(array: NDArray[Any]) -> Any:
+def _frozen(array: "NDArray[Any]") -> Any:
     """Make an array read-only: it is shared by batches and handed to users."""
     array.flags.writeable = False
     return array

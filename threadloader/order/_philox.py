@@ -8,8 +8,12 @@ of the first batch of a loader that needs a few draws an epoch.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["draws"]
 

@@ -14,12 +14,14 @@ stream between its versions, and `Generator.permutation` not; `_philox` makes it
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ._philox import draws
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 try:  # the function that `hashlib` gives, without OpenSSL, which is 3.5 MiB
     from _blake2 import blake2b
@@ -58,7 +60,7 @@ bit of a half reaches the bits that are kept."""
 CHUNK = 16384
 """Values permuted together: they and what is between, 384 KiB, stay in a core's own cache."""
 
-Indices = NDArray[np.int64]
+Indices: TypeAlias = "NDArray[np.int64]"
 
 
 def key(purpose: str, seed: int, epoch: int, n: int = 0) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..order import Indices
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["EpochOrder", "Kept", "Listed", "Through", "from_text", "to_text"]
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem
 
@@ -20,13 +19,16 @@ from ._fingerprint import add_values, checked_rows, describe_dtype
 from ._hash import sha256
 from ._row_numbers import row_number, row_numbers
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 __all__ = ["ArraySource", "Empty", "stores_values"]
 
 # numpy.record arrays and maps of a file hold what a plain array holds; any other
 # subclass adds something (a mask, a unit, another meaning of []) that would be lost.
 _PLAIN_TYPES = (np.ndarray, np.memmap, np.recarray)
 
-_Array = npt.NDArray[Any]
+_Array: TypeAlias = "npt.NDArray[Any]"
 
 Empty = Callable[..., _Array]
 """``empty(shape, dtype) -> array``: what makes the arrays of a batch; `numpy.empty` is one."""

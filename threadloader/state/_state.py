@@ -1,7 +1,5 @@
 """A state as plain JSON values: made, and read again."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Mapping
@@ -19,7 +17,7 @@ __all__ = ["FORMAT", "NOTHING", "VERSION", "Cursor", "Excluded", "checksum", "du
 FORMAT = "threadloader.state"
 VERSION = 1
 
-_FINGERPRINT = re.compile("([0-9a-f]{32})?")
+_FINGERPRINT = "([0-9a-f]{32})?"
 
 Skip = tuple[int, int, int]
 """Epoch and step at which steps were left out, and how many."""
@@ -61,7 +59,7 @@ class Excluded(NamedTuple):
     digest: str
 
     @classmethod
-    def of(cls, text: str) -> Excluded:
+    def of(cls, text: str) -> "Excluded":
         """Give a text with its checksum."""
         return cls(text, _hashed(text))
 
@@ -168,7 +166,7 @@ def load(
     # Not in the first states of this version.
     counted |= _counts({"shard": {"skipped": 0, **state["shard"]}}, "shard", ("skipped",))
     fingerprint = state["shard"].get("fingerprint")
-    if not isinstance(fingerprint, str) or not _FINGERPRINT.fullmatch(fingerprint):
+    if not isinstance(fingerprint, str) or not re.fullmatch(_FINGERPRINT, fingerprint):
         raise _damaged("shard.fingerprint", '32 hexadecimal digits or ""', fingerprint)
     saved = state.get("run")
     if not isinstance(saved, Mapping):

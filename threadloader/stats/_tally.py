@@ -1,7 +1,5 @@
 """What is counted while a run goes on."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ class Tally(NamedTuple):
     skipped: int = 0
     retried: int = 0
 
-    def waited(self, called: float, now: float, failed: int = 0) -> Tally:
+    def waited(self, called: float, now: float, failed: int = 0) -> "Tally":
         """Count a `next`: when it was called, and when it had what it waited for.
 
         What comes before the first batch, errors too, belongs to the time of the first.
@@ -40,7 +38,7 @@ class Tally(NamedTuple):
 
     def plus(
         self, batches: int, samples: int, ready: int, here: int = 0, waited: float = 0.0
-    ) -> Tally:
+    ) -> "Tally":
         """Count batches.
 
         Args:
@@ -63,11 +61,11 @@ class Tally(NamedTuple):
             *rest,
         )
 
-    def tried(self, skipped: int, retried: int) -> Tally:
+    def tried(self, skipped: int, retried: int) -> "Tally":
         """Count samples that failed: those left out, and how often one was tried again."""
         return self._replace(skipped=self.skipped + skipped, retried=self.retried + retried)
 
-    def stats(self, now: float, **known: Any) -> Stats:
+    def stats(self, now: float, **known: Any) -> "Stats":
         """Give the snapshot of a moment.
 
         Args:
