@@ -82,7 +82,8 @@ def test_importing_threadloader_imports_no_module_that_only_trouble_needs(run_ch
         "import sys, numpy\n"
         "before = set(sys.modules)\n"
         "import threadloader\n"
-        "print(sorted({'logging', 'numpy.typing', 'signal', 'traceback'} & (set(sys.modules) - before)))\n"
+        "trouble = {'logging', 'numpy.typing', 'signal', 'traceback'}\n"
+        "print(sorted(trouble & (set(sys.modules) - before)))\n"
     )
     assert ("[]", "") == (child.stdout.strip(), child.stderr)
 
