@@ -475,6 +475,65 @@ cache.close()
     assert ("0 60\n", "") == (child.stdout, child.stderr)
 
 
+FORKED = """
+import os, sys, warnings
+from pathlib import Path
+import numpy as np
+from threadloader.cache import Folder
+
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+clock = iter(range(0, 10**9, 10)).__next__  # each miss looks
+cache = Folder(Path(sys.argv[1]), "key", 60, clock=clock, max_bytes=int(sys.argv[2]))
+for index in range(5):
+    cache.get(index, np.arange)
+written, ended = os.pipe()
+if (child := os.fork()) == 0:
+    os.read(written, 1)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_reads_what_its_parent_goes_on_to_write(tmp_path, run_child):
+    code = f"""{FORKED}
+    prepared = []
+    for index in range(60):
+        cache.get(index, lambda index: prepared.append(index) or np.arange(index))
+    print(prepared, cache.stats().samples)
+    cache.close()
+    sys.stdout.flush()
+    os._exit(0)
+for index in range(5, 60):
+    cache.get(index, np.arange)
+os.write(ended, b"x")
+os.waitpid(child, 0)
+cache.close()
+"""
+    child = run_child(code, str(tmp_path), "1000000")
+    assert ("[] 60\n", "") == (child.stdout, child.stderr)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_counts_what_its_parent_has_written(tmp_path, run_child):
+    """Both of them keep to one bound, and neither counts a byte twice."""
+    code = f"""{FORKED}
+    for index in range(30, 60):
+        cache.get(index, lambda index: np.zeros(1000))
+    held = cache._shelf.held()[1]
+    files = sum(file.stat().st_size for file in cache._folder.iterdir())
+    print(files <= int(sys.argv[2]), held == files, files // 100000)
+    cache.close()
+    sys.stdout.flush()
+    os._exit(0)
+for index in range(5, 30):
+    cache.get(index, lambda index: np.zeros(1000))
+os.write(ended, b"x")
+os.waitpid(child, 0)
+cache.close()
+"""
+    child = run_child(code, str(tmp_path), "300000")
+    assert ("True True 2\n", "") == (child.stdout, child.stderr)
+
+
 def test_closing_while_a_sample_is_read_is_no_damage(tmp_path, monkeypatch):
     """The reader finds its file closed, and prepares the sample."""
     filled(tmp_path)

@@ -127,6 +127,11 @@ class Folder(Cache):
     def look(self) -> None:
         """Look for what other processes have written; a miss does so, at most once a second."""
         self._looked = self._clock()
+        if self._writing.acquire(blocking=False):
+            try:
+                self._leave_to_parent()
+            finally:
+                self._writing.release()
         try:
             self._shelf.look()
         except OSError as error:  # samples are prepared; if writing fails too, that says why
@@ -173,8 +178,7 @@ class Folder(Cache):
                 self._retire()
 
     def _write_if_it_fits(self, index: int, parts: list[Part], size: int) -> None:
-        if self._writer is not None and self._writer.pid != os.getpid():
-            self._close_writer()  # this process's copy of it
+        self._leave_to_parent()
         samples, kept = self._shelf.held()
         more = size + ENTRY_BYTES + (HEADER_BYTES if self._writer is None else 0)
         if size > LARGEST or kept + more > self._max_bytes:
@@ -215,6 +219,13 @@ class Folder(Cache):
         offset = self._writer.append(made, index)
         self._shelf.grow(len(made) + ENTRY_BYTES)
         self._shelf.note(index, Place(offset, len(made), self._number))
+
+    def _leave_to_parent(self) -> None:
+        """In a fork: let go of the files that its parent writes, and read them from now on."""
+        writer = self._writer
+        if writer is not None and writer.pid != os.getpid():
+            self._close_writer()  # this process's copy of it
+            self._shelf.look_at(writer.name, self._number, writer.size)
 
     def _retire(self) -> None:
         """Close the writer, unless somebody is writing: then they do it when they are done."""

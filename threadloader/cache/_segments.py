@@ -231,15 +231,19 @@ class Writer:
         key: the folder's.
 
     Attributes:
+        name: their name.
         pid: the process that made it, which alone may append: a fork has the same place in the
             files, and counts for itself where they end.
+        size: bytes of both files.
 
     Raises:
         OSError: the files cannot be made.
     """
 
     def __init__(self, folder: Path, name: str, key: bytes) -> None:
+        self.name = name
         self.pid = os.getpid()
+        self.size = HEADER_BYTES
         self._end = 0
         with ExitStack() as undo:
             # "x": a new file, and never through a link that stands in its place.
@@ -266,6 +270,7 @@ class Writer:
         _write_all(self._data, made)
         _write_all(self._index, _ONE_ENTRY.pack(index, offset, len(made)))
         self._end += len(made)
+        self.size += len(made) + ENTRY_BYTES
         return offset
 
     def close(self) -> None:

@@ -116,6 +116,17 @@ class Shelf:
         """Say that a segment is not to be looked at: its records are noted by who writes it."""
         self._known[name] = 0
 
+    def look_at(self, name: str, number: int, counted: int) -> None:
+        """Look at a segment from now on that was left out: another process writes it.
+
+        Args:
+            name: its name.
+            number: its number.
+            counted: how many of its bytes have been counted.
+        """
+        self._segments[number - 1].size = counted
+        self._known[name] = number
+
     def add(self, name: str) -> int:
         """Open a segment for reading; give its number, or 0 if the shelf has been closed.
 
