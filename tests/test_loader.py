@@ -294,6 +294,29 @@ class TestIteration:
             assert "its own loader" in told[0]
             assert [[0, 1], [2, 3]] == lists(epoch)
 
+    def test_a_worker_gets_no_batch_that_lies_ready(self):
+        """The loop would miss it."""
+        elsewhere, asked, told = threading.Event(), threading.Event(), []
+
+        def selfish(number):
+            if number == 6:
+                assert elsewhere.wait(WAIT)
+                try:
+                    next(epoch)
+                except BusyError as error:
+                    told.append(str(error))
+                asked.set()
+            return number
+
+        config = {"batch_size": 2, "shuffle": False, "num_workers": 1, "prefetch_batches": 4}
+        with Loader(config, Numbers(8), transform=selfish) as batches:
+            epoch = iter(batches)
+            got = [next(epoch).tolist()]
+            elsewhere.set()
+            assert asked.wait(WAIT)
+            assert [[0, 1], [2, 3], [4, 5], [6, 7]] == got + lists(epoch)
+        assert "its own loader" in told[0]
+
 
 class TestAhead:
     """The next epoch's first batches are prepared while this one's last are consumed."""

@@ -28,7 +28,9 @@ def leave(code: int = 0) -> NoReturn:
     try:
         multiprocessing = sys.modules.get("multiprocessing")  # where nobody did, it has none
         if multiprocessing is not None:
-            children = multiprocessing.active_children()
+            # Its daemons it ends itself, a pool's in their order: one may hold the lock of a queue
+            # that an exit function waits for.
+            children = [each for each in multiprocessing.active_children() if not each.daemon]
             for child in children:
                 child.terminate()
             deadline = time.monotonic() + _PATIENCE_SECONDS

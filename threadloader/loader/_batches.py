@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["Batches"]
 
 _ITS_OWN = (
-    "a source, sampler, transform, collate or signal handler asks its own loader for a batch or "
-    "a length while that is at work; give it a Loader of its own"
+    "a source, sampler, transform, collate or signal handler uses its own loader while that is at "
+    "work; give it a Loader of its own"
 )
 
 
@@ -465,6 +465,8 @@ class Batches:
         # Most calls take what lies ready in a group, and go through these lines alone.
         if epoch._ended:
             raise StopIteration
+        if self._supply.inside():  # as in `_take_turn`
+            self._check_open()
         fresh = self._new_turn()
         if not self._turn.acquire(False) or self._inside:
             self._refuse()
