@@ -25,16 +25,25 @@ class Run:
         self.busy = threads if busy is None else busy
         self.now = 0.0
         self.spent = {False: 0.0, True: 0.0}
+        self.before = 0.0
 
     def go(self, seconds):
         """Lets the loop run; gives the part of the time in which it prepared batches itself."""
         end, self.spent = self.now + seconds, {False: 0.0, True: 0.0}
         while self.now < end:
-            took = self.seconds[self.choice.here]
-            self.now += took + self.step
-            self.spent[self.choice.here] += took + self.step
-            self.choice.note(self.now, took, 1, self.busy)
+            self.job()
         return self.spent[True] / sum(self.spent.values())
+
+    def job(self):
+        """Takes the batches of a job; gives how many they were."""
+        here = self.choice.here
+        batches, took = self.choice.series() if here else 1, self.seconds[here]
+        self.now += took + self.step
+        self.choice.note(self.now, took, batches, self.busy, 1, self.before)
+        self.now += (batches - 1) * (took + self.step)
+        self.before = (batches - 1) * took
+        self.spent[here] += batches * (took + self.step)
+        return batches
 
 
 def test_the_consumer_prepares_batches_where_threads_only_lose():
@@ -108,6 +117,33 @@ def test_a_trial_that_the_training_step_has_decided_is_made_again_soon():
     assert run.go(1.0) < 0.1
 
 
+def test_each_batch_of_a_trial_is_looked_at_and_later_ones_in_series():
+    run = Run(threads=300e-6, here=100e-6)
+    trial = []
+    while not run.choice.here:
+        run.job()
+    while run.choice._trial:
+        trial.append(run.job())
+    assert {1} == set(trial)
+    assert run.job() in (99, 100)  # of 100 microseconds each
+
+
+def test_a_series_is_as_long_as_its_batches_permit():
+    run = Run(threads=40e-3, here=30e-3, busy=1e-3)
+    run.go(5.0)
+    assert (True, 1) == (run.choice.here, run.job())
+
+
+def test_batches_that_become_dear_in_a_series_are_seen_when_it_ends():
+    run = Run(threads=300e-6, here=100e-6)
+    run.go(_choice.PAUSE_SECONDS / 2)
+    dear = run.seconds[True] = 20e-3
+    begun = run.now
+    while run.choice.series() > 1:
+        run.job()
+    assert run.now - begun < 2 * dear * _choice.SERIES_SECONDS / 100e-6
+
+
 def test_what_lies_between_two_epochs_is_not_counted():
     """A pause of the consumer's is no time that a batch took."""
     run = Run(threads=300e-6, here=100e-6)
@@ -143,6 +179,9 @@ class Flips(Choice):
             self.here = not self.here
             return True
         return False
+
+    def series(self):
+        return self.when.randint(1, 5)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -206,6 +245,9 @@ class Here(Choice):
     def note(self, *noted):
         changed, self.here = not self.here, True
         return changed
+
+    def series(self):
+        return 8
 
 
 def test_what_was_prepared_here_is_counted():

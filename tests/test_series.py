@@ -1,11 +1,11 @@
-"""Without workers, what is written down behind a job is written down once for many batches."""
+"""Where the loop prepares batches, what is written down behind a job is written down for many."""
 
 import gc
 import itertools
 import json
 import signal
 import weakref
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -16,9 +16,37 @@ from sweep import Interrupt, Sweep
 
 from threadloader import ClosedError, Loader
 from threadloader.loader import _schedule
+from threadloader.loader._choice import Choice
 from threadloader.order import BLOCK
 
 CONFIG = {"batch_size": 2, "num_workers": 0, "shuffle": False, "num_epochs": 1}
+
+
+class Here(Choice):
+    """Has the consumer prepare the batches though there are workers, as where threads only lose."""
+
+    def __init__(self):
+        super().__init__()
+        self.here = True
+
+    def note(self, *noted):
+        return False
+
+    def series(self):
+        return 8
+
+
+BESIDE = pytest.mark.parametrize("workers", [0, 1])
+"""Without workers, and beside one that has nothing to do."""
+
+
+@contextmanager
+def opened(workers, source, **options):
+    """Gives the batches of a loader that makes them in series."""
+    with Loader({**CONFIG, **options, "num_workers": workers}, source=source) as batches:
+        if workers:
+            batches._supply.choice = Here()
+        yield batches
 
 
 class Read:
@@ -91,20 +119,22 @@ def test_the_jobs_of_an_epoch_grow_to_what_is_ordered_together(monkeypatch):
     assert [2, 4, 8, 16, 32] == made
 
 
-def test_no_batch_is_read_before_it_is_asked_for():
+@BESIDE
+def test_no_batch_is_read_before_it_is_asked_for(workers):
     source = Read(60)
-    with Loader(CONFIG, source=source) as batches:
+    with opened(workers, source) as batches:
         ahead = [len(source.read) - 2 * number for number, _ in enumerate(batches, 1)]
     assert [0] * 30 == ahead
 
 
+@BESIDE
 @pytest.mark.parametrize("kind", [Read, Once, Many, Whole])
 @given(bad=st.sets(st.integers(0, 59), max_size=5))
 @settings(max_examples=25, deadline=None)
-def test_each_error_comes_once_in_the_place_of_its_batch(kind, bad):
+def test_each_error_comes_once_in_the_place_of_its_batch(workers, kind, bad):
     """The first bad row of a batch is told; what one read has failed for is not read again."""
     source = kind(60, bad)
-    with Loader(CONFIG, source=source) as batches:
+    with opened(workers, source) as batches:
         got = delivered(batches, 30)
         stats = batches.stats()
     for step, one in enumerate(got):
@@ -199,7 +229,8 @@ def test_a_state_between_two_errors_stands_between_their_batches():
     assert [(step, 2 * step) for step in steps] == places
 
 
-def test_an_interrupt_while_a_batch_is_made_loses_nothing():
+@BESIDE
+def test_an_interrupt_while_a_batch_is_made_loses_nothing(workers):
     class Interrupted(Read):
         def __getitem__(self, index):
             if index == 21 and index not in self.read:
@@ -207,7 +238,7 @@ def test_an_interrupt_while_a_batch_is_made_loses_nothing():
                 signal.raise_signal(signal.SIGINT)
             return super().__getitem__(index)
 
-    with Loader(CONFIG, source=Interrupted(40)) as batches:
+    with opened(workers, Interrupted(40)) as batches:
         epoch, got, places = iter(batches), [], []
         while len(got) < 20:
             try:
@@ -221,13 +252,12 @@ def test_an_interrupt_while_a_batch_is_made_loses_nothing():
 
 # What CPython swallows, in any program: a signal in a generator that nobody holds any more.
 @pytest.mark.filterwarnings("ignore:Exception ignored.*<generator object")
-@pytest.mark.parametrize("bad", [{1}, {2}, {1, 2}])
-def test_a_ctrl_c_at_any_line_beside_an_error_loses_no_batch(bad):
+@pytest.mark.parametrize(("workers", "bad"), [(0, {1}), (0, {2}), (0, {1, 2}), (1, {1, 2})])
+def test_a_ctrl_c_at_any_line_beside_an_error_loses_no_batch(workers, bad):
     """Of a series of two the first batch fails, the second, or both."""
-    config = {**CONFIG, "batch_size": 1}
     for at in itertools.count(1):
         got, over = [], False
-        with Interrupt() as interrupt, Loader(config, source=Read(7, bad)) as batches:
+        with Interrupt() as interrupt, opened(workers, Read(7, bad), batch_size=1) as batches:
             epoch, sweep = iter(batches), Sweep(at, interrupt)
             while not over:
                 try:

@@ -27,11 +27,11 @@ class Recipe(NamedTuple):
         whole: "take" when it does, "getitems" when it reads all of a
             batch's samples at once, "" when it is read sample by sample.
         digest: batch -> fingerprint of its content, or None.
-        group: how many batches a job makes at most; more than 1 only with "take", or `series`.
+        group: how many batches a job makes at most; more than 1 only with "take".
         piece: how many of them are made together where the consumer's thread prepares them; 0:
             all.
-        series: whether a job makes its batches one by one, each when the consumer, who runs it,
-            asks for it. Only without `policy` and `digest`.
+        series: whether a job that the consumer runs may have many batches all the same, and make
+            each when it is asked for. Only where `group` is 1, without `policy` and `digest`.
         rows: count of rows -> what samples are written into as they come, or None; as
             `collate.RowsMaker.rows`. Only where collate stacks, and no sample is left out.
         together: what makes a batch at once of the samples that were read, in the place of

@@ -92,8 +92,6 @@ def make_recipe(
             # The pool would leave so little to numpy, but asking it takes longer.
             empty = np.empty if made_at_once < least else pool.empty
             take_batches = functools.partial(source.take_batches, empty=empty)
-    # Where nobody is handed anything, the run writes down what was done for many batches at once.
-    series = config.num_workers == 0 and group == 1 and policy is None and digest is None
     # What fails is tried again, or left out, sample by sample.
     together = _together(transform, collate) if policy is None else None
     in_place = plain and not whole and together is None
@@ -111,8 +109,9 @@ def make_recipe(
         take_batches=take_batches,
         whole=whole,
         digest=digest,
-        group=BLOCK if series else group,
-        series=series,
+        group=group,
+        # Where nobody is handed anything, the run writes down what was done for many at once.
+        series=group == 1 and policy is None and digest is None,
         piece=piece,
         rows=rows,
         measure=None if most is None else nbytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -107,6 +107,7 @@ def jobs(
     *,
     strict: bool = False,
     here: bool = False,
+    series: Callable[[], int] | None = None,
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
 
@@ -123,13 +124,15 @@ def jobs(
             group, and nobody knows which.
         strict: whether a sample of the first batch that fails is raised, and not left out.
         here: whether the consumer's thread runs them.
+        series: tells, before each job, how many batches one may have that makes them one by one;
+            None where none may.
 
     Raises:
         StateError: a sampler gives fewer indices than this epoch was given already.
         Exception: whatever a sampler raises.
     """
     epoch, start, step = cursor.epoch, cursor.position, cursor.step
-    sizes = _Sizes(recipe.group, singly)
+    sizes = _Sizes(series if series and recipe.series else lambda: recipe.group, singly)
     recipes = _Recipes(recipe, strict=strict)
     together = recipe.piece if here and recipe.piece else None
     while end is None or epoch < end:
@@ -148,20 +151,21 @@ def _check_length(epoch: int, n: int, delivered: int) -> None:
 
 
 class _Sizes:
-    """How many batches the next job makes: 1, 2, 4 and so on up to `most`."""
+    """How many batches the next job has: 1, 2, 4 and so on up to what `most` gives."""
 
-    def __init__(self, most: int, singly: int) -> None:
+    def __init__(self, most: Callable[[], int], singly: int) -> None:
         self._most = most
         self._singly = singly
         self._size = 1
 
     def next(self, left: int) -> int:
         """Give the size of the next job, of at most `left` batches."""
-        if self._most == 1 or self._singly > 0:
+        most = self._most()
+        if most == 1 or self._singly > 0:
             self._singly -= 1
             return 1
         size = min(self._size, left)
-        self._size = min(2 * self._size, self._most)
+        self._size = min(2 * self._size, most)
         return size
 
 

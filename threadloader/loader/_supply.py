@@ -9,7 +9,7 @@ from .._runtime import Runtime
 from ..config import LoaderConfig, bytes_of
 from ..engine import Engine, Inline, InlineStream, Outcome, Stream
 from ..jobs import BatchJob, Recipe
-from ..order import Deal
+from ..order import BLOCK, Deal
 from ..state import Cursor
 from ..stats import Tally
 from ._choice import Choice
@@ -28,6 +28,11 @@ each worker stands still from the end of its group until the consumer, the feede
 in turn. On two cores of an Intel Xeon arrays came at 0.80 of the limit in batches of 256 rows and
 at 0.73 in those of 32, with three groups at 0.86 and 0.81, with four at 0.88 and 0.85; with three
 or four smaller ones, 8 MiB in all, at 0.71 to 0.80."""
+
+
+def _all_together() -> int:
+    """Let a job have all batches whose order is worked out together."""
+    return BLOCK
 
 
 class Supply:
@@ -129,8 +134,20 @@ class Supply:
         seed = self._config.seed
         engine = self._here if self.choice is not None and self.choice.here else self.engine
         here = isinstance(engine, Inline)
+        series = None
+        if here:
+            series = _all_together if self.choice is None else self.choice.series
         upcoming = jobs(
-            self._recipe, self._deal, plan, seed, cursor, end, singly, strict=strict, here=here
+            self._recipe,
+            self._deal,
+            plan,
+            seed,
+            cursor,
+            end,
+            singly,
+            strict=strict,
+            here=here,
+            series=series,
         )
         return engine.stream(upcoming, self._depth)
 
