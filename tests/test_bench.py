@@ -111,6 +111,12 @@ def leaves_a_deaf_process():
     multiprocessing.get_context("fork").Process(target=held).start()
     return Numbers()
 
+def leaves_a_pool():
+    global pool
+    pool = multiprocessing.get_context("fork").Pool(2)
+    pool.map(abs, range(4))
+    return Numbers()
+
 def leaves_a_thread():
     threading.Thread(target=held).start()
     return Numbers()
@@ -1086,11 +1092,12 @@ def test_a_program_that_the_source_has_started_ends_with_its_run(command, caller
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_process_that_is_deaf_to_its_end_is_not_waited_for(command, caller, monkeypatch):
-    """It is ended by what it cannot be deaf to, in the process of the run."""
+@pytest.mark.parametrize("left", ["deaf_process", "pool"])
+def test_what_would_not_end_by_itself_is_not_waited_for(command, caller, monkeypatch, left):
+    """A process that is deaf to its end; one that may hold the lock of a queue it waits at."""
     ended, end = [], _process._end
     monkeypatch.setattr(_process, "_end", lambda child: (ended.append(child.pid), end(child)))
-    source = ("--source", "mine:leaves_a_deaf_process")
+    source = ("--source", f"mine:leaves_a_{left}")
     assert 0 == command("c.json", *QUICK, "--workers", "0", *source, "--json")[0]
     assert [] == ended
 
