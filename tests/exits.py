@@ -72,7 +72,7 @@ def opened(workers, state, **config):
     if state in ("begun", "full"):
         next(epoch)
     if state == "full" and workers:
-        while batches._place.stream.ready(1) < 3:
+        while batches._run.results.place.stream.ready(1) < 3:
             time.sleep(0)
     if state == "ended":
         list(epoch)

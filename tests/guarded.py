@@ -155,6 +155,8 @@ def main(folder, planted=None):
         else:
             saw.append(came)
         violations += [f"{name}: {each}" for each in dict.fromkeys(saw)]
+        if planted and any(planted in each for each in saw):
+            break  # it is heard of
     print(json.dumps({**count, "violations": violations}))
 
 

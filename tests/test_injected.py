@@ -86,13 +86,13 @@ class TestWhatIsLookedAt:
                     run(case)
 
     def test_a_failed_batch_that_is_delivered(self, monkeypatch):
-        from threadloader.loader import _batches, _place
+        from threadloader.loader import _place, _run
 
         def delivery(*args, lost=False, **options):
             return _place.Delivery(*args, **options)
 
         case = Case("read", 4)
-        self.wrong(monkeypatch, _batches, "Delivery", delivery, case, "another batch")
+        self.wrong(monkeypatch, _run, "Delivery", delivery, case, "another batch")
 
     def test_a_cycle(self, monkeypatch):
         made = Source.__init__

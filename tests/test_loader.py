@@ -241,8 +241,8 @@ class TestIteration:
             thread.start()
             assert inside.wait(WAIT)
             # The worker is inside the read; only then may the consumer be late.
-            while batches._turn.acquire(blocking=False):
-                batches._turn.release()
+            while batches._run.turn.lock.acquire(blocking=False):
+                batches._run.turn.lock.release()
             with pytest.raises(BusyError, match="another thread"):
                 {
                     "next": lambda: next(epoch),
@@ -354,7 +354,7 @@ class TestAhead:
             for epoch in batches.epochs(2):
                 lists(epoch)
             # The slots behind the last job come back empty once the feeder has seen its end.
-            place = batches._place
+            place = batches._run.results.place
             assert place.stream.result(place.taken).job is None
         assert [0, 0, 1, 1, 2, 2, 3, 3] == sorted(source.read)
 
@@ -905,15 +905,15 @@ class TestClosing:
     def test_the_end_of_an_epoch_is_the_end_for_whoever_asks(self):
         """Another thread comes to the end while this one is about to take its turn."""
         with load(Numbers(0), num_workers=0) as batches:
-            epoch, new_turn = iter(batches), batches._new_turn
+            epoch, new_turn = iter(batches), batches._run.turn.new
 
             def overtaken():
-                batches._new_turn = new_turn
+                batches._run.turn.new = new_turn
                 with pytest.raises(StopIteration):
                     next(epoch)
                 return new_turn()
 
-            batches._new_turn = overtaken
+            batches._run.turn.new = overtaken
             with pytest.raises(StopIteration):
                 next(epoch)
 
@@ -1346,7 +1346,7 @@ class TestStats:
             next(epoch)
             for _ in range(8):
                 assert source.reads.acquire(timeout=WAIT)
-            while batches._place.stream.ready(1) < 3:
+            while batches._run.results.place.stream.ready(1) < 3:
                 pass
             before = batches.stats().ready_sum
             next(epoch)

@@ -205,7 +205,7 @@ def test_an_epoch_that_is_broken_off_does_not_hold_back_the_next(monkeypatch):
     with Loader(BROKEN, source, sampler=lambda epoch, n: range(n)) as batches:
         epoch = iter(batches)
         next(epoch)
-        while not batches._place.stream.ready(1):  # one waits, and leaves room for none
+        while not batches._run.results.place.stream.ready(1):  # one waits, and leaves room for none
             time.sleep(0)
         monkeypatch.setattr(Supply, "forget", slowly)
         assert [0] == first_of_next(batches)

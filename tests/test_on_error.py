@@ -22,7 +22,7 @@ from sweep import Interrupt, Sweep
 
 from threadloader import BatchInfo, CollateError, ConfigError, Loader, SourceError, quarantine
 from threadloader.cli import main
-from threadloader.jobs import BatchJob, Pause, Policy, Recipe, Span
+from threadloader.jobs import PatientJob, Pause, Policy, Recipe, Span
 from threadloader.quarantine import Quarantine
 
 WORKERS = st.sampled_from([0, 1, 3])
@@ -640,7 +640,7 @@ def test_a_batch_that_is_made_again_forgets_what_was_left_out_before(kind):
         recipe = recipe._replace(whole=whole, take=getattr(source, "take", None))
     rows = np.arange(3)
     span = Span(0, 0, 1, 0, 3, 3, last=True, over=True)
-    job = BatchJob(recipe, span, rows, rows, np.ones(3, bool), 3, 0)
+    job = PatientJob(recipe, span, rows, rows, np.ones(3, bool), 3, 0)
     job.run(iter(range(job.parts)))
     assert ([0, 2], [1]) == (job.finish()[0].tolist(), [it.index for it in job.failures])
     source._left.clear()

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threadloader import Loader
-from threadloader.loader._batches import Batches
 from threadloader.loader._choice import Choice
+from threadloader.loader._run import Run
 
 CONFIG = {"batch_size": 2, "num_workers": 2, "shuffle": False, "num_epochs": 1}
 
@@ -28,7 +28,7 @@ class Patient(Choice):
         return False
 
 
-class Counted(Batches):
+class Counted(Run):
     """Says how often a place was worked out for a job."""
 
     jobs = 0
@@ -45,7 +45,7 @@ def opened(config, source, **given):
     class Entered:
         def __enter__(self):
             batches = loader.__enter__()
-            batches.__class__ = Counted
+            batches._run.__class__ = Counted
             if config.get("num_workers", 2):
                 batches._supply.choice = Patient()
             return batches
@@ -58,7 +58,7 @@ def opened(config, source, **given):
 
 def all_ready(batches, count):
     """Wait until so many results can be had without waiting."""
-    place = batches._place
+    place = batches._run.results.place
     while place.stream.ready(place.taken) < count:
         threading.Event().wait(0.001)
 
@@ -86,7 +86,7 @@ def test_no_place_is_worked_out_behind_batches_that_lie_ready():
         all_ready(batches, 20)
         assert 20 == len(list(epoch))
         # For the first batch, and at the end.
-        assert 2 == batches.jobs
+        assert 2 == batches._run.jobs
         assert 20 == batches._supply.choice.noted, "what each has cost is looked at all the same"
         assert 20 * 21 // 2 == batches.stats().ready_sum
         assert (20, 39) == (batches.stats().batches, batches.stats().samples)
@@ -165,7 +165,7 @@ def test_of_another_kind_of_outcome_the_usual_way_is_gone():
             epoch = iter(batches)
             all_ready(batches, 20)
             assert 20 == len(list(epoch))
-            assert 21 == batches.jobs
+            assert 21 == batches._run.jobs
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -313,10 +313,10 @@ class TestCallable:
         """Else the orders of a long run, or of a long way that is left out, would fill memory."""
         config = {"batch_size": 5, "num_workers": workers, "num_epochs": 40}
         with Loader(config, range(N), sampler=Asked(), skip_steps=steps) as batches:
-            kept = [len(batches._place.plan._orders)]
+            kept = [len(batches._run.results.place.plan._orders)]
             for epoch in batches.epochs():
                 list(epoch)
-                kept.append(len(batches._place.plan._orders))
+                kept.append(len(batches._run.results.place.plan._orders))
         # That of the epoch before, its own, and those of which the first batches are prepared.
         assert max(kept) <= 4
 

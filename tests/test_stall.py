@@ -11,7 +11,7 @@ from threadloader import Loader, StalledError
 from threadloader._runtime import Runtime
 from threadloader.engine import Engine
 from threadloader.engine._watch import LONGEST_TICK
-from threadloader.jobs import BatchJob, Pause, Policy, Recipe, Span
+from threadloader.jobs import PatientJob, Pause, Policy, Recipe, Span
 
 WAIT = 30.0
 """Seconds after which a test gives up."""
@@ -159,7 +159,7 @@ def test_a_stall_while_a_batch_is_made_above_the_budget_is_counted_too():
 
     options = {"batch_size": 1, "on_error": {"skip": 1}, "stall_action": "raise"}
     with Loader(config(**options), source=Twice([6, 7])) as batches:
-        batches._skipping.budget = 0  # as if it were used up
+        batches._run._skipping.budget = 0  # as if it were used up
         epoch = iter(batches)
         next(epoch)  # what comes before the first batch is told apart
         with pytest.raises(StalledError):
@@ -321,7 +321,7 @@ def test_rows_that_come_one_by_one_in_one_part_are_no_stall(way):
         policy = Policy(0, 0.0, True, Pause(threading.Lock(), lambda lock, seconds: False))
         recipe = Recipe(source, None, list, whole=way, take=source.take, policy=policy)
     span = Span(0, 0, 1, 0, 11, 11, last=True, over=True)
-    job = BatchJob(recipe, span, rows, rows, np.ones(11, bool), 11, 0)
+    job = PatientJob(recipe, span, rows, rows, np.ones(11, bool), 11, 0)
     (batch,), waits = watched(job, one_at_each_ninth(gate), seconds=10.0, gate=gate)
     assert ([*range(11)], 99) == (list(batch), len(waits))
 

@@ -19,7 +19,7 @@ from conftest import our_threads
 from sweep import Interrupt, Sweep
 from swept import KINDS
 
-from threadloader.loader import _batches
+from threadloader.loader import _batches, _run
 
 pytestmark = [
     # What CPython reports and swallows, in any program: a signal that lands in the callback with
@@ -141,15 +141,15 @@ class TestTheSweep:
 
     def test_a_store_before_another_call_is_seen_to_be_needed(self, monkeypatch):
         """A call between the store of a delivery and the return loses a batch."""
-        next_job = _batches.Batches._next_job
+        next_job = _run.Run._next_job
 
         def careless(self, place, epoch):
             batch = next_job(self, place, epoch)
-            self._runtime.lock()
+            self._now()
             return batch
 
         with monkeypatch.context() as patch:
-            patch.setattr(_batches.Batches, "_next_job", careless)
+            patch.setattr(_run.Run, "_next_job", careless)
             with pytest.raises(AssertionError):
                 every_line("going_on", "here")
         assert set() == our_threads()

@@ -164,7 +164,7 @@ ENGINE = [
 LOADER = [
     _bug(
         "An epoch that was left by break delivers its last batches to the next one.",
-        "threadloader/loader/_batches.py",
+        "threadloader/loader/_run.py",
         "                and place.over\n",
         "",
         "loader.py",
@@ -192,7 +192,7 @@ LOADER = [
     ),
     _bug(
         "An exception is remembered where its own traceback leads: a cycle.",
-        "threadloader/loader/_batches.py",
+        "threadloader/loader/_run.py",
         "            outcome.error = outcome.job = None",
         "            outcome.job = None",
         "loader.py",

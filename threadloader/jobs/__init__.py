@@ -1,8 +1,8 @@
 """What is done for a batch, or for several: samples are read, transformed, collated.
 
-`_batch` is one batch as a job of the engine, `_group` several as one, `_facts` what
-is known of them beforehand, `_info` what one is for whoever asks, `_policy` what is done about
-a sample that fails, `_failure` one that was left out.
+`_batch` is one batch as a job of the engine, `_patient` one whose samples may fail, `_group`
+several as one, `_facts` what is known of them beforehand, `_info` what one is for whoever asks,
+`_policy` what is done about a sample that fails, `_failure` one that was left out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ._group import GroupJob, NoBatch, SeriesJob
 if TYPE_CHECKING:
     from ._failure import Failure
     from ._info import BatchInfo
+    from ._patient import PatientJob
     from ._policy import Pause, Policy
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Failure",
     "GroupJob",
     "NoBatch",
+    "PatientJob",
     "Pause",
     "Policy",
     "Recipe",
@@ -36,6 +38,7 @@ __all__ = [
 _AT_NEED = {
     "BatchInfo": "_info",
     "Failure": "_failure",
+    "PatientJob": "_patient",
     "Pause": "_policy",
     "Policy": "_policy",
 }

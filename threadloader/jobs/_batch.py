@@ -1,12 +1,8 @@
-"""One batch as a job: its samples are read, transformed and collated.
-
-Some lines longer than other files: what reads a row, tries it again, makes a batch of the rows
-and says where it was shares the state of one job.
-"""
+"""One batch as a job: its samples are read, transformed and collated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +16,6 @@ if TYPE_CHECKING:
 
     from ._failure import Failure
     from ._info import BatchInfo
-    from ._policy import Policy
 
 __all__ = ["BatchJob"]
 
@@ -45,15 +40,14 @@ class BatchJob:
         at: the row that a worker has got to which does all of them, one by one; else None.
         digests: the fingerprint of the batch's content, once it is made, if that is wanted.
         size: bytes of the batch, once it is made, if they count.
-        failures: the samples that were left out, once the batch is made, lowest row first.
     """
+
+    failures: tuple[Failure, ...] = ()
 
     __slots__ = (
         "_each",
-        "_failed",
         "_indices",
         "_into",
-        "_kept",
         "_key",
         "_places",
         "_positions",
@@ -62,11 +56,9 @@ class BatchJob:
         "_rows",
         "_samples",
         "_told",
-        "_tries",
         "_valid",
         "at",
         "digests",
-        "failures",
         "parts",
         "size",
         "span",
@@ -86,8 +78,6 @@ class BatchJob:
         # Written by the worker that finishes, before the fill.
         self.digests: list[bytes] = []
         self.size = 0
-        self.failures: tuple[Failure, ...] = ()
-        self._kept: NDArray[np.int64] | None = None  # the rows that are left, where some are not
         self._recipe = recipe
         self._indices = indices
         self._valid = valid
@@ -102,10 +92,6 @@ class BatchJob:
         self.at: int | None = None
         # Each row is written by the one worker that claimed it and read after all are done.
         self._samples: Any = [None] * len(indices)
-        # Likewise: what is left out, and how often a row was tried again.
-        patient = recipe.policy is not None
-        self._failed: list[Failure | None] = [None] * len(indices) if patient else []
-        self._tries = [0] * len(indices) if patient else []
         # Where rows that failed stand, as the source says.
         self._told: dict[int, str | None] = {}
         # Where large arrays are written to; shared as the samples are.
@@ -115,35 +101,25 @@ class BatchJob:
         """Say what the batch is."""
         from ._info import BatchInfo
 
-        indices, valid = self._indices, self._valid
-        if self._kept is not None:
-            indices, valid = indices[self._kept], valid[self._kept]
-            indices.flags.writeable = valid.flags.writeable = False
-        skipped = tuple(failure.index for failure in self.failures)
-        return BatchInfo(self.span.epoch, self.span.step, indices, valid, skipped)
+        return BatchInfo(self.span.epoch, self.span.step, self._indices, self._valid)
 
     def samples(self, count: int) -> int:
-        """Count the rows that are not padding, or left out; `count` is 1, as there is one batch."""
-        return self._real if self._kept is None else int(np.count_nonzero(self.info().valid))
+        """Count the rows that are not padding; `count` is 1, as there is one batch."""
+        return self._real
 
     @property
     def retried(self) -> int:
-        """How often a sample was tried again."""
-        return sum(self._tries)
+        """How often a sample was tried again: never."""
+        return 0
 
     def run(self, parts: Iterator[int]) -> None:
         """Read the samples of some rows, and transform them unless that is done together."""
         source, transform = self._recipe.source, self._each
         if self._samples is None:  # without workers, a Ctrl-C behind the finish runs it again
             self._samples = [None] * len(self._indices)
-        policy = self._recipe.policy
         if self._recipe.whole:
             for _ in parts:
-                self._samples = self._read_whole() if policy is None else self._try_whole(policy)
-            return
-        if policy is not None:
-            for row in parts:
-                self._samples[row] = self._try(policy, row, self._read_row)
+                self._samples = self._read_whole()
             return
         samples, rows, into = self._samples, self._rows, self._into
         if into is not None:
@@ -168,71 +144,6 @@ class BatchJob:
             positions, key = self._positions, self._key
             for row in parts:
                 samples[row] = transform(source[rows[row]], key, positions[row])
-
-    def _read_row(self, row: int) -> Any:
-        sample = self._recipe.source[self._rows[row]]
-        if self._recipe.transform is not None:
-            sample = self._recipe.transform(sample, self._key, self._positions[row])
-        return sample if self._into is None else self._into.put(row, sample)
-
-    def _try(self, policy: Policy, row: int, read: Callable[[int], Any]) -> Any:
-        """Give what is read of a row, again where that fails; None where it is left out."""
-        while True:
-            try:
-                sample = read(row)
-                self._failed[row] = None  # of a run that a Ctrl-C cut short, without workers
-                return sample
-            except Exception as error:
-                if self._recipe.from_signal(error):
-                    raise
-                if policy.again(self._tries[row]):
-                    self._tries[row] += 1
-                elif policy.skip:
-                    from ._failure import failure_of
-
-                    index = int(self._indices[row])
-                    place, from_signal = self._locate(index), self._recipe.from_signal
-                    self._failed[row] = failure_of(index, place, error, from_signal)
-                    return None
-                else:
-                    raise
-
-    def _try_whole(self, policy: Policy) -> Any:
-        """Read the batch as a whole, or, where that fails, row by row."""
-        self._failed = [None] * len(self._indices)  # as in `finish`
-        try:
-            return self._read_whole()
-        except Exception as error:
-            if self._recipe.from_signal(error):
-                raise
-        samples = []
-        for row in range(len(self._indices)):
-            self.at = row
-            samples.append(self._try(policy, row, self._read_alone))
-        self.at = None
-        kept = [row for row, failed in enumerate(self._failed) if failed is None]
-        return self._take_kept(policy, kept) if self._recipe.whole == "take" and kept else samples
-
-    def _take_kept(self, policy: Policy, kept: list[int]) -> Any:
-        """Read the rows that are left as a whole; each has been read well by itself just now."""
-        tries = 0
-        while True:
-            try:
-                return self._recipe.take(self._indices[kept])  # type: ignore[misc]  # as below
-            except Exception as error:
-                if self._recipe.from_signal(error) or (tries and not policy.again(tries - 1)):
-                    raise
-                tries += 1
-
-    def _read_alone(self, row: int) -> Any:
-        """Read one row of a source that reads many at once; to find out which of them fails."""
-        if self._recipe.whole == "take":
-            self._recipe.take(self._indices[row : row + 1])  # type: ignore[misc]  # as below
-            return None
-        (sample,) = self._recipe.source.__getitems__(self._rows[row : row + 1])
-        if self._recipe.transform is None:
-            return sample
-        return self._recipe.transform(sample, self._key, self._positions[row])
 
     def _read_whole(self) -> Any:
         source, transform = self._recipe.source, self._each
@@ -262,20 +173,13 @@ class BatchJob:
         """Collate the samples into the batch, and pin it where that is asked for.
 
         Returns:
-            The batch; none where each of its samples was left out.
+            The batch, alone.
         """
-        batch, self._samples = self._samples, None
-        self._kept, self.failures = None, ()  # it may be run again, after a Ctrl-C
-        if any(self._failed):
-            kept = [row for row, failed in enumerate(self._failed) if failed is None]
-            self._kept = np.array(kept, np.int64)
-            # A row of padding repeats a sample that another row or shard counts.
-            rows = zip(self._failed, self._valid.tolist(), strict=True)
-            self.failures = tuple(failed for failed, real in rows if failed and real)
-            if not kept:
-                return []
-            if self._recipe.whole != "take":
-                batch = [batch[row] for row in kept]
+        samples, self._samples = self._samples, None
+        return [self._made_of(samples)]
+
+    def _made_of(self, batch: Any) -> Any:
+        """Give the batch of the samples that were read, or of what `take` gave."""
         if self._into is not None:
             # It has the batch's memory, and goes with it: if the job is run again, without it.
             into, self._into = self._into, None
@@ -286,7 +190,7 @@ class BatchJob:
         self.digests = [digest]
         if self._recipe.measure is not None:
             self.size = self._recipe.measure(batch)
-        return [batch]
+        return batch
 
     def _collated(self, samples: list[Any]) -> Any:
         """Give the batch of the samples that were read."""

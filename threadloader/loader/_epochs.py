@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._batches import Batches
+    from ._run import Run
 
 __all__ = ["Epoch", "Epochs"]
 
@@ -17,11 +17,11 @@ class Epoch:
         number: number of the epoch, from 0.
     """
 
-    __slots__ = ("__weakref__", "_batches", "_ended", "number")
+    __slots__ = ("__weakref__", "_ended", "_run", "number")
 
-    def __init__(self, batches: Batches, number: int) -> None:
+    def __init__(self, run: Run, number: int) -> None:
         self.number = number
-        self._batches = batches
+        self._run = run
         self._ended = False
 
     def __iter__(self) -> Epoch:
@@ -38,16 +38,16 @@ class Epoch:
             Exception: whatever the source, transform or collate raised, with a note of
                 sample, epoch and step. The next call goes on with the batch after it.
         """
-        return self._batches._next(self)
+        return self._run.next(self)
 
 
 class Epochs:
     """The epochs of a run, one after the other: an iterator of `Epoch`."""
 
-    __slots__ = ("_batches", "_end")
+    __slots__ = ("_end", "_run")
 
-    def __init__(self, batches: Batches, end: int | None) -> None:
-        self._batches = batches
+    def __init__(self, run: Run, end: int | None) -> None:
+        self._run = run
         self._end = end
 
     def __iter__(self) -> Epochs:
@@ -55,7 +55,7 @@ class Epochs:
 
     def __next__(self) -> Epoch:
         """Begin the next epoch; what is left of the one before is not delivered."""
-        epoch = self._batches._begin(self._end, stop=True)
+        epoch = self._run.begin(self._end, stop=True)
         if epoch is None:
             raise StopIteration
         return epoch

@@ -164,6 +164,11 @@ class Place(NamedTuple):
     passed: tuple[int, ...] = ()
 
     @property
+    def is_live(self) -> bool:
+        """Whether an iterator may ask."""
+        return self.live is not None and self.live() is not None
+
+    @property
     def info(self) -> "BatchInfo | None":
         """In a settled place: what the batch delivered last is; None before the first."""
         if self.shown is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -220,7 +220,7 @@ def _epoch(
             many = slice(at, at + size)
             if size == 1:
                 one = indices[at], positions[at]
-                yield BatchJob(recipe, span(1), *one, valid, len(valid), transform_key)
+                yield _batch(recipe, span(1), *one, valid, len(valid), transform_key)
             elif recipe.series:
                 several = indices[many], positions[many]
                 yield SeriesJob(recipe, span(size), *several, valid, transform_key)
@@ -230,7 +230,15 @@ def _epoch(
     tail = deal.tail(order, start)
     if tail is not None:
         real = int(np.count_nonzero(tail.valid))
-        yield BatchJob(recipes.next(), span(1), *tail, real, transform_key)
+        yield _batch(recipes.next(), span(1), *tail, real, transform_key)
+
+
+def _batch(recipe: Recipe, *what: Any) -> BatchJob:
+    if recipe.policy is None:
+        return BatchJob(recipe, *what)
+    from ..jobs import PatientJob  # imported when it is asked for
+
+    return PatientJob(recipe, *what)
 
 
 def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:

@@ -8,6 +8,7 @@ from typing import Any, cast
 from .._runtime import Runtime
 from ..config import LoaderConfig, bytes_of
 from ..engine import Engine, Inline, InlineStream, Outcome, Stream
+from ..errors import BusyError, ClosedError
 from ..jobs import BatchJob, Recipe
 from ..order import BLOCK, Deal
 from ..state import Cursor
@@ -17,7 +18,12 @@ from ._place import Delivery, Onward, Place
 from ._schedule import Plan, jobs
 from ._switching import AUTO_SECONDS, restore, shorten
 
-__all__ = ["GROUPS_AHEAD", "Supply"]
+__all__ = ["GROUPS_AHEAD", "ITS_OWN", "Supply"]
+
+ITS_OWN = (
+    "a source, sampler, transform, collate or signal handler uses its own loader while that is at "
+    "work; give it a Loader of its own"
+)
 
 STARVED = 0.005
 """Part of the time spent waiting from which ``switch_interval: "auto"`` acts."""
@@ -50,6 +56,7 @@ class Supply:
         choice: whether they or the consumer prepare batches; None where that is settled.
         ahead: how many batches are prepared ahead, at most.
         shortened: whether the switch interval was shortened.
+        closed: whether it was told to stop.
     """
 
     def __init__(
@@ -83,6 +90,7 @@ class Supply:
         self.ahead = most if config.num_workers else 0
         self._wish: object | None = None  # for a shorter switch interval
         self.shortened = False
+        self.closed = False
 
     def start(self) -> None:
         """Start the threads.
@@ -96,6 +104,7 @@ class Supply:
 
     def stop(self) -> bool:
         """End the threads; say whether nothing is at work any more."""
+        self.closed = True
         if self._wish is not None:
             restore(self._wish)
         if self._recipe.policy is not None:
@@ -105,6 +114,21 @@ class Supply:
     def inside(self) -> bool:
         """Tell whether the calling thread is one of the workers, or the feeder."""
         return self.engine.inside()
+
+    def check_open(self) -> None:
+        """Refuse whoever asks behind the end, or in a thread that would wait for itself.
+
+        Raises:
+            ClosedError: the ``with`` was left, or this is a forked child.
+            BusyError: this is one of the loader's own threads.
+        """
+        if self.closed or not self.engine.usable:
+            raise ClosedError(
+                "the batches are closed: the `with Loader(...)` block was left, or the process "
+                "is a fork of the one that entered it; iterate inside the block"
+            )
+        if self.inside():  # it would wait for itself
+            raise BusyError(ITS_OWN)
 
     def _shorten(self, seconds: float) -> None:
         self._wish = wish = object()

@@ -1,0 +1,163 @@
+"""One batch whose samples are tried again where they fail, and then left out: `on_error`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ._batch import BatchJob
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ._failure import Failure
+    from ._info import BatchInfo
+    from ._policy import Policy
+
+__all__ = ["PatientJob"]
+
+
+class PatientJob(BatchJob):
+    """A batch with a policy about samples that fail.
+
+    The arguments are those of `BatchJob`; the recipe has a policy.
+
+    Attributes:
+        failures: the samples that were left out, once the batch is made, lowest row first.
+    """
+
+    __slots__ = ("_failed", "_kept", "_tries", "failures")
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        # Written by the worker that finishes, before the fill.
+        self.failures: tuple[Failure, ...] = ()
+        self._kept: NDArray[np.int64] | None = None  # the rows that are left, where some are not
+        # Each row by the worker that claimed it: what is left out, how often it was tried again.
+        self._failed: list[Failure | None] = [None] * len(self._indices)
+        self._tries = [0] * len(self._indices)
+
+    @property
+    def _policy(self) -> Policy:
+        return cast("Policy", self._recipe.policy)
+
+    @property
+    def retried(self) -> int:
+        """How often a sample was tried again."""
+        return sum(self._tries)
+
+    def info(self, number: int = 0) -> BatchInfo:
+        """Say what the batch is."""
+        info = super().info(number)
+        if self._kept is None:
+            return info
+        from dataclasses import replace
+
+        indices, valid = info.indices[self._kept], info.valid[self._kept]
+        indices.flags.writeable = valid.flags.writeable = False
+        skipped = tuple(failure.index for failure in self.failures)
+        return replace(info, indices=indices, valid=valid, skipped=skipped)
+
+    def samples(self, count: int) -> int:
+        """Count the rows that are not padding, or left out."""
+        return self._real if self._kept is None else int(np.count_nonzero(self.info().valid))
+
+    def run(self, parts: Iterator[int]) -> None:
+        """Read the samples of some rows, again where that fails."""
+        if self._samples is None:  # without workers, a Ctrl-C behind the finish runs it again
+            self._samples = [None] * len(self._indices)
+        for part in parts:
+            if self._recipe.whole:
+                self._samples = self._try_whole(self._policy)
+            else:
+                self._samples[part] = self._try(self._policy, part, self._read_row)
+
+    def finish(self) -> list[Any]:
+        """Collate what is left.
+
+        Returns:
+            The batch; none where each of its samples was left out.
+        """
+        samples, self._samples = self._samples, None
+        self._kept, self.failures = None, ()  # it may be run again, after a Ctrl-C
+        if any(self._failed):
+            kept = [row for row, failed in enumerate(self._failed) if failed is None]
+            self._kept = np.array(kept, np.int64)
+            # A row of padding repeats a sample that another row or shard counts.
+            rows = zip(self._failed, self._valid.tolist(), strict=True)
+            self.failures = tuple(failed for failed, real in rows if failed and real)
+            if not kept:
+                return []
+            if self._recipe.whole != "take":
+                samples = [samples[row] for row in kept]
+        return [self._made_of(samples)]
+
+    def _read_row(self, row: int) -> Any:
+        sample = self._recipe.source[self._rows[row]]
+        if self._recipe.transform is not None:
+            sample = self._recipe.transform(sample, self._key, self._positions[row])
+        return sample if self._into is None else self._into.put(row, sample)
+
+    def _try(self, policy: Policy, row: int, read: Callable[[int], Any]) -> Any:
+        """Give what is read of a row, again where that fails; None where it is left out."""
+        while True:
+            try:
+                sample = read(row)
+                self._failed[row] = None  # of a run that a Ctrl-C cut short, without workers
+                return sample
+            except Exception as error:
+                if self._recipe.from_signal(error):
+                    raise
+                if policy.again(self._tries[row]):
+                    self._tries[row] += 1
+                elif policy.skip:
+                    from ._failure import failure_of
+
+                    index = int(self._indices[row])
+                    place, from_signal = self._locate(index), self._recipe.from_signal
+                    self._failed[row] = failure_of(index, place, error, from_signal)
+                    return None
+                else:
+                    raise
+
+    def _try_whole(self, policy: Policy) -> Any:
+        """Read the batch as a whole, or, where that fails, row by row."""
+        self._failed = [None] * len(self._indices)  # as in `finish`
+        try:
+            return self._read_whole()
+        except Exception as error:
+            if self._recipe.from_signal(error):
+                raise
+        samples = []
+        for row in range(len(self._indices)):
+            self.at = row
+            samples.append(self._try(policy, row, self._read_alone))
+        self.at = None
+        kept = [row for row, failed in enumerate(self._failed) if failed is None]
+        return self._take_kept(policy, kept) if self._recipe.whole == "take" and kept else samples
+
+    def _take_kept(self, policy: Policy, kept: list[int]) -> Any:
+        """Read the rows that are left as a whole; each has been read well by itself just now."""
+        tries = 0
+        while True:
+            try:
+                return self._take(self._indices[kept])
+            except Exception as error:
+                if self._recipe.from_signal(error) or (tries and not policy.again(tries - 1)):
+                    raise
+                tries += 1
+
+    def _take(self, indices: NDArray[np.int64]) -> Any:
+        return cast("Any", self._recipe.take)(indices)
+
+    def _read_alone(self, row: int) -> Any:
+        """Read one row of a source that reads many at once; to find out which of them fails."""
+        if self._recipe.whole == "take":
+            self._take(self._indices[row : row + 1])
+            return None
+        (sample,) = self._recipe.source.__getitems__(self._rows[row : row + 1])
+        if self._recipe.transform is None:
+            return sample
+        return self._recipe.transform(sample, self._key, self._positions[row])

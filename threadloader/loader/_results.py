@@ -1,0 +1,158 @@
+"""Where a run stands, and the outcomes it goes on with, whatever has failed before.
+
+Each stream of results is opened, followed and given up here. What takes its place is written
+down before anything is waited for: an interrupt finds the place from before, with all that its
+stream has, or the one that follows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from ..engine import ENDED, Outcome
+from ..jobs import BatchJob, GroupJob, SeriesJob
+from ._place import Place
+from ._skipping import Skipping
+from ._supply import Supply
+
+if TYPE_CHECKING:
+    from ..engine import InlineStream, Stream
+
+__all__ = ["Results"]
+
+
+class Results:
+    """A run's results, in order. For who has the turn, alone.
+
+    Args:
+        supply: opens streams.
+        skipping: says how many samples may be left out, and lists them.
+        place: where the run begins.
+
+    Attributes:
+        place: where the run stands. Replaced whole, by one store of who has the turn; any thread
+            may read it.
+    """
+
+    def __init__(self, supply: Supply, skipping: Skipping, place: Place) -> None:
+        self._supply = supply
+        self._skipping = skipping
+        self.place = place
+
+    def next(self, place: Place) -> tuple[Place, int, Outcome]:
+        """Wait for the next outcome.
+
+        Returns:
+            The place, with another stream if a new one had to begin; how many batches were
+            ready; the outcome.
+        """
+        if place.stream is not None:
+            ready = place.stream.ready(place.taken)
+            outcome = place.stream.result(place.taken)
+            if outcome is not ENDED and not _failed_together(outcome):
+                return place, ready, outcome
+        self._supply.check_open()
+        # An interrupt or an error inside the iterator of jobs has ended it early, or a group
+        # failed: go on from here with a new one, and make a group's batches one by one.
+        if place.stream is None or outcome is ENDED:
+            place, outcome = self._anew(place, 0)
+        elif isinstance(outcome.job, GroupJob):
+            place, outcome = self._anew(place, outcome.job.together)
+        else:  # of a series the first batch failed, and with an error of its own
+            place, outcome = self.fail_one(place, outcome.job, 0, outcome.job.first, outcome)
+        return place, 0, outcome
+
+    def coming(self, place: Place, end: int | None) -> tuple[Place, int, Outcome]:
+        """Wait for the first outcome of the epoch that comes next, while none is live.
+
+        Returns:
+            As `next`; it is `ENDED` behind the last epoch of the run.
+        """
+        cursor = place.next_cursor()
+        outcome, stream = ENDED, place.stream
+        if place.over and stream is not None:
+            outcome = stream.result(place.taken)
+            if outcome is ENDED:
+                self._supply.check_open()
+        # The stream may end sooner than the run: at the end of `epochs(n)`.
+        goes_on = outcome is ENDED and (end is None or cursor.epoch < end)
+        if not place.over or stream is None or stream.cancelled or goes_on:
+            if stream is not None:
+                stream.cancel()
+            stream = self._supply.open(place.plan, cursor, end)
+            # As if the epoch before had ended here, for the iterator that comes: it takes
+            # this stream. What was delivered stays as it is.
+            place = self.place = place._replace(
+                begun=cursor.epoch - 1, over=True, stream=stream, taken=0, end=end
+            )
+            outcome = stream.result(0)
+        return place, 0, outcome
+
+    def left_out(self, place: Place, outcome: Outcome) -> tuple[Place, Outcome]:
+        """Write down what was left out of a batch; above the budget, have it made strictly.
+
+        Returns:
+            The place, and the outcome to go on with: above the budget an error, unless the
+            samples that failed have come to be good.
+        """
+        failures = outcome.job.failures
+        if place.cursor.skipped + len(failures) > self._skipping.budget:
+            return self._anew(place, 1, strict=True)
+        if outcome.error is None:  # else nothing is delivered that they were left out of
+            self._skipping.note(failures)
+        return place, outcome
+
+    def fail_one(
+        self, place: Place, series: SeriesJob, number: int, job: BatchJob, outcome: Outcome
+    ) -> tuple[Place, Outcome]:
+        """Go on with what one batch of a series has failed with, and then with the rest of it.
+
+        Nothing is drawn from the stream up to the one store: an interrupt finds the place from
+        before, with all that the stream has, or the one that follows.
+
+        Args:
+            place: where the run stands, before that batch.
+            series: the series.
+            number: which of its batches it is.
+            job: the job of that.
+            outcome: what it came to.
+
+        Returns:
+            The place, whose stream begins with the failure; and that, as an outcome of `job`.
+        """
+        job = series.placed(job, number)
+        failed = Outcome(job, None, outcome.error, outcome.part, outcome.seconds)
+        before = cast("InlineStream", place.stream)
+        stream = before.going_on(failed, series.rest(number + 1))
+        self.place = place._replace(stream=stream, taken=0)
+        # The frames of its traceback know the place from before, and so this.
+        outcome.error = None
+        return self.place, failed
+
+    def _anew(self, place: Place, singly: int, *, strict: bool = False) -> tuple[Place, Outcome]:
+        """Go on with a new stream from where the run stands, and wait for its first outcome.
+
+        Args:
+            place: where that is; it is replaced before anything is waited for.
+            singly: as many batches are made one by one, and none in a group.
+            strict: a sample of the first batch that fails is raised and not left out.
+        """
+        place = self.reopen(place, singly, strict=strict)
+        outcome = cast("Stream", place.stream).result(0)
+        if outcome is ENDED:  # pragma: no cover - another thread closes meanwhile
+            self._supply.check_open()
+            raise RuntimeError("the order ended before its epoch did")
+        return place, outcome
+
+    def reopen(self, place: Place, singly: int, *, strict: bool = False) -> Place:
+        """Put a new stream in place, as `_anew`, and give the place; wait for nothing."""
+        if place.stream is not None:
+            place.stream.cancel()
+        stream = self._supply.open(place.plan, place.cursor, place.end, singly, strict=strict)
+        self.place = place._replace(stream=stream, taken=0)
+        return self.place
+
+
+def _failed_together(outcome: Outcome) -> bool:
+    """Tell whether several batches failed, of which some may be good."""
+    return outcome.error is not None and isinstance(outcome.job, (GroupJob, SeriesJob))

@@ -1,0 +1,396 @@
+"""A run: what `iter` and `next` do to where it stands.
+
+One thread at a time may ask, the one that has the *turn*. Where the run stands is one
+immutable `Place`, worked out first and then put in place by a single store with no call
+between it and the return: an interrupt, which can only land where a call begins or ends,
+comes before all of it or after all of it. (It is past 300 lines: what begins an epoch, delivers a
+batch and ends both leave the place behind that the others find.)
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from itertools import accumulate
+from os import getpid
+from typing import Any, NoReturn, cast
+
+from .._runtime import Runtime
+from ..engine import Outcome, attempt
+from ..errors import BusyError, ClosedError, StalledError
+from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob
+from ..state import Cursor
+from ..stats import Tally
+from ._epochs import Epoch
+from ._failure import explained
+from ._place import Delivery, Place
+from ._results import Results
+from ._schedule import Plan
+from ._skipping import Skipping
+from ._supply import Supply
+from ._turn import Turn
+
+__all__ = ["Run"]
+
+
+class Run:
+    """The one who writes where a run stands.
+
+    Args:
+        supply: opens streams of results.
+        skipping: what is done about samples that fail.
+        runtime: where locks and the clock come from.
+        plan: which samples each epoch has.
+        digested: whether batches have a fingerprint.
+
+    Attributes:
+        turn: who may ask.
+        results: where the run stands, and what it goes on with.
+    """
+
+    def __init__(
+        self,
+        supply: Supply,
+        skipping: Skipping,
+        runtime: Runtime,
+        plan: Plan,
+        *,
+        digested: bool,
+    ) -> None:
+        self._supply = supply
+        self._skipping = skipping
+        self._now = runtime.monotonic
+        self._digested = digested
+        self._pid = getpid()
+        self.turn = Turn(runtime.turn, supply)
+        self.results = Results(supply, skipping, Place(plan))
+
+    @property
+    def place(self) -> Place:
+        """Where it stands now, with all that was delivered written down."""
+        return self.results.place.settled()
+
+    def begin(self, end: int | None, *, stop: bool = False) -> Epoch | None:
+        """Begin an epoch.
+
+        Args:
+            end: epochs from this one on are not prepared ahead.
+            stop: do not begin such an epoch either, and give None.
+        """
+        turn = self.turn
+        fresh = turn.take()
+        try:
+            turn.inside = True
+            self._supply.check_open()
+            place = self.results.place.settled()
+            cursor, before = place.next_cursor(), place.stream
+            if stop and end is not None and cursor.epoch >= end:
+                return None
+            if (
+                before is not None
+                and not before.cancelled
+                and place.over
+                and cursor.epoch == place.begun + 1
+                and end == place.end
+                and (end is None or cursor.epoch < end)
+            ):
+                stream, taken = before, place.taken
+            else:
+                # First: slots of the one before that wait for room in `max_bytes` would hold
+                # back those of the next, and nobody would look at them again.
+                if before is not None:
+                    before.cancel()
+                stream, taken = self._supply.open(place.plan, cursor, end), 0
+            epoch = Epoch(self, cursor.epoch)
+            following = Place(
+                place.plan,
+                cursor,
+                place.shown,
+                place.tally,
+                live=weakref.ref(epoch),
+                begun=cursor.epoch,
+                stream=stream,
+                taken=taken,
+                end=end,
+                passed=place.passed,
+            )
+            try:
+                stream.prefetch(taken)
+                self._supply.forget()  # what was done between two epochs is no batch
+            except BaseException:
+                if stream is not before:  # nobody will take from it
+                    stream.cancel()
+                raise
+            place.plan.begun = cursor.epoch
+            self.results.place = following
+            return epoch
+        finally:
+            turn.inside, turn.lock = False, fresh
+
+    def load(self, read: Callable[[], tuple[Plan, Cursor]]) -> None:
+        """Go on elsewhere, while no iterator is live.
+
+        Args:
+            read: says where.
+
+        Raises:
+            BusyError: an iterator is live.
+            Exception: whatever `read` raises.
+        """
+        live = self.results.place.live
+        if live is not None and live() is not None:
+            # It may be that nobody refers to it: garbage in a cycle, or, without the GIL, held by
+            # an exception that waits to be freed by the worker that raised it. Before the turn
+            # is taken, since finalizers run.
+            gc.collect()
+        turn = self.turn
+        fresh = turn.take()
+        try:
+            turn.inside = True
+            self._supply.check_open()
+            place = self.place
+            if place.is_live:
+                raise BusyError(
+                    "load_state_dict while an iterator is live: load before the loop, "
+                    "or let the iterator end first"
+                )
+            plan, cursor = read()
+            if place.stream is not None:
+                place.stream.cancel()
+            self.results.place = Place(plan, cursor, place.shown, place.tally)
+        finally:
+            turn.inside, turn.lock = False, fresh
+
+    def skip_to(self, cursor: Cursor) -> None:
+        """Begin there; before anything is begun."""
+        self.results.place = self.results.place._replace(cursor=cursor)
+
+    def forget(self) -> None:
+        """Forget what was prepared, behind the end, if nobody is at work."""
+        turn = self.turn
+        # Whoever is inside `next` still uses the line, and will find the engine stopped.
+        if turn.lock.acquire(blocking=False):  # pragma: no branch - else as the comment says
+            stream = self.results.place.stream
+            if stream is not None and not turn.inside:
+                stream.cancel()
+            if not turn.inside:  # batches that nobody will ask for any more
+                self.results.place = self.place
+            turn.lock.release()
+
+    def asked_length(self, end: int | None) -> int:
+        """Wait until the epoch that `__len__` counts was asked for, and give its length.
+
+        It comes with the first result of that epoch, which stays where it is.
+        """
+        turn = self.turn
+        fresh = turn.take()
+        try:
+            turn.inside = True
+            self._supply.check_open()
+            place = self.results.place.settled()
+            place, _, outcome = (
+                self.results.next(place) if place.is_live else self.results.coming(place, end)
+            )
+            if outcome.job is None and outcome.error is not None:
+                self._raise(place, place.tally, outcome, outcome.error)
+            length = place.length if outcome.job is None else outcome.job.span.length
+            return length or 0
+        finally:
+            turn.inside, turn.lock = False, fresh
+
+    def next(self, epoch: Epoch) -> Any:
+        """Deliver the next batch of an epoch, as `Epoch.__next__` has it."""
+        # Most calls take what lies ready in a group, and go through these lines alone.
+        if epoch._ended:
+            raise StopIteration
+        if self._supply.inside():  # as in `Turn.take`
+            self._supply.check_open()
+        turn = self.turn
+        fresh = turn.new()
+        if not turn.lock.acquire(False) or turn.inside:
+            turn.refuse()
+        try:
+            turn.inside = True
+            if self._supply.closed or self._pid != getpid():
+                self._supply.check_open()
+            place = self.results.place
+            if place.live is None or place.live() is not epoch:
+                if epoch._ended:  # another thread has come to its end since we looked
+                    raise StopIteration
+                raise ClosedError(
+                    "this iterator was ended by a newer one; "
+                    "use the newest that iter(batches) or epochs() gave"
+                )
+            delivery = place.delivery
+            if delivery is not None:
+                if delivery.lost:
+                    delivery.served = 1
+                served = delivery.served
+                if served < delivery.made or self._more(place, delivery):
+                    batch = delivery.batches[served]
+                    # Stores only from here to the return.
+                    delivery.batches[served] = None
+                    delivery.served = served + 1
+                    return batch
+                # `_more` has not replaced the place where threads make the batches.
+                following = self._supply.onward(place, delivery)
+                if following is not None:
+                    outcome, onward = following
+                    batch = outcome.value[0]
+                    # Stores only from here to the return.
+                    outcome.value = None
+                    delivery.onward = onward
+                    return batch
+            self._supply.check_open()
+            return self._next_job(self.results.place, epoch)
+        finally:
+            turn.inside, turn.lock = False, fresh
+
+    def _more(self, place: Place, delivery: Delivery) -> bool:
+        """Have the next batches of a job made, if there are some that are not made yet.
+
+        Returns:
+            Whether they are there. Not where making them failed: then the place is replaced by one
+            whose first result is that, or, of a group, from which they are made one by one.
+        """
+        made = delivery.made
+        if made == delivery.size:
+            return False
+        # Only such jobs leave some for later, and only where this thread runs them.
+        job: Any = delivery.job
+        stream: Any = place.stream
+        outcome: Outcome | None = None
+        called = self._now()
+        if isinstance(job, SeriesJob):
+            outcome = stream.beside(job.single(made))
+            batches = None if outcome is None else outcome.value or []
+        else:
+            batches = stream.run(_more_of, job, made)
+        delivery.waited += self._now() - called
+        if batches is None:  # the with was left meanwhile
+            return False
+        if not batches:
+            place = place.settled()
+            if outcome is None:
+                self.results.reopen(place, min(delivery.piece, delivery.size - made))
+            else:
+                self.results.fail_one(place, job, made, outcome.job, outcome)
+            return False
+        delivery.batches[made : made + len(batches)] = batches
+        delivery.made = made + len(batches)
+        return True
+
+    def _next_job(self, place: Place, epoch: Epoch) -> Any:
+        """Deliver the first batch of the next job of which something is left."""
+        called = self._now()
+        before = 0.0 if place.delivery is None else place.delivery.waited
+        place = place.settled()
+        while True:
+            if place.over:
+                self._end_epoch(place, epoch, called)
+            try:
+                place, ready, outcome = self.results.next(place)
+                if outcome.job is not None and outcome.job.failures:
+                    place, outcome = self.results.left_out(place, outcome)
+            except StalledError:
+                # The place may have been replaced, by one whose stream begins anew.
+                place, now = self.results.place.settled(), self._now()
+                self.results.place = place._replace(tally=place.tally.waited(called, now))
+                raise
+            now, failed = self._now(), int(outcome.error is not None)
+            tally = place.tally.waited(called, now, failed)
+            if outcome.error is not None:
+                self._raise(place, tally, outcome, outcome.error)
+            self._supply.note(place.stream, outcome, tally, called, now, before)
+            job: BatchJob | GroupJob | SeriesJob | NoBatch = outcome.job
+            batches, size, cursor = outcome.value, job.span.size, place.cursor
+            delivery = Delivery(
+                job,
+                batches,
+                max(0, ready - 1) * size,  # as if the other jobs were as large as this one
+                _marks(cursor.fingerprint, job.digests) if self._digested else None,
+                awaited=not ready,
+                here=self._supply.prepared_here(place.stream),
+            )
+            following = Place(
+                place.plan,
+                cursor,
+                place.shown,
+                tally,
+                delivery,
+                place.live,
+                place.begun,
+                place.stream,
+                place.taken + 1,
+                place.end,
+                passed=place.passed,
+            )
+            if not size:
+                self._end_epoch(following, epoch, now)
+            if not delivery.passed:
+                break
+            # A store; an interrupt behind it finds the batch passed over.
+            delivery.served = 1
+            place = self.results.place = following.settled()
+            called, before = now, 0.0
+        batch = delivery.batches[0]
+        # Stores only from here to the return.
+        outcome.value = delivery.batches[0] = None
+        delivery.served = 1
+        self.results.place = following
+        return batch
+
+    def _end_epoch(self, place: Place, epoch: Epoch, counted: float) -> NoReturn:
+        """End an epoch; `counted` is when the waiting began that the tally does not have yet."""
+        place, now = place.settled(), self._now()
+        cursor = place.cursor
+        # A shard that had a step less than others gets to the next epoch only here.
+        if cursor.epoch == epoch.number:
+            cursor = cursor._replace(epoch=epoch.number + 1, position=0, step=0)
+        following = place._replace(
+            cursor=cursor, tally=place.tally.waited(counted, now), live=None, over=True
+        )
+        epoch._ended = True
+        self.results.place = following
+        raise StopIteration
+
+    def _raise(
+        self, place: Place, counted: Tally, outcome: Outcome, error: BaseException
+    ) -> NoReturn:
+        """Raise what an outcome failed with; from now on the run stands behind it."""
+        place = place.settled()._replace(tally=counted)
+        if outcome.job is None:
+            # The order of the samples failed, so nothing says what comes next: it is asked
+            # again, from the same place.
+            following = place._replace(stream=None)
+        else:
+            lost = Delivery(outcome.job, [None], lost=True)
+            following = place._replace(delivery=lost, taken=place.taken + 1)
+        # What a close cut short was tried no further, whatever the budget.
+        of_sample = outcome.part is not None and not issubclass(type(error), ClosedError)
+        more = self._skipping.told(place.cursor.skipped) if of_sample else ""
+        error = explained(outcome, error, more)
+        try:
+            # Stores only up to the raise. Neither the outcome nor this frame may keep the
+            # error: its traceback leads back to both.
+            outcome.error = outcome.job = None
+            self.results.place = following
+            raise error
+        finally:
+            del error
+
+
+def _more_of(job: GroupJob, first: int) -> list[Any]:
+    """Give further batches of a job; none where making them failed."""
+    batches, error = attempt(job.more, first)
+    failed = error is not None
+    del error  # its traceback leads to this frame
+    return [] if failed else cast("list[Any]", batches)
+
+
+def _marks(previous: str, digests: list[bytes]) -> list[str]:
+    """Give the running fingerprint behind each of some batches."""
+    from ..fingerprint import chained  # imported by now, since it was asked for
+
+    return list(accumulate(digests, chained, initial=previous))[1:]

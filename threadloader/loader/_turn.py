@@ -1,0 +1,78 @@
+"""The turn: one thread at a time asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ..errors import BusyError
+from ._supply import ITS_OWN, Supply
+
+__all__ = ["Turn"]
+
+
+class Turn:
+    """Who may ask, one thread at a time.
+
+    It is taken by trying and given back by putting a new lock in its place: a store, since a
+    call to release it could be interrupted behind the delivery. So whoever takes it writes::
+
+        fresh = turn.take()
+        try:
+            turn.inside = True
+            ...
+        finally:
+            turn.inside, turn.lock = False, fresh
+
+    Its own thread may take the lock again, so an interrupt right behind the taking does not shut
+    that thread out (another one must wait until it has called once more). `inside` says that
+    somebody is at work under it, so that nobody is let in twice.
+
+    Attributes:
+        new: makes a lock.
+        lock: the present one; written by who has it.
+        inside: whether somebody is at work under it; likewise.
+    """
+
+    __slots__ = ("_supply", "inside", "lock", "new")
+
+    def __init__(self, new: Callable[[], Any], supply: Supply) -> None:
+        self.new = new
+        self.lock = new()
+        self.inside = False
+        self._supply = supply
+
+    def take(self) -> Any:
+        """Take the turn.
+
+        Returns:
+            The lock to put in its place when leaving.
+
+        Raises:
+            BusyError: somebody else has it, or this thread, further up; or this is one of the
+                loader's own threads.
+            ClosedError: the ``with`` was left.
+        """
+        if self._supply.inside():  # refused before it has the turn, which would keep the loop out
+            self._supply.check_open()
+        fresh = self.new()
+        if not self.lock.acquire(blocking=False) or self.inside:
+            self.refuse()
+        return fresh
+
+    def refuse(self) -> NoReturn:
+        """Say why the turn is not to be had."""
+        self._supply.check_open()  # in a forked child whoever had the turn is not there
+        if self.is_mine():
+            raise BusyError(ITS_OWN)
+        raise BusyError(
+            "another thread is using these batches; they serve one at a time: "
+            "put a lock around next(), or give each thread a Loader with its own shard"
+        )
+
+    def is_mine(self) -> bool:
+        """Tell whether this thread is at work under the turn, further up."""
+        if not self.inside or not self.lock.acquire(blocking=False):
+            return False
+        self.lock.release()
+        return True
