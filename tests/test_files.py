@@ -4,6 +4,7 @@ import io
 import logging
 import os
 import struct
+import sys
 import threading
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -418,6 +419,24 @@ def test_an_unknown_decoder_is_a_config_error(tmp_path):
     assert '/source/decode: expected one of "bytes", "text", "npy", "json", "int", got' in (
         refused(tmp_path, ConfigError, decode="image")
     )
+
+
+def test_decoding_a_text_runs_no_python_of_a_codec(tmp_path):
+    """CPython 3.11 puts an error of its own in the place of what a signal handler raises there."""
+    write(tmp_path, {"a": b"\xef\xbb\xbfmarked"})
+    ran = []
+
+    def noted(frame, event, arg):
+        ran.append(frame.f_globals.get("__name__", ""))
+
+    source = opened(tmp_path, decode="text")
+    sys.settrace(noted)
+    try:
+        sample = source[0]
+    finally:
+        sys.settrace(None)
+    assert "marked" == sample["data"]
+    assert [] == [name for name in ran if name.startswith("encodings")]
 
 
 def test_the_maker_of_a_decoder_is_called_once_at_opening_with_its_options(tmp_path):

@@ -12,6 +12,7 @@ from collections import OrderedDict, deque, namedtuple
 
 import numpy as np
 import pytest
+from conftest import our_threads
 from freeing import free_at_once
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -380,6 +381,17 @@ class TestErrors:
             assert [6, 7] == next(epoch).tolist()
             assert [] == list(epoch)
             assert (3, 1) == (batches.stats().batches, batches.stats().failed)
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_an_error_of_ours_may_be_its_own_cause(self, workers):
+        """As `raise error from error` makes it."""
+        error = SourceError("damaged")
+        error.__cause__ = error
+        with load(Numbers(4, {0: error}), batch_size=2, num_workers=workers) as batches:
+            epoch = iter(batches)
+            with pytest.raises(SourceError, match="damaged"):
+                next(epoch)
+            assert [[2, 3]] == lists(epoch)
 
     @pytest.mark.parametrize("workers", WORKERS)
     def test_until_next_is_called_the_state_stands_before_the_failed_batch(self, workers):
@@ -888,6 +900,45 @@ class TestClosing:
                 list(generator)
         else:
             list(generator)
+
+    def test_a_batch_that_asks_in_its_finalizer_is_refused_and_harms_no_close(self):
+        refused = []
+
+        class Batch:
+            def __init__(self, samples):
+                pass
+
+            def __del__(self):
+                try:
+                    iter(batches)
+                except (BusyError, ClosedError):
+                    refused.append(self)
+
+        with load(Numbers(9), collate=Batch, batch_size=1) as batches:
+            next(iter(batches))
+            while not batches._run.results.place.stream.ready(1):
+                pass
+        assert refused
+
+    def test_workers_that_are_idle_end_beside_a_sampler_that_hangs(self):
+        going_on = threading.Event()
+
+        def sampler(epoch, n):
+            assert epoch == 0 or going_on.wait()
+            return range(n)
+
+        config = {"batch_size": 1, "close_timeout": 0.01}
+        with Loader(config, Numbers(4), sampler=sampler) as batches:
+            assert 4 == len(list(batches))
+            names = our_threads()
+            threads = {each.name: each for each in threading.enumerate() if each.name in names}
+        feeder = threads.pop("threadloader-feeder")
+        for worker in threads.values():
+            worker.join(WAIT)
+        left = our_threads()
+        going_on.set()
+        feeder.join(WAIT)
+        assert (2, {feeder.name}) == (len(threads), left)
 
     def test_closing_in_a_transform_ends_the_epoch_with_closed_error(self):
         held = []

@@ -103,7 +103,7 @@ Slot = _slots.Slot
 
 BUGS = {
     "one worker gets no sentinel": (
-        (_threads, "_end", "for _ in workers:", "for _ in workers[1:]:"),
+        (_threads, "release", "range(shared.num_workers)", "range(1, shared.num_workers)"),
         "closed   <- ",
     ),
     "a stop fills no slot": (

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import itertools
+import os
 import sys
 import threading
 
@@ -114,6 +115,33 @@ def test_a_ctrl_c_at_any_line_leaves_the_interval_of_others(beside):
                 break
     assert not _switching._wanted
     assert at > 200
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_waits_for_no_thread_that_it_has_not(run_child):
+    """One that was about to change the interval."""
+    code = """
+import os, signal, threading, warnings
+from threadloader.loader import _switching
+
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+inside, over = threading.Event(), threading.Event()
+
+def hold():
+    with _switching._guard:
+        inside.set()
+        over.wait()
+
+threading.Thread(target=hold).start()
+inside.wait()
+if (child := os.fork()) == 0:
+    signal.alarm(30)
+    _switching.restore(object())
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+over.set()
+"""
+    assert "0\n" == run_child(code).stdout
 
 
 def test_it_is_put_back_when_the_body_raises():

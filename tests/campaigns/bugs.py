@@ -62,8 +62,8 @@ ENGINE = [
     _bug(
         "One worker gets no sentinel.",
         "threadloader/engine/_threads.py",
-        "    for _ in workers:",
-        "    for _ in workers[1:]:",
+        "    for _ in range(shared.num_workers):",
+        "    for _ in range(1, shared.num_workers):",
         SCHEDULES,
     ),
     _bug(

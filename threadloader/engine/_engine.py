@@ -12,7 +12,7 @@ from .._runtime import Runtime, Thread, log
 from ._inline import from_signal
 from ._slots import Job
 from ._stream import Stream
-from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, inside, launch
+from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, inside, launch, release
 from ._watch import Watch
 
 __all__ = ["Engine"]
@@ -144,6 +144,8 @@ class Engine:
                 shared.close_timeout,
                 self._runtime.stack(feeder),
             )
+            # In its place. In a bare thread, where no signal can cut the queue's lock short.
+            self._runtime.launch(release, (shared,))
         elif feeder.ident is not None:
             feeder.join(GRACE_SECONDS)
         return True

@@ -241,8 +241,10 @@ def from_signal(error: BaseException) -> bool:
 
 def _raised(error: BaseException) -> BaseException:
     """Give what was raised first: the cause of an error of ours, and else the error itself."""
-    while issubclass(type(error), LoaderError) and error.__cause__ is not None:
-        error = error.__cause__
+    seen: set[int] = set()  # a cause may lead back to its error
+    while issubclass(type(error), LoaderError) and id(error) not in seen:
+        seen.add(id(error))
+        error = error.__cause__ or error
     return error
 
 

@@ -12,7 +12,17 @@ from .._runtime import Runtime, Thread, log
 from ._bound import Bound
 from ._slots import ENDED, Outcome, Slot, Worker, caught
 
-__all__ = ["HELD_SECONDS", "LOOK", "STOP", "Shared", "abandon", "feed", "inside", "launch"]
+__all__ = [
+    "HELD_SECONDS",
+    "LOOK",
+    "STOP",
+    "Shared",
+    "abandon",
+    "feed",
+    "inside",
+    "launch",
+    "release",
+]
 
 CLAIM_SECONDS = 150e-6
 """Work that one claim should hold. A claim takes 1 us alone and 4 to 5 where threads fight
@@ -245,8 +255,7 @@ def _end(
             dealt.append(slot)
     for slot in dealt:
         slot.fill(word)
-    for _ in workers:
-        shared.tickets.put(STOP)
+    release(shared)
     deadline = shared.runtime.monotonic() + shared.close_timeout
     for worker, thread in workers:
         left = deadline - shared.runtime.monotonic()
@@ -264,6 +273,12 @@ def _end(
     shared.end.fill(ENDED)
     if shared.abandoned:
         warnings.warn("a loader was dropped without being closed", ResourceWarning, stacklevel=1)
+
+
+def release(shared: Shared) -> None:
+    """Send each worker the word to end, behind what it still has to look at."""
+    for _ in range(shared.num_workers):
+        shared.tickets.put(STOP)
 
 
 def abandon(shared: Shared) -> None:

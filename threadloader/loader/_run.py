@@ -168,15 +168,16 @@ class Run:
 
     def forget(self) -> None:
         """Forget what was prepared, behind the end, if nobody is at work."""
-        turn = self.turn
+        # This one: whoever asks meanwhile, as a signal handler, is refused and puts another there.
+        turn, lock = self.turn, self.turn.lock
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
-        if turn.lock.acquire(blocking=False):  # pragma: no branch - else as the comment says
+        if lock.acquire(blocking=False):  # pragma: no branch - else as the comment says
             stream = self.results.place.stream
             if stream is not None and not turn.inside:
                 stream.cancel()
             if not turn.inside:  # batches that nobody will ask for any more
                 self.results.place = self.place
-            turn.lock.release()
+            lock.release()
 
     def asked_length(self, end: int | None) -> int:
         """Wait until the epoch that `__len__` counts was asked for, and give its length.

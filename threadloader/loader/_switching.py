@@ -9,6 +9,7 @@ a config asks for it, the shortest of several loaders holds, and it is put back 
 from __future__ import annotations
 
 import math
+import os
 import sys
 import threading
 
@@ -24,6 +25,16 @@ _guard = threading.RLock()
 _wanted: dict[object, float] = {}
 _before = 0.0  # what was set when the first loader asked
 _ours: tuple[float, ...] = ()  # what we have set since; in the middle of it, that and what was
+
+
+def _renew_guard() -> None:
+    """In a forked child: whoever held it may not be there."""
+    global _guard  # noqa: PLW0603
+    _guard = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
+    os.register_at_fork(after_in_child=_renew_guard)
 
 
 def shorten(owner: object, seconds: float) -> bool:

@@ -85,7 +85,9 @@ def _bytes(data: bytes) -> bytes:
 
 def _text(data: bytes) -> str:
     try:
-        return data.decode("utf-8-sig")
+        # Not as "utf-8-sig", which is a codec in Python: CPython 3.11 puts an error of its own in
+        # the place of what a signal handler raises there, which would be taken for the sample's.
+        return data.removeprefix(b"\xef\xbb\xbf").decode()
     except UnicodeDecodeError as error:
         at = error.start + 3 * data.startswith(b"\xef\xbb\xbf")  # counted behind the mark
         raise SourceError(

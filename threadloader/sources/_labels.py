@@ -133,7 +133,7 @@ class _Table:
             data = opened.readall()
         try:
             # All at once: read by lines, it would be decoded ahead of the row that is told.
-            text = data.decode("utf-8-sig")
+            text = data.removeprefix(b"\xef\xbb\xbf").decode()  # as in `_decode`
         except UnicodeDecodeError as error:
             at_line = error.object.count(b"\n", 0, error.start) + 1
             raise self._fault(f"expected csv in UTF-8, got: {error}", at_line) from error
