@@ -168,16 +168,16 @@ def test_any_text_is_read_or_refused_as_json_does(text):
 
 
 def test_whoever_reads_a_config_says_the_same():
-    """Check, `Loader`, `__enter__`, `LoaderConfig` and `jsonschema`, of 12,000 configs.
+    """Check, `Loader`, `__enter__`, `LoaderConfig` and `jsonschema`, of 6,000 configs.
 
     `tools/campaign configs` does it with as many as one likes.
     """
-    part = configs.work(0, range(12_000))
+    part = configs.work(0, range(6_000))
     assert [] == part.failures
     # As many as one should think: neither all right nor all wrong, and hardly one twice.
-    assert part.sums["right"] > 2_000
-    assert part.sums["right"] > part.sums["entered"] > 1_500
-    assert len(part.distinct) > 10_000
+    assert part.sums["right"] > 1_000
+    assert part.sums["right"] > part.sums["entered"] > 750
+    assert len(part.distinct) > 5_000
 
 
 def forgetful(check):

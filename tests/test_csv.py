@@ -691,9 +691,10 @@ def test_a_whole_number_written_as_a_float_fills_integers():
     assert (2**53, np.int64) == (filled, type(filled))
 
 
-def test_texts_count_where_small_batches_are_made_together(tmp_path):
+@pytest.mark.parametrize("short", [0, 3000])
+def test_texts_count_where_small_batches_are_made_together(tmp_path, short):
     """A job of batches of long texts stays within `max_bytes`, but for a batch a worker."""
-    path = write(tmp_path, "t\n" + ("x" * 1000 + "\n") * 4096)
+    path = write(tmp_path, "t\n" + "x\n" * short + ("x" * 1000 + "\n") * (4096 - short))
     source = opened(path)
     assert 1000 <= source.sample_bytes <= 1100
     config = {"batch_size": 32, "num_workers": 2, "shuffle": False, "max_bytes": "1MiB"}

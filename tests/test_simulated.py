@@ -33,7 +33,7 @@ def test_every_promise_is_kept_on_random_schedules(ending):
 
 COMPLETE = [
     ("engine end=full parts=1111 ms=-1", 2),
-    ("engine end=full workers=2 parts=1111 ms=-1", 2),
+    ("engine end=full workers=2 parts=1111 ms=-1", 1),
     ("engine end=full workers=2 parts=2 fails=0.0,0.1 ms=-1", 2),
     ("engine end=elsewhere parts=1 ms=-1", 2),
     ("engine end=elsewhere workers=2 parts=1 ms=-1", 1),

@@ -99,6 +99,7 @@ def test_a_loader_that_ends_while_another_one_begins_leaves_the_interval_of_that
 
 # What CPython swallows: a signal where the run, which is closed, is dropped.
 @pytest.mark.filterwarnings("ignore:Exception ignored.*<finalize object")
+@pytest.mark.filterwarnings("ignore:Exception ignored.*<function WeakSet")
 @pytest.mark.parametrize("beside", [None, 0.003])
 def test_a_ctrl_c_at_any_line_leaves_the_interval_of_others(beside):
     """While a loader is entered and closed, perhaps beside another one; closed again if need be."""

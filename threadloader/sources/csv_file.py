@@ -137,9 +137,12 @@ class CsvSource(ArraySource):
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of one sample, of texts the mean: small batches can be gathered together."""
-        texts = sum(map(len, self._texts.values())) // max(1, len(self))
-        return super().sample_bytes + texts + _STR_BYTES * len(self._texts)
+        """Bytes of one sample, with the longest texts: small batches can be gathered together."""
+        longest = 0
+        for field in self._texts:
+            spans: Any = super().column(field)
+            longest += int((spans[:, 1] - spans[:, 0]).max(initial=0))
+        return super().sample_bytes + longest + _STR_BYTES * len(self._texts)
 
     def column(self, field: str | int) -> npt.NDArray[Any] | list[Any] | None:
         """Give a field of every sample; None where there is no such field."""
