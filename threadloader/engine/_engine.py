@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from .. import _runtime
 from .._runtime import Runtime, Thread, log
-from ._inline import from_signal
+from ._signals import from_signal
 from ._slots import Job
 from ._stream import Stream
 from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, inside, launch, release

@@ -194,7 +194,8 @@ class Place(NamedTuple):
         cursor, shown, tally, span = self.cursor, self.shown, self.tally, job.span
         passed, taken = self.passed, self.taken
         if served:
-            counts, skipped, mark = cursor[3:5], 0, cursor.fingerprint
+            counts = cursor.batches, cursor.samples
+            skipped, mark = 0, cursor.fingerprint
             if not delivery.lost:
                 left_out = tuple(failure.index for failure in job.failures)
                 skipped = len(left_out)
