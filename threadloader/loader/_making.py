@@ -195,7 +195,7 @@ def _builder(source: Any) -> type:
 
 def _take(source: Any, indices: Any) -> Any:
     batch = source.take(indices)
-    for rows in _lengths(batch):
+    for rows in _lengths(batch, len(indices)):
         if rows != len(indices):
             raise CollateError(
                 f"the source's take: expected arrays and lists of {len(indices)} rows, "
@@ -204,17 +204,19 @@ def _take(source: Any, indices: Any) -> Any:
     return batch
 
 
-def _lengths(batch: Any) -> Iterator[int]:
+def _lengths(batch: Any, expected: int) -> Iterator[int]:
     """Give the lengths of what has rows in a batch, in dicts and tuples field by field."""
     if isinstance(batch, np.ndarray):
         yield len(batch) if batch.ndim else 0
     elif isinstance(batch, list):
-        # Of arrays, it may be ragged rows as well as fields.
-        if not any(isinstance(one, (np.ndarray, dict, tuple)) for one in batch):
+        # Of arrays, it may be ragged rows as well as fields, of which one has as many as expected.
+        fields = (one for one in batch if isinstance(one, (np.ndarray, dict, tuple)))
+        within = (rows for one in fields for rows in _lengths(one, expected))
+        if len(batch) == expected or expected not in within:
             yield len(batch)
     elif isinstance(batch, (dict, tuple)):
         for field in batch.values() if isinstance(batch, dict) else batch:
-            yield from _lengths(field)
+            yield from _lengths(field, expected)
 
 
 def _take_into(source: Any, empty: Callable[..., Any], indices: Any) -> Any:
