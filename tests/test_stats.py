@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadloader.stats import Stats, Tally, band
+from threadloader.engine import _threads
+from threadloader.stats import Stats, Tally, _stats, band
+
+
+def test_stats_and_the_engine_call_the_same_delay_a_gil_that_is_held():
+    """Rooms do not know each other, and `"auto"` acts where `stats` says what to set."""
+    assert _threads.HELD_SECONDS == _stats.HELD_SECONDS
 
 
 def feed(tally, events):
