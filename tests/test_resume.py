@@ -443,10 +443,10 @@ def test_a_file_that_may_not_be_read_is_the_systems_error(tmp_path, monkeypatch)
     with Loader(config(), np.arange(4)) as batches:
         batches.save(path)
 
-    def refused(self):
-        raise PermissionError(13, "Permission denied", str(self))
+    def refused(name, flags):
+        raise PermissionError(13, "Permission denied", name)
 
-    monkeypatch.setattr(type(path), "read_bytes", refused)
+    monkeypatch.setattr(os, "open", refused)
     with pytest.raises(PermissionError, match=r"run\.state"):
         Loader(config(), np.arange(4), resume=path).__enter__()
 

@@ -7,11 +7,14 @@ import errno
 import json
 import os
 import re
+import stat
+import zlib
 from collections.abc import Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from ..errors import StateError
+from ..errors import ConfigError, Problem, StateError
 from ._state import Excluded, checksum
 
 __all__ = ["read", "write"]
@@ -19,12 +22,19 @@ __all__ = ["read", "write"]
 _ATTEMPTS = 100
 """Chosen: more than there can be runs whose first save takes a file of ours for a left-over."""
 
+_LONGEST = 64
+"""Bytes of the file's own name in that of a temporary one. Chosen: what is added is some 40, and
+there are file systems where a name has 143 at most."""
+
+# Where there is such a flag, a pipe that stands in a file's place is refused, not waited for.
+_FLAGS = getattr(os, "O_NONBLOCK", 0)
+
 
 def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool = False) -> None:
     """Write a state to a file: it is there whole, or the file is as it was.
 
     When this returns, the system says that the state is on the disk. A symbolic link is
-    followed.
+    followed, and a file that is replaced hands on its permissions.
 
     Args:
         state: what `dump` gave.
@@ -33,10 +43,12 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
             for the same shard.
 
     Raises:
-        OSError: the system cannot write it.
+        OSError: the system cannot write it, or what stands there is no regular file: a rename
+            would put one in the place of a device.
+        ConfigError: no file can have this name.
     """
-    place = Path(os.path.realpath(path))
-    prefix = f"{place.name}.{state['shard']['index']}."
+    place, mode = _place(path)
+    prefix = f"{_short(place.name)}.{state['shard']['index']}."
     text = _text(state)
     if tidy:
         _tidy(place.parent, prefix)
@@ -45,6 +57,10 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
         temporary = place.with_name(f"{prefix}{os.getpid()}-{os.urandom(4).hex()}.tmp")
         try:
             with temporary.open("xb") as file:
+                if mode is not None and hasattr(os, "fchmod"):
+                    # Not every file system has permissions; a state is saved there, too.
+                    with contextlib.suppress(OSError):
+                        os.fchmod(file.fileno(), mode)
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -64,9 +80,17 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises:
         StateError: it is damaged.
-        OSError: the system cannot read it.
+        OSError: the system cannot read it, or it is no regular file: a pipe may wait for its
+            other end for ever, and a device may never end.
+        ConfigError: no file can have this name.
     """
-    data = Path(path).read_bytes()
+    try:
+        file = FileIO(Path(path), opener=lambda name, flags: os.open(name, flags | _FLAGS))
+    except ValueError as error:
+        raise _no_name(path, error) from None
+    with file:
+        _refuse_others(os.fstat(file.fileno()).st_mode, path)
+        data = file.readall()
     try:
         state = json.loads(data)
         # Looked at before anything else: a flipped bit in the version, too, is damage.
@@ -80,6 +104,41 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{len(data)} bytes that are not; use an older one, or begin the run anew"
         )
     return dict(state)
+
+
+def _place(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
+    """Give the place that a path leads to, and the permissions of the file that is there."""
+    try:
+        place = Path(os.path.realpath(path))
+        mode = place.stat().st_mode  # where links lead in a circle, this says so
+    except FileNotFoundError:
+        return place, None
+    except ValueError as error:
+        raise _no_name(path, error) from None
+    _refuse_others(mode, path)
+    return place, stat.S_IMODE(mode)
+
+
+def _refuse_others(mode: int, path: str | os.PathLike[str]) -> None:
+    """Refuse what is no regular file."""
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "expected a regular file", os.fspath(path))
+
+
+def _no_name(path: str | os.PathLike[str], error: ValueError) -> ConfigError:
+    problem = Problem("path", "the name of a file", repr(os.fspath(path)), str(error))
+    return ConfigError(problem)
+
+
+def _short(name: str) -> str:
+    """Give a name, or what tells it from others where it is long: a temporary one is longer."""
+    data = os.fsencode(name)
+    if len(data) <= _LONGEST:
+        return name
+    begin = data[: _LONGEST - 9].decode(errors="ignore")  # no half of a character
+    return f"{begin}~{zlib.crc32(data):08x}"
 
 
 def _text(state: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,207 @@
+"""What stands in the place of a state's file: no state, what names it may have, permissions."""
+
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from threadloader import ConfigError, Loader
+from threadloader.state import Cursor, dump, read, write
+
+CONFIG = {"batch_size": 2, "num_workers": 0}
+STATE, OTHER = (
+    dump(
+        Cursor(),
+        {"source": source, "samples": 9, "seed": 0, "shuffle": True, "sampler": None},
+        {"batch_size": 2, "shard_count": 1},
+        0,
+    )
+    for source in ("x", "y")
+)
+
+needs_fifos = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
+
+CHILD = """
+import sys
+from threadloader import Loader
+
+def told(go_on):
+    try:
+        go_on()
+    except OSError as error:
+        print(error.errno, error.strerror, error.filename == sys.argv[1])
+
+told(Loader({}, range(6), resume=sys.argv[1]).__enter__)
+with Loader({}, range(6)) as batches:
+    told(lambda: batches.load_state_dict(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder in which the disk is not waited for; it is the working one, for short names."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fifo(path):
+    os.mkfifo(path)
+
+
+def device(path):
+    try:
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    except PermissionError as error:
+        pytest.skip(f"only root makes a device: {error}")
+
+
+def listening(path):
+    with socket.socket(socket.AF_UNIX) as it:
+        it.bind(path)
+
+
+def loop(path):
+    Path(path).symlink_to(path)
+
+
+@needs_fifos
+@pytest.mark.parametrize("put", [fifo, device, listening])
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_save_leaves_what_is_no_regular_file_as_it_is(folder, put, linked):
+    """Also where a link leads to it; a rename would have put a file in its place."""
+    put("run.state")
+    path, before = Path("run.state"), os.lstat("run.state")
+    if linked:
+        path = Path("link.state")
+        path.symlink_to("run.state")
+    names = set(os.listdir())
+    with Loader(CONFIG, np.arange(6)) as batches:
+        with pytest.raises(OSError, match="expected a regular file") as caught:
+            batches.save(path)
+    now = os.lstat("run.state")
+    assert (errno.EINVAL, str(path)) == (caught.value.errno, caught.value.filename)
+    assert (before.st_ino, before.st_mode) == (now.st_ino, now.st_mode)
+    assert names == set(os.listdir())
+
+
+@needs_fifos
+def test_a_link_in_a_circle_is_the_systems_error(folder):
+    """For a save, which leaves it, and for who goes on."""
+    loop("run.state")
+    for use in (lambda path: write(STATE, path), read):
+        with pytest.raises(OSError) as caught:  # noqa: PT011 (the number is looked at)
+            use("run.state")
+        assert errno.ELOOP == caught.value.errno
+    assert ["run.state"] == os.listdir()
+    assert os.path.islink("run.state")
+
+
+@needs_fifos
+def test_a_fifo_is_no_state_and_is_not_waited_for(run_child, tmp_path):
+    """Nobody writes to it; the test has a child, which can be ended."""
+    os.mkfifo(tmp_path / "run.state")
+    child = run_child(CHILD, str(tmp_path / "run.state"), timeout=30)
+    expected = f"{errno.EINVAL} expected a regular file True\n"
+    assert (0, 2 * expected, "") == (child.returncode, child.stdout, child.stderr)
+
+
+@needs_fifos
+def test_a_device_is_no_state():
+    """One that never ends would be read until there is no memory left."""
+    with pytest.raises(OSError, match="expected a regular file") as caught:
+        read(os.devnull)
+    assert (errno.EINVAL, os.devnull) == (caught.value.errno, caught.value.filename)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders are not opened there")
+def test_a_folder_is_no_state(folder):
+    """The root too, which has no name beside which one could write."""
+    for path in (str(folder), "/"):
+        for use in (lambda path: write(STATE, path), read):
+            with pytest.raises(IsADirectoryError):
+                use(path)
+    assert [] == os.listdir()
+
+
+@pytest.mark.parametrize("use", [lambda path: write(STATE, path), read], ids=["write", "read"])
+def test_a_name_that_no_file_can_have_is_told(use):
+    with pytest.raises(ConfigError) as caught:
+        use("run\0.state")
+    (problem,) = caught.value.problems
+    expected = ("path", "the name of a file", "'run\\x00.state'")
+    assert expected == (problem.pointer, problem.expected, problem.got)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["n" * 64, "n" * 65, "n" * 230, "n" * 255, "é" * 127, "e" + "é" * 127, "\U0001f40d" * 63],
+    ids=lambda name: f"{name[:2]} {len(name)}",
+)
+def test_a_state_has_any_name_that_the_system_can_hold(folder, name):
+    """The temporary file beside it has a shorter one."""
+    try:
+        Path(name).write_bytes(b"")
+    except OSError as error:
+        pytest.skip(f"this file system does not: {error}")
+    write(STATE, name, tidy=True)
+    assert STATE == read(name)
+    assert [name] == os.listdir()
+
+
+def test_what_a_killed_save_left_is_told_from_that_of_a_name_alike(folder, monkeypatch):
+    """Long names that differ at their end alone; the first save removes what is its own."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(self, target):
+        raise Killed
+
+    names = ["n" * 99 + end for end in "ab"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        patch.setattr(Path, "unlink", lambda self, **options: None)
+        for name in names:
+            with pytest.raises(Killed):
+                write(STATE, name)
+    assert 2 == len(os.listdir())
+    write(STATE, names[0], tidy=True)
+    assert 2 == len(os.listdir())
+    write(STATE, names[1], tidy=True)
+    assert names == sorted(os.listdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "fchmod"), reason="files have no such permissions here")
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664, 0o400])
+@pytest.mark.parametrize("umask", [0o077, 0o022])
+def test_a_file_that_is_replaced_hands_on_its_permissions(folder, mode, umask):
+    """Whatever the process would give a new one, which has those."""
+    before = os.umask(umask)
+    try:
+        write(STATE, "run.state")
+        assert 0o666 & ~umask == stat.S_IMODE(os.stat("run.state").st_mode)
+        os.chmod("run.state", mode)
+        write(OTHER, "run.state")
+    finally:
+        os.umask(before)
+    assert mode == stat.S_IMODE(os.stat("run.state").st_mode)
+    assert OTHER == read("run.state")
+
+
+@pytest.mark.skipif(not hasattr(os, "fchmod"), reason="files have no such permissions here")
+def test_where_permissions_cannot_be_set_a_state_is_saved_all_the_same(folder, monkeypatch):
+    """As on some file systems that have none."""
+
+    def refused(number, mode):
+        raise PermissionError(errno.EPERM, "no permissions here")
+
+    write(STATE, "run.state")
+    monkeypatch.setattr(os, "fchmod", refused)
+    write(OTHER, "run.state")
+    assert OTHER == read("run.state")
+    assert ["run.state"] == os.listdir()
