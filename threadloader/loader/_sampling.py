@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from .. import samplers, sources
 from ..config import LoaderConfig
+from ..engine import from_signal
 from ..errors import ConfigError, Problem, SourceError, StateError
 from ..order import Deal
 from ..state import NOTHING, Excluded
@@ -98,6 +101,7 @@ class Samplings:
     Raises:
         ConfigError: weights, labels or indices do not fit the source, or a file of them is
             missing or damaged.
+        Exception: what the source raises for a sample that is read for its label and kept.
     """
 
     def __init__(
@@ -111,16 +115,20 @@ class Samplings:
             if self._spec.get(option) is not None:
                 named, pointer = self._spec[option], f"/sampler/{option}"
                 self._spec[option] = _numbers(config, base, named, pointer)
-        if self._spec.get("field") is not None:
-            field = self._spec["field"]
-            self._spec["labels"] = sources.column(source, field, "/sampler/field")
         exclude = config.exclude
         if exclude is not None:
             exclude = _numbers(config, base, exclude, "/exclude")
-        try:
-            self.now = self._make(self._excluded(exclude))
-        except ConfigError as error:
-            raise ConfigError(map(self._with_file, error.problems)) from error
+        with self._files_named():
+            excluded = self._excluded(exclude)
+        if (field := self._spec.get("field")) is not None:
+            kept = self._kept(excluded)
+
+            def passes(index: int, error: Exception) -> bool:
+                return kept.rank(index) is None and not from_signal(error)
+
+            self._spec["labels"] = sources.column(source, field, "/sampler/field", passes)
+        with self._files_named():
+            self.now = self._make(excluded)
 
     def plan(self, epoch: int, position: int, excluded: Excluded) -> Plan:
         """Give the plan of a run that goes on where a state stands.
@@ -142,6 +150,13 @@ class Samplings:
         except (ValueError, OverflowError) as error:
             raise StateError(f"the state does not fit: exclude: {error}") from error
 
+    @contextlib.contextmanager
+    def _files_named(self) -> Iterator[None]:
+        try:
+            yield
+        except ConfigError as error:
+            raise ConfigError(map(self._with_file, error.problems)) from error
+
     def _with_file(self, problem: Problem) -> Problem:
         """Name the file that the wrong values stand in, if they are from one."""
         spec = self._config.sampler or {}
@@ -159,9 +174,12 @@ class Samplings:
         once = indices[np.diff(indices, prepend=-1) != 0]
         return Excluded.of(samplers.to_text(once))
 
+    def _kept(self, excluded: Excluded) -> samplers.Kept:
+        return samplers.Kept(self._n, samplers.from_text(excluded.text, self._n))
+
     def _make(self, excluded: Excluded) -> Sampling:
         n, config = self._n, self._config
-        kept = samplers.Kept(n, samplers.from_text(excluded.text, n))
+        kept = self._kept(excluded)
         if self._given is not None:
             sampler = samplers.given(self._given, n, kept)
         elif self._spec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError, Problem
 from ..order import Indices
@@ -14,22 +15,29 @@ __all__ = ["classes"]
 _KINDS = {bool: "bools", int: "integers", str: "texts", bytes: "bytes"}  # a bool is an int
 
 
-def classes(labels: Any, n: int, pointer: str) -> Indices:
+def classes(labels: Any, n: int, pointer: str, kept: NDArray[np.bool_]) -> Indices:
     """Number the classes of samples, in the order of their labels.
+
+    The numbers do not depend on what is excluded, which may change while a run goes on: an
+    excluded sample may lack a label, or have one of another kind, and is numbered all the same.
 
     Args:
         labels: the label of each sample: integers, bools or texts, in an array or a list.
         n: samples of the source.
         pointer: the option that names them, for messages.
+        kept: bool, shape (n,): which samples are not excluded.
 
     Returns:
-        int64, shape (n,): 0 .. k - 1.
+        int64, shape (n,): 0 .. k - 1; -1 for an excluded sample without a label.
 
     Raises:
-        ConfigError: one is missing, or is no label, or of another kind than the first.
+        ConfigError: one that is kept is missing, or is no label, or of another kind than the
+            first of them.
 
-    >>> classes(["cat", "dog", "cat"], 3, "")
+    >>> classes(["cat", "dog", "cat"], 3, "", np.ones(3, bool))
     array([0, 1, 0])
+    >>> classes(["cat", None, "ant"], 3, "", np.array([True, False, True]))
+    array([ 1, -1,  0])
     """
     if isinstance(labels, np.ndarray):
         if labels.shape != (n,) or labels.dtype.kind not in "iubUS":
@@ -44,21 +52,28 @@ def classes(labels: Any, n: int, pointer: str) -> Indices:
         expected = f"a label for each of the {n} samples"
         raise ConfigError(Problem(pointer, expected, f"{len(values)} of them"))
     if not (kinds := set(map(type, values))).issubset(_KINDS) or len(kinds) > 1:
-        values = _of_one_kind(values, pointer)
-    numbers = {label: number for number, label in enumerate(sorted(set(values)))}
+        values = _with_kinds(values, pointer, kept)
+    numbers = {label: number for number, label in enumerate(sorted(set(values) - {None}))}
+    numbers[None] = -1
     return np.fromiter((numbers[label] for label in values), np.int64, n)
 
 
-def _of_one_kind(labels: list[Any], pointer: str) -> list[Any]:
-    """Give what Python has for labels of numpy's, or of another library's."""
+def _with_kinds(labels: list[Any], pointer: str, kept: NDArray[np.bool_]) -> list[Any]:
+    """Give the kind and the value of labels, None for what is no label.
+
+    The value is what Python has for labels of numpy's, or of another library's.
+    """
     values = [it.item() if getattr(it, "shape", None) == () else it for it in labels]
-    first = _kind(values[0])
-    for index, value in enumerate(values):
-        if not first or _kind(value) != first:
+    kinds = list(map(_kind, values))
+    first = ""
+    for index in np.flatnonzero(kept).tolist():
+        first = first or kinds[index]
+        if not first or kinds[index] != first:
             expected = f"{first} alone, as the first label is" if first else "integers or texts"
-            got = f"{value!r:.40} of sample {index}"
+            got = f"{values[index]!r:.40} of sample {index}"
             raise ConfigError(Problem(pointer, expected, got))
-    return values
+    pairs = zip(kinds, values, strict=True)
+    return [(kind, value) if kind else None for kind, value in pairs]
 
 
 def _kind(label: Any) -> str:

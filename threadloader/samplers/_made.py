@@ -67,11 +67,12 @@ def _drawn(spec: Mapping[str, Any], *parts: str) -> str:
 
 def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
     option = "labels" if spec.get("field") is None else "field"
-    whole = classes(spec["labels"], n, f"/sampler/{option}")
+    chosen = kept.mask(np.arange(n))
+    whole = classes(spec["labels"], n, f"/sampler/{option}", chosen)
     if not kept.count:
         raise _wrong(option, "a sample that is kept", "none")
     # Numbered anew: a class of which no sample is kept is none.
-    left = np.unique(whole[kept.mask(np.arange(n))], return_inverse=True)[1].astype(np.int64)
+    left = np.unique(whole[chosen], return_inverse=True)[1].astype(np.int64)
     length = spec.get("num_samples") or kept.count
     name = _drawn(spec, "balanced", f"{int(whole.max()) + 1} classes", _described(whole))
     from ._weighted import Balanced  # imported when it is asked for

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,12 @@ _QUARANTINED = b'{"index": '
 """What each line of a quarantine file begins with, as `Quarantine` writes it."""
 
 
-def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any] | Sequence[Any]:
+def column(
+    source: Any,
+    field: str | int,
+    pointer: str,
+    passes: Callable[[int, Exception], bool] = lambda index, error: False,
+) -> npt.NDArray[Any] | Sequence[Any]:
     """Give one field of every sample.
 
     A source that has its fields apart gives them by a method ``column(field)``; of any
@@ -35,6 +40,8 @@ def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any] | Se
         source: the source.
         field: the name of a field, or its position.
         pointer: the option that names it, for messages.
+        passes: tells of a sample, and what it raised or why it has no such field, whether
+            that does not matter; its value is None then.
 
     Returns:
         The values in the order of the source: an array, shape ``(n, ...)``, or a list.
@@ -51,24 +58,34 @@ def column(source: Any, field: str | int, pointer: str) -> npt.NDArray[Any] | Se
     telling = Telling()
     for index in range(len(source)):
         try:
-            sample = source[index]
+            value = _field_of(source, index, field, pointer)
         except Exception as error:
-            try:
-                error.add_note(f"threadloader: raised for sample {index}, read for its {field!r}")
-            except Exception as refused:  # what the source has raised counts, not this
-                if by_handler(refused):
-                    raise
-            raise
-        if isinstance(sample, (str, bytes)):  # of which Python would give a character
-            got = f"{type(sample).__name__}, sample {index}, which has none"
-            raise ConfigError(Problem(pointer, "a field that each sample has", got))
-        try:
-            values.append(sample[field])
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            got = f"{type(error).__name__}: {error}, in sample {index}"
-            raise ConfigError(Problem(pointer, "a field that each sample has", got)) from error
+            if not passes(index, error):
+                raise
+            value = None
+        values.append(value)
         telling.tell("field %r: read %d of %d samples", field, index + 1, len(source))
     return values
+
+
+def _field_of(source: Any, index: int, field: str | int, pointer: str) -> Any:
+    try:
+        sample = source[index]
+    except Exception as error:
+        try:
+            error.add_note(f"threadloader: raised for sample {index}, read for its {field!r}")
+        except Exception as refused:  # what the source has raised counts, not this
+            if by_handler(refused):
+                raise
+        raise
+    if isinstance(sample, (str, bytes)):  # of which Python would give a character
+        got = f"{type(sample).__name__}, sample {index}, which has none"
+        raise ConfigError(Problem(pointer, "a field that each sample has", got))
+    try:
+        return sample[field]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        got = f"{type(error).__name__}: {error}, in sample {index}"
+        raise ConfigError(Problem(pointer, "a field that each sample has", got)) from error
 
 
 def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any] | list[float]:
