@@ -227,3 +227,17 @@ def test_an_interrupt_while_an_epoch_begins_does_not_hold_back_the_next(monkeypa
         with pytest.raises(KeyboardInterrupt):
             iter(batches)
         assert [0] == first_of_next(batches)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("size", [None, "7", -1, float("nan")], ids=repr)
+def test_what_a_collate_makes_may_have_anything_called_nbytes(workers, size):
+    """An object that has no size is none to fail for, and none that makes room for others."""
+
+    class Own:
+        nbytes = size
+
+    config = {"batch_size": 2, "num_workers": workers, "max_bytes": 100}
+    with Loader(config, range(6), collate=lambda samples: Own()) as batches:
+        assert [Own] * 3 == [type(batch) for batch in batches]
+        assert batches.stats().peak_bytes >= 0

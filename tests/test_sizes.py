@@ -1,5 +1,6 @@
 """How many bytes a batch has, for the bound in bytes and what is told of it."""
 
+import math
 from collections import OrderedDict, UserDict, namedtuple
 from types import MappingProxyType
 
@@ -32,3 +33,54 @@ def test_texts_and_bytes_count_as_long_as_they_are(batch):
 @pytest.mark.parametrize("batch", [7, None, object()], ids=type)
 def test_what_tells_nothing_counts_as_eight(batch):
     assert 8 == nbytes(batch)
+
+
+class Telling:
+    """Has something for its `nbytes`."""
+
+    def __init__(self, size):
+        self.nbytes = size
+
+
+@pytest.mark.parametrize("size", [0, 7, 2**70, np.int64(7), np.uint8(7)], ids=repr)
+def test_what_tells_its_size_counts_as_that(size):
+    assert int(size) == nbytes(Telling(size))
+    assert int is type(nbytes([Telling(size)]))
+
+
+@pytest.mark.parametrize(
+    "size",
+    [None, -1, -(2**70), np.int8(-5), 1.5, math.nan, math.inf, "7", b"7", len, X, Telling],
+    ids=repr,
+)
+def test_a_size_that_is_no_number_of_bytes_counts_as_eight(size):
+    """As of an object of the collate's own, which may have anything of this name."""
+    assert 8 == nbytes(Telling(size))
+    assert 8 + 24 == nbytes({"own": Telling(size), "x": X})
+
+
+@pytest.mark.parametrize("kind", [lambda it: [it], lambda it: (it,), lambda it: {"x": it}])
+def test_what_is_nested_deeper_than_any_batch_counts_as_eight(kind):
+    batch = X
+    for _ in range(3000):
+        batch = kind(batch)
+    assert 24 + 8 == nbytes([X, batch])
+
+
+def test_what_holds_itself_is_looked_into_once():
+    """However often, so that there is an end."""
+    batch = [X]
+    batch += [batch, {"again": batch}, batch]
+    assert 24 == nbytes(batch)
+    shared = [X]
+    for _ in range(60):  # two to the power of 60 ways lead to it
+        shared = [shared, shared]
+    assert 24 == nbytes(shared)
+
+
+def test_what_makes_what_it_holds_when_it_is_asked_has_an_end():
+    class Endless(UserDict):
+        def values(self):
+            return [X, Endless()]
+
+    assert 0 < nbytes(Endless()) < 10_000
