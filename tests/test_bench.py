@@ -604,7 +604,13 @@ def test_two_loaders_with_other_samples_are_not_compared(torch_there, config):
     ("answer", "expected"),
     [
         (BenchError("ValueError: bad"), "num_workers 0: ValueError: bad"),
-        ({"samples": 0}, "num_workers 0: expected a batch, got none: the source is empty"),
+        (
+            {"samples": 0},
+            (
+                "num_workers 0: expected a batch, got none: the source is empty, or all that there"
+                " is on this shard is left out, by exclude, on_error, the sampler or drop_last"
+            ),
+        ),
         ({"samples": 0, "batches": 2}, "num_workers 0: expected samples, got padding alone"),
         (BenchError("--source: no", usage=True), "--source: no"),
     ],

@@ -904,11 +904,23 @@ def test_what_is_out_of_bounds_is_refused_by_its_option(wrong):
     assert [f"--{next(iter(wrong))}"] == [it.pointer for it in refused.value.problems]
 
 
+class Unreadable:
+    """Its samples cannot be read."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        raise ValueError("unreadable")
+
+
 @pytest.mark.parametrize(
     ("source", "config", "says"),
     [
         (list, {}, "expected a batch, got none: the source is empty"),
         (lambda: [1, 2], {"drop_last": True}, "expected a batch, got none"),
+        (lambda: [1, 2], {"exclude": [0, 1]}, "is left out, by exclude, on_error, the sampler or"),
+        (Unreadable, {"on_error": {"skip": 9}}, "is left out, by exclude, on_error, the sam"),
         (lambda: [Box(1)] * 4, {}, "epoch 0, step 0: cannot be compared: batch: expected arrays, "),
     ],
 )

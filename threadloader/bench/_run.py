@@ -105,8 +105,9 @@ def run(
                     )
                 if not numbers["samples"]:
                     raise BenchError(
-                        f"{setting}: expected a batch, got none: the source is empty, or drop_last"
-                        " leaves out what there is on this shard"
+                        f"{setting}: expected a batch, got none: the source is empty, or all that"
+                        " there is on this shard is left out, by exclude, on_error, the sampler or"
+                        " drop_last"
                     )
                 runs[loader, workers].append(numbers)
     finally:

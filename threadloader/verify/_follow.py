@@ -268,7 +268,7 @@ def record(case: Case, plan: Plan, tick: Callable[[], None]) -> Tape:
             tick()
     if not tape.marks:
         raise VerifyError(
-            "expected a batch, got none: the source is empty, or drop_last leaves out what "
-            "there is on this shard"
+            "expected a batch, got none: the source is empty, or all that there is on this shard "
+            "is left out, by exclude, on_error, the sampler or drop_last"
         )
     return tape
