@@ -5,6 +5,7 @@ what real runs give is looked at for its form alone.
 """
 
 import contextlib
+import errno
 import json
 import os
 import pickle
@@ -912,10 +913,16 @@ def test_a_bad_config_has_the_messages_of_check(command, capsys, config):
         (["c.json", "--workers", "1,2000"], "threadloader bench: --workers: expected integers "),
         (["c.json", "--step-ms", "nan"], "threadloader bench: --step-ms: expected a number from"),
         (["c.json", "--compare", "jax"], "usage: threadloader bench "),
-        (["c.json", "--svg", "none/a.svg"], "threadloader bench: cannot write none/a.svg"),
-        (["c.json", "--svg", "."], "threadloader bench: cannot write ."),
+        (
+            ["c.json", "--svg", "none/a.svg"],
+            f"threadloader bench: cannot write none/a.svg: {os.strerror(errno.ENOENT)}",
+        ),
+        (
+            ["c.json", "--svg", "."],
+            f"threadloader bench: cannot write .: {os.strerror(errno.EISDIR)}",
+        ),
         (["c.json", "--svg", "x" * 300], "threadloader bench: cannot write xxx"),
-        (["c.json", "--svg", "a\0.svg"], "threadloader bench: cannot write a\\x00.svg"),
+        (["c.json", "--svg", "a\0.svg"], "threadloader bench: cannot write a\\x00.svg: "),
         (["c.json", "--svg", ""], "threadloader bench: --svg: expected the name of a file, got ''"),
         (["c.json", "--source", "mine:none"], "threadloader bench: --source: expected MODULE:FUNC"),
         (["c.json", "--source", "none"], "threadloader bench: --source: expected MODULE:FUNCTION"),
@@ -965,11 +972,28 @@ def test_a_function_that_forgets_its_return_is_bad_usage(command):
 
 def test_a_picture_that_cannot_be_written_in_the_end_is_code_2(command, monkeypatch):
     """What was measured is printed all the same."""
-    monkeypatch.setattr(_command, "_can_write", lambda path: True)
+    monkeypatch.setattr(_command, "_refused", lambda path: "")
     monkeypatch.setattr(_command, "run", lambda *a, **k: report({0: 10.0}))
     code, out, err = command("c.json", "--svg", "none/a.svg")
     assert (2, True) == (code, "Choice: num_workers 0." in out)
     assert err.startswith("threadloader bench: cannot write none/a.svg: ")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_picture_that_may_not_be_written_is_told_before_the_run(command, monkeypatch, there):
+    """A file or a folder of somebody else's."""
+    if there:
+        Path("a.svg").write_text("", "utf-8")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    expected = f"threadloader bench: cannot write a.svg: {os.strerror(errno.EACCES)}\n"
+    assert (2, "", expected) == command("c.json", "--svg", "a.svg")
+
+
+def test_a_name_that_is_too_long_for_a_picture_is_told(command):
+    name = "x" * 300
+    code, out, err = command("c.json", "--svg", name)
+    assert (2, "") == (code, out)
+    assert re.fullmatch(f"threadloader bench: cannot write {name}: .+\n", err)
 
 
 def test_without_torch_its_name_and_the_command_are_told(command, monkeypatch):

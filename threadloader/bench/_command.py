@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import stat
@@ -42,8 +43,9 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     if arguments.svg == "":  # as of a variable of the shell that is not set
         err.append("threadloader bench: --svg: expected the name of a file, got ''")
         return USAGE
-    if arguments.svg and not _can_write(Path(arguments.svg)):  # said before it takes its time
-        err.append(line(f"threadloader bench: cannot write {arguments.svg}"))
+    # Said before it takes its time.
+    if arguments.svg and (refused := _refused(Path(arguments.svg))):
+        err.append(line(f"threadloader bench: cannot write {arguments.svg}: {refused}"))
         return USAGE
     arguments.source_in_code, arguments.batch = bool(arguments.source), False
     said = err if arguments.json else out
@@ -81,14 +83,19 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     return GOOD
 
 
-def _can_write(path: Path) -> bool:
+def _refused(path: Path) -> str:
+    """Say why a file cannot be written; "" if it can."""
     try:
-        mode = path.stat().st_mode
+        if stat.S_ISDIR(path.stat().st_mode):
+            return os.strerror(errno.EISDIR)
+        asked = path
     except FileNotFoundError:
-        return os.access(path.parent, os.W_OK)
-    except (OSError, ValueError):  # a name that is too long, or that no file can have
-        return False
-    return os.access(path, os.W_OK) and not stat.S_ISDIR(mode)
+        asked = path.parent
+        if not asked.is_dir():
+            return os.strerror(errno.ENOENT)
+    except (OSError, ValueError) as error:  # a name that is too long, or that no file can have
+        return str(getattr(error, "strerror", None) or error)
+    return "" if os.access(asked, os.W_OK) else os.strerror(errno.EACCES)
 
 
 def _broken_torch() -> str:
