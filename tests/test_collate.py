@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.collate import Pad, make_collate, stack
+from threadloader.config import read_config
 from threadloader.errors import CollateError, ConfigError
 
 Pair = collections.namedtuple("Pair", "image label")
@@ -604,6 +605,15 @@ def test_the_pad_values_are_those_of_the_time_when_pad_was_made():
         ({"value": "0"}, "/collate/value"),
         ({"value": True}, "/collate/value"),
         ({"truncate": 1}, "/collate/truncate"),
+        ({"truncate": True}, "/collate/truncate"),
+        ({"truncate": np.True_}, "/collate/truncate"),
+        ({"length": 2**31}, "/collate/length"),
+        ({"multiple_of": 2**31}, "/collate/multiple_of"),
+        ({"length": np.True_}, "/collate/length"),
+        ({"length": np.timedelta64(4)}, "/collate/length"),
+        ({"fields": [np.int64(-1)]}, "/collate/fields"),
+        ({"value": np.True_}, "/collate/value"),
+        ({"value": {"x": np.datetime64(4, "s")}}, "/collate/value/x"),
     ],
 )
 def test_options_out_of_bounds_are_config_errors(options, pointer):
@@ -612,6 +622,26 @@ def test_options_out_of_bounds_are_config_errors(options, pointer):
     assert [pointer] == [problem.pointer for problem in caught.value.problems]
     with pytest.raises(ConfigError):
         make_collate({"type": "pad", **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "plain"),
+    [
+        ({"length": np.int64(4)}, {"length": 4}),
+        ({"length": np.uint8(4), "truncate": np.True_}, {"length": 4, "truncate": True}),
+        ({"multiple_of": np.int32(8)}, {"multiple_of": 8}),
+        ({"fields": [np.int64(0), np.str_("x")]}, {"fields": [0, "x"]}),
+        ({"value": np.int64(-100)}, {"value": -100}),
+        ({"value": np.float32(0.5)}, {"value": 0.5}),
+        ({"value": {"x": np.int8(3)}}, {"value": {"x": 3}}),
+    ],
+    ids=str,
+)
+def test_numbers_of_numpy_are_options(options, plain):
+    """In code as in a config, where they are those of Python."""
+    assert repr(Pad(**plain)) == repr(Pad(**options))
+    config, _ = read_config({"collate": {"type": "pad", **options}}, source_in_code=True)
+    assert Pad(**plain) == make_collate(config.collate)
 
 
 def test_all_wrong_options_are_named_at_once():

@@ -145,7 +145,7 @@ def lists(batch):
 
 
 def usable(options):
-    return {"truncate": "length" in options, **options}
+    return {**options, "truncate": "length" in options}
 
 
 @given(samples_of, keys, chances, pads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -10,9 +10,10 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem
+from threadloader.errors import ConfigError
 
 from ._masks import mask_of, masks_of
+from ._pad_options import as_in_json, problems
 from ._stack import (
     Faults,
     Path,
@@ -51,7 +52,8 @@ class Pad:
             number exactly, but that a fraction is rounded to a float dtype. Names are those of
             ``fields``; a position may also be written as a string, as JSON has to
             (``{"1": -100}``).
-        truncate: cut rows that are longer than ``length``, which is an error otherwise.
+        truncate: cut rows that are longer than ``length``, which is an error otherwise; only
+            beside a ``length``.
 
     Raises:
         ConfigError: an option is out of bounds, or ``length`` no multiple of ``multiple_of``.
@@ -72,49 +74,16 @@ class Pad:
     truncate: bool = False
 
     def __post_init__(self) -> None:
-        problems = list(self._problems())
-        if problems:
-            raise ConfigError(problems)
+        for option in ("fields", "length", "multiple_of", "value", "truncate"):
+            object.__setattr__(self, option, as_in_json(getattr(self, option)))
+        found = problems(self.fields, self.length, self.multiple_of, self.value, self.truncate)
+        if told := list(found):
+            raise ConfigError(told)
         if self.fields is not None:
             object.__setattr__(self, "fields", tuple(self.fields))
         if isinstance(self.value, Mapping):
             named = {str(name): number for name, number in self.value.items()}
             object.__setattr__(self, "value", named)
-
-    def _problems(self) -> Iterator[Problem]:
-        fields, length, multiple_of = self.fields, self.length, self.multiple_of
-        if fields is not None:
-            if not isinstance(fields, (list, tuple)) or not all(map(_is_field, fields)):
-                yield Problem("/collate/fields", "a list of names or positions", repr(fields))
-            elif not fields or len(set(fields)) < len(fields):
-                yield Problem("/collate/fields", "at least one field, each once", repr(fields))
-        if length is not None and not _is_positive(length):
-            yield Problem("/collate/length", "an integer >= 1, or null", repr(length))
-        if not _is_positive(multiple_of):
-            yield Problem("/collate/multiple_of", "an integer >= 1", repr(multiple_of))
-        elif length is not None and _is_positive(length) and length % multiple_of:
-            yield Problem(
-                "/collate/length", f"a multiple of multiple_of, {multiple_of}", repr(length)
-            )
-        yield from self._value_problems()
-        if not isinstance(self.truncate, bool):
-            yield Problem("/collate/truncate", "true or false", repr(self.truncate))
-
-    def _value_problems(self) -> Iterator[Problem]:
-        if not isinstance(self.value, Mapping):
-            if not _is_number(self.value):
-                yield Problem("/collate/value", "a number, or an object", repr(self.value))
-            return
-        names = [str(name) for name in self.value if _is_field(name)]
-        if not names or len(set(names)) < len(self.value):
-            expected = "at least one name or position, each once"
-            yield Problem("/collate/value", expected, repr(self.value))
-        for name, number in self.value.items():
-            if not _is_number(number):
-                yield Problem(f"/collate/value/{name}", "a number", repr(number))
-        if isinstance(self.fields, (list, tuple)):
-            for name in sorted(set(names) - set(map(str, self.fields))):
-                yield Problem(f"/collate/value/{name}", 'one of "fields"', repr(name))
 
     def __call__(self, samples: Sequence[Any]) -> Any:
         """Make the batch.
@@ -263,18 +232,6 @@ class Pad:
                     return fill
         message = f"row 0 has dtype {dtype}, which cannot hold the pad value {say(value)}; "
         raise fault(path, message + 'give another "value", or the "fields" to pad', 0)
-
-
-def _is_field(name: Any) -> bool:
-    return isinstance(name, str) or (type(name) is int and name >= 0)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_positive(value: Any) -> bool:
-    return type(value) is int and value >= 1
 
 
 def _with_masks(fields: dict[Any, Any], masks: dict[Any, Any]) -> dict[Any, Any]:
