@@ -16,6 +16,7 @@ from threadloader.errors import ConfigError
         ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, (3, 8)),
         ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, (1, 2)),
         ({"PMI_RANK": "0", "PMI_SIZE": "4"}, (0, 4)),
+        ({"RANK": "2147483646", "WORLD_SIZE": " 02147483647"}, (2**31 - 2, 2**31 - 1)),
         ({"SLURM_PROCID": "5", "SLURM_NTASKS": "6"}, (5, 6)),
         ({"SLURM_PROCID": "1", "SLURM_NTASKS": "6", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2)),
         ({"SLURM_NTASKS": "6"}, (0, 1)),
@@ -51,7 +52,9 @@ def test_the_innermost_launcher_decides():
         ({"RANK": "-1", "WORLD_SIZE": "3"}, "RANK to be an integer >= 0, got '-1'"),
         ({"RANK": "x", "WORLD_SIZE": "3"}, "RANK to be an integer >= 0, got 'x'"),
         ({"PMI_RANK": "1_0", "PMI_SIZE": "30"}, "PMI_RANK to be an integer >= 0"),
-        ({"RANK": "0", "WORLD_SIZE": "9" * 5000}, "WORLD_SIZE to be an integer below 10"),
+        ({"RANK": "0", "WORLD_SIZE": "2147483648"}, "WORLD_SIZE to be an integer up to 2147483647"),
+        ({"RANK": "1", "WORLD_SIZE": "9" * 11}, "an integer up to 2147483647, got '99999999999'"),
+        ({"RANK": "0", "WORLD_SIZE": "9" * 5000}, "up to 2147483647, got one of 5000 digits"),
         ({"RANK": "0", "WORLD_SIZE": ""}, "WORLD_SIZE to be an integer >= 0"),
     ],
 )

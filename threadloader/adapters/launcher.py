@@ -22,6 +22,9 @@ LAUNCHERS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 """Name, variables of the rank, variables of the count; the innermost launcher first, since
 torchrun and mpirun are started inside a SLURM job."""
 
+_MOST = 2**31 - 1
+"""Shards, as in the config's schema."""
+
 
 def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
     """Give this process's shard index and the number of shards.
@@ -81,8 +84,9 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     # Only plain digits: int() would also take "1_0" and "+1".
     if not (text.isascii() and text.isdigit()):
         raise _problem(f"{name} to be an integer >= 0", repr(environ[name]))
-    if len(text) > 18:
-        raise _problem(f"{name} to be an integer below 10**18", f"one of {len(text)} digits")
+    if len(text) > 18 or int(text) > _MOST:
+        got = f"one of {len(text)} digits" if len(text) > 18 else repr(text)
+        raise _problem(f"{name} to be an integer up to {_MOST}", got)
     return int(text)
 
 
