@@ -374,8 +374,8 @@ INPUT = [
     _bug(
         "A lock is held while a factory opens a thread's own source.",
         "threadloader/sources/_per_thread.py",
-        "        made = self._factory()\n        with self._lock:\n",
-        "        with self._lock:\n            made = self._factory()\n",
+        "        made = self._factory()\n        with here.lock:\n",
+        "        with here.lock:\n            made = self._factory()\n",
         "sources.py",
     ),
     _bug(

@@ -1,0 +1,146 @@
+"""One source for each thread, where the process forks or the closing is cut short."""
+
+import os
+
+import pytest
+
+FORKING = """
+import os, signal, sys, threading, warnings
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+from threadloader import Loader, per_thread
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+
+class Records:
+    \"\"\"Numbers in a file with one position for all who hold it; says who closed it.\"\"\"
+
+    made = []
+
+    def __init__(self):
+        self.file, self.closed = open(sys.argv[1], "rb", buffering=0), False
+        Records.made.append(self)
+
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, index):
+        self.file.seek(8 * index)
+        return int.from_bytes(self.file.read(8), "little")
+
+    def close(self):
+        self.closed = True
+        self.file.close()
+
+def forked(work):
+    \"\"\"Does something in a fork, and gives what it says.\"\"\"
+    ends = os.pipe()
+    if not (child := os.fork()):
+        signal.alarm(60)  # the end of one that waits for ever
+        try:
+            os.write(ends[1], repr(work()).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(ends[1])
+    with open(ends[0]) as said:
+        return said.read()
+
+"""
+
+
+@pytest.fixture
+def in_forks(tmp_path, run_child):
+    """Gives a function that runs a script in which `forked` works, and gives what it prints."""
+    path = tmp_path / "records.bin"
+    path.write_bytes(b"".join(number.to_bytes(8, "little") for number in range(1000)))
+
+    def run(script):
+        if not hasattr(os, "fork"):
+            pytest.skip("the system has no fork")
+        child = run_child(FORKING + script, str(path))
+        assert "" == child.stderr
+        return child.stdout.splitlines()
+
+    return run
+
+
+def test_a_fork_reads_by_an_object_of_its_own(in_forks):
+    """The parent's stays where it is in its file, though it is of the same thread."""
+    assert ["(500, 1000, 2)", "32 4 1"] == in_forks("""
+source = per_thread(Records)
+source[3]
+print(forked(lambda: (source[500], len(source), len(Records.made))))
+print(Records.made[0].file.tell(), source[4], len(Records.made))
+source.close()
+""")
+
+
+def test_a_loader_without_workers_goes_on_in_a_fork_beside_its_parent(in_forks):
+    """To the end, while the parent is between two batches."""
+    assert ["[[2, 3], [4, 5], [6, 7]]", "16", "[[2, 3], [4, 5], [6, 7]]"] == in_forks("""
+config = {"batch_size": 2, "num_workers": 0, "shuffle": False, "num_epochs": 1}
+class Few(Records):
+    def __len__(self):
+        return 8
+with Loader(config, per_thread(Few)) as batches:
+    epoch = iter(batches)
+    next(epoch)
+    print(forked(lambda: [batch.tolist() for batch in epoch]))
+    print(Records.made[0].file.tell())
+    print([batch.tolist() for batch in epoch])
+""")
+
+
+def test_a_fork_closes_what_it_made_and_nothing_of_its_parents(in_forks):
+    """Even where the parent held its lock, as the thread of another might have."""
+    assert ["(0, [False, False, True])", "[True, True]"] == in_forks("""
+source = per_thread(Records)
+source[0]
+with ThreadPoolExecutor(1) as pool:
+    pool.submit(lambda: source[0]).result()
+
+def child():
+    source.close()
+    first = source[0]
+    source.close()
+    return first, [records.closed for records in Records.made]
+
+with source._here().lock:
+    said = forked(child)
+print(said)
+source.close()
+print([records.closed for records in Records.made])
+""")
+
+
+def test_a_fork_leaves_a_loader_whose_worker_was_in_a_read(in_forks):
+    """The worker holds what closing its object waits for, as of a file with a buffer."""
+    assert ["'left'"] == in_forks("""
+reading, over = threading.Event(), threading.Event()
+
+class Held(Records):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+    def __getitem__(self, index):
+        with self.lock:
+            reading.set()
+            over.wait()
+        return index
+
+    def close(self):
+        with self.lock:
+            super().close()
+
+with Loader({"num_workers": 1}, per_thread(Held)) as batches:
+    iter(batches)
+    reading.wait()
+
+    def child():
+        batches.close()
+        return "left"
+
+    print(forked(child))
+    over.set()
+""")
