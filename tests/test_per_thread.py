@@ -1,8 +1,15 @@
 """One source for each thread, where the process forks or the closing is cut short."""
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from conftest import our_threads
+
+from threadloader import Loader, per_thread
+from threadloader.errors import ClosedError
+from threadloader.sources import PerThread
 
 FORKING = """
 import os, signal, sys, threading, warnings
@@ -144,3 +151,107 @@ with Loader({"num_workers": 1}, per_thread(Held)) as batches:
     print(forked(child))
     over.set()
 """)
+
+
+class Held:
+    """Samples whose reading takes as long as is wanted; closing waits for it, as of a buffer."""
+
+    made: list["Held"]
+    reading: threading.Event
+    over: threading.Event
+
+    def __init__(self):
+        self.lock, self.closed = threading.Lock(), False
+        self.made.append(self)
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        with self.lock:
+            self.reading.set()
+            assert self.over.wait(60)
+        return index
+
+    def take(self, indices):
+        return self[indices]
+
+    def close(self):
+        assert not self.closed
+        if not self.lock.acquire(timeout=10):
+            raise TimeoutError("closing waits for a read")
+        self.lock.release()
+        self.closed = True
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """The class of such objects, with none made and none in a read."""
+    monkeypatch.setattr(Held, "made", [], raising=False)
+    monkeypatch.setattr(Held, "reading", threading.Event(), raising=False)
+    monkeypatch.setattr(Held, "over", threading.Event(), raising=False)
+    return Held
+
+
+def closed():
+    """Say of each, in the order of their making, whether it is closed."""
+    return [each.closed for each in Held.made]
+
+
+STAYS = "an object of the class Held stays open, since a thread is still in a call of it"
+
+
+def test_leaving_does_not_wait_for_a_read_that_does_not_end(held, caplog):
+    """What the worker reads by stays open until it comes back; it closes that itself."""
+    with Loader({"num_workers": 1, "close_timeout": 0.1}, per_thread(held)) as batches:
+        iter(batches)
+        assert held.reading.wait(60)
+    assert [True, False] == closed()
+    assert 1 == caplog.text.count(STAYS)
+    held.over.set()
+    for thread in threading.enumerate():
+        if thread.name in our_threads():
+            thread.join(60)
+    assert [True, True] == closed()
+
+
+@pytest.mark.parametrize("read", [lambda source: source[3], lambda source: source.take(3)])
+def test_a_thread_closes_what_it_was_in_a_call_of(held, caplog, read):
+    """It gets what it read, and nothing more; and closing again meanwhile does nothing."""
+    source = per_thread(held)
+    assert 4 == len(source)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read, source)
+        assert held.reading.wait(60)
+        source.close()
+        source.close()
+        assert [True, False] == closed()
+        assert 1 == caplog.text.count(STAYS)
+        held.over.set()
+        assert 3 == reading.result()
+        assert [True, True] == closed()
+        with pytest.raises(ClosedError, match="closed while a thread still read"):
+            pool.submit(read, source).result()
+
+
+@pytest.mark.parametrize("name", ["__getitem__", "take"])
+def test_what_was_closed_a_moment_before_a_call_is_not_called(held, monkeypatch, name):
+    """The thread has found its object open; another closes it; then the thread would read."""
+    source = per_thread(held)
+    real, closing = PerThread._part, threading.Event()
+
+    def closed_behind(self):
+        found = real(self)
+        if closing.is_set():
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(source.close).result()
+        return found
+
+    monkeypatch.setattr(PerThread, "_part", closed_behind)
+    read = getattr(source, name)
+    source.mine()
+    closing.set()
+    with pytest.raises(ClosedError, match="closed while a thread still read"):
+        read(3)
+    assert not held.reading.is_set()
+    assert [True] == closed()

@@ -47,8 +47,21 @@ class _Opening:
         self.opener = opener
         self.forks = _forks
         self.length: int | None = None
-        self.made: list[Any] = []
         self.closed = False
+
+
+class _Part:
+    """What one thread has of an opening: an object, and the source made of it; None once closed.
+
+    Its thread holds the lock in each call of the object, and whoever closes it does then, which
+    so need not wait for a read that never ends. Reentrant: one may close inside of a call.
+    """
+
+    def __init__(self, opening: _Opening, made: Any) -> None:
+        self.opening = opening
+        self.made = made
+        self.source: Any = None
+        self.lock = threading.RLock()
 
 
 class _Process:
@@ -59,10 +72,27 @@ class _Process:
     """
 
     def __init__(self) -> None:
-        # Guards the opening and what is in it. A raw lock, held for a few lines of
-        # our own: no factory, no close() and no waiting inside.
+        # Guards the opening, what is in it, and the list of what is open. A raw lock, held
+        # for a few lines of our own: no factory, no close() and no waiting inside.
         self.lock = threading.Lock()
         self.opening: _Opening | None = None
+        self.parts: list[_Part] = []
+
+    def close(self, part: _Part) -> bool:
+        """Close an object, if it is open; say whether no other thread is in a call of it."""
+        if not part.lock.acquire(blocking=False):
+            return False
+        try:
+            with self.lock:
+                is_open = part in self.parts
+                if is_open:
+                    self.parts.remove(part)
+            made, part.made, part.source = part.made, None, None
+            if is_open:
+                _close(made)
+        finally:
+            part.lock.release()
+        return True
 
 
 class PerThread:
@@ -117,37 +147,35 @@ class PerThread:
         Raises:
             ClosedError: this was closed, and the thread is left over from before.
         """
-        opening = self._known()
-        if opening is not None and not opening.closed:
-            return self._local.source
+        return self._part().source
+
+    def _part(self) -> _Part:
+        part: _Part | None = getattr(self._local, "part", None)
+        if part is not None and part.opening.forks != _forks:
+            part = None
+        if part is not None and not part.opening.closed:
+            return part
         thread, here = threading.get_ident(), self._here()
         with here.lock:
             if here.opening is None:
                 # A worker that comes back late from a slow read must not open
                 # again what nobody would close; the thread that opened may.
-                if opening is not None and opening.opener != thread:
-                    raise ClosedError(
-                        "this source was closed while a thread still read from it; "
-                        "the thread that opened it can use it again"
-                    )
+                if part is not None and part.opening.opener != thread:
+                    raise _closed()
                 here.opening = _Opening(thread)
             opening = here.opening
         made = self._factory()
+        part = _Part(opening, made)
         with here.lock:
             late = opening.closed
             if not late:
-                opening.made.append(made)
+                here.parts.append(part)
         if late:
             _close(made)
             raise ClosedError("this source was closed while a thread still opened its part of it")
-        self._local.source = self._adapt(made)
-        self._local.opening = opening
-        return self._local.source
-
-    def _known(self) -> _Opening | None:
-        """Give the opening that the calling thread's own source is of, if it has one."""
-        opening: _Opening | None = getattr(self._local, "opening", None)
-        return opening if opening is not None and opening.forks == _forks else None
+        part.source = self._adapt(made)
+        self._local.part = part
+        return part
 
     def __len__(self) -> int:
         here = self._here()
@@ -156,39 +184,56 @@ class PerThread:
             known = None if here.opening is None else here.opening.length
         if known is not None:
             return known
-        length = len(self.mine())
-        opening: _Opening = self._local.opening
+        part = self._part()
+        length = len(part.source)
         with here.lock:
-            opening.length = length
+            part.opening.length = length
         return length
 
     def __getitem__(self, index: int) -> Any:
-        return self.mine()[index]
+        part = self._part()
+        try:
+            with part.lock:
+                if part.opening.closed:
+                    raise _closed()
+                return part.source[index]
+        finally:
+            # With the lock let go: whoever closes sees that, or it is seen here that they did.
+            if part.opening.closed:
+                self._here().close(part)
 
     def __getattr__(self, name: str) -> Any:
         """Give what the objects offer; a method is bound to no thread."""
-        own = self.mine if name in _OPTIONAL else self._open if name in _OF_OPEN else None
-        offered = None if own is None else getattr(own(), name, None)
+        own = self._part if name in _OPTIONAL else self._open if name in _OF_OPEN else None
+        offered = None if own is None else getattr(own().source, name, None)
         if name == "sample_bytes" and offered is not None:
             return offered
         if own is None or not callable(offered):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def method(*args: Any) -> Any:
-            return getattr(own(), name)(*args)  # of the thread that calls it
+            part = own()  # of the thread that calls it
+            try:
+                with part.lock:
+                    if part.opening.closed:
+                        raise _closed()
+                    return getattr(part.source, name)(*args)
+            finally:  # as in __getitem__
+                if part.opening.closed:
+                    self._here().close(part)
 
         return method
 
-    def _open(self) -> Any:
-        """Give the calling thread's own source, if it has one that is open.
+    def _open(self) -> _Part:
+        """Give what the calling thread has, if it has an object that is open.
 
         Raises:
             AttributeError: it has none, so that what would be asked of it is not offered.
         """
-        opening = self._known()
-        if opening is None or opening.closed:
+        part: _Part | None = getattr(self._local, "part", None)
+        if part is None or part.opening.forks != _forks or part.opening.closed:
             raise AttributeError("expected a thread that has read here, got one without an object")
-        return self._local.source
+        return part
 
     def close(self) -> None:
         """Close each object that the factory made, if it has ``close()``.
@@ -197,6 +242,9 @@ class PerThread:
         object. Each is closed even when one of them raises; the last exception is
         raised, with the others as its context. Harmless when nothing is open. A fork
         closes what it made itself, and nothing of its parent's.
+
+        An object that another thread is in a call of stays open: its ``close()`` might
+        wait for that. Its thread closes it when it comes back.
         """
         here = self._here()
         with here.lock:
@@ -204,13 +252,30 @@ class PerThread:
             if opening is None:
                 return
             opening.closed = True
-            made, opening.made = opening.made, []
-        # A map of a file stays open as long as something refers to it.
-        self._local.source = None
-        close_all([partial(_close, each) for each in made])
+            parts = here.parts[:]
+        close_all([partial(_end, here, part) for part in parts])
+
+
+def _end(here: _Process, part: _Part) -> None:
+    kind = type(part.made).__name__  # before it may be closed
+    if not here.close(part):
+        import logging  # as in `_telling`
+
+        logging.getLogger("threadloader").warning(
+            "per_thread: an object of the class %s stays open, since a thread is still in a call "
+            "of it; that closes it when it comes back",
+            kind,
+        )
 
 
 def _close(made: Any) -> None:
     close = getattr(made, "close", None)
     if callable(close):
         close()
+
+
+def _closed() -> ClosedError:
+    return ClosedError(
+        "this source was closed while a thread still read from it; "
+        "the thread that opened it can use it again"
+    )
