@@ -1,4 +1,4 @@
-"""One source for each thread, where the process forks or the closing is cut short."""
+"""One source for each thread, where the process forks, and where a read does not end."""
 
 import os
 import threading

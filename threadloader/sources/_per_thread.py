@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from threadloader.errors import ClosedError, ConfigError, Problem
+from threadloader.errors import ClosedError, ConfigError, Problem, by_handler
 
 from ._closing import close_all
 
@@ -63,6 +64,24 @@ class _Part:
         self.source: Any = None
         self.lock = threading.RLock()
 
+    def close(self) -> bool:
+        """Close the object, if it is open; say whether no other thread is in a call of it."""
+        if not self.lock.acquire(blocking=False):
+            return False
+        over = False
+        try:
+            _close(self.made)
+            over = True
+        except Exception as error:
+            # What a signal handler raises may have come before anything was closed.
+            over = not by_handler(error)
+            raise
+        finally:
+            if over:
+                self.made = self.source = None
+            self.lock.release()
+        return True
+
 
 class _Process:
     """What a process has made.
@@ -78,21 +97,23 @@ class _Process:
         self.opening: _Opening | None = None
         self.parts: list[_Part] = []
 
-    def close(self, part: _Part) -> bool:
-        """Close an object, if it is open; say whether no other thread is in a call of it."""
-        if not part.lock.acquire(blocking=False):
-            return False
+    def end(self, part: _Part) -> None:
+        """Close an object, or leave it to its thread, if that is in a call of it."""
+        kind, left = type(part.made).__name__, False
         try:
-            with self.lock:
-                is_open = part in self.parts
-                if is_open:
-                    self.parts.remove(part)
-            made, part.made, part.source = part.made, None, None
-            if is_open:
-                _close(made)
+            left = not part.close()
         finally:
-            part.lock.release()
-        return True
+            if left or part.made is None:  # or else an interrupt came: it is closed the next time
+                with self.lock, suppress(ValueError):
+                    self.parts.remove(part)
+        if left:
+            import logging  # as in `_telling`
+
+            logging.getLogger("threadloader").warning(
+                "per_thread: an object of the class %s stays open, since a thread is still in a "
+                "call of it; that closes it when it comes back",
+                kind,
+            )
 
 
 class PerThread:
@@ -157,7 +178,7 @@ class PerThread:
             return part
         thread, here = threading.get_ident(), self._here()
         with here.lock:
-            if here.opening is None:
+            if here.opening is None or here.opening.closed:
                 # A worker that comes back late from a slow read must not open
                 # again what nobody would close; the thread that opened may.
                 if part is not None and part.opening.opener != thread:
@@ -181,7 +202,8 @@ class PerThread:
         here = self._here()
         # Counted once, by the thread that opens: no other needs an object for it.
         with here.lock:
-            known = None if here.opening is None else here.opening.length
+            opening = here.opening
+            known = None if opening is None or opening.closed else opening.length
         if known is not None:
             return known
         part = self._part()
@@ -200,7 +222,7 @@ class PerThread:
         finally:
             # With the lock let go: whoever closes sees that, or it is seen here that they did.
             if part.opening.closed:
-                self._here().close(part)
+                part.close()
 
     def __getattr__(self, name: str) -> Any:
         """Give what the objects offer; a method is bound to no thread."""
@@ -220,7 +242,7 @@ class PerThread:
                     return getattr(part.source, name)(*args)
             finally:  # as in __getitem__
                 if part.opening.closed:
-                    self._here().close(part)
+                    part.close()
 
         return method
 
@@ -244,28 +266,16 @@ class PerThread:
         closes what it made itself, and nothing of its parent's.
 
         An object that another thread is in a call of stays open: its ``close()`` might
-        wait for that. Its thread closes it when it comes back.
+        wait for that. Its thread closes it when it comes back. What an interrupt leaves
+        open, a second time closes.
         """
         here = self._here()
         with here.lock:
-            opening, here.opening, self._lent = here.opening, None, False
-            if opening is None:
-                return
-            opening.closed = True
-            parts = here.parts[:]
-        close_all([partial(_end, here, part) for part in parts])
-
-
-def _end(here: _Process, part: _Part) -> None:
-    kind = type(part.made).__name__  # before it may be closed
-    if not here.close(part):
-        import logging  # as in `_telling`
-
-        logging.getLogger("threadloader").warning(
-            "per_thread: an object of the class %s stays open, since a thread is still in a call "
-            "of it; that closes it when it comes back",
-            kind,
-        )
+            self._lent = False
+            if here.opening is not None:
+                here.opening.closed = True
+            parts = [part for part in here.parts if part.opening.closed]
+        close_all([partial(here.end, part) for part in parts])
 
 
 def _close(made: Any) -> None:

@@ -1,0 +1,92 @@
+"""Closing that an interrupt cuts short does the rest when it is called again."""
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sweep import Interrupt, Sweep
+
+from threadloader import Loader, per_thread
+from threadloader.sources import _per_thread
+
+
+class Opened:
+    """Samples over something that is open until it is closed, once or several times."""
+
+    still = 0
+
+    def __init__(self):
+        self.open = True
+        Opened.still += 1
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        assert self.open
+        return index
+
+    def close(self):
+        Opened.still -= self.open
+        self.open = False
+
+
+@pytest.mark.parametrize("raises", [KeyboardInterrupt, TimeoutError, SystemExit])
+def test_closing_again_closes_what_an_interrupt_left_open(raises, monkeypatch):
+    """At each line of closing three objects; afterwards the source can be used anew."""
+    monkeypatch.setattr(Opened, "still", 0)
+    source = per_thread(Opened)
+    for at in range(1, 200):
+        assert 4 == len(source)
+        with ThreadPoolExecutor(1) as pool:
+            assert 3 == pool.submit(source.__getitem__, 3).result()
+            assert 2 == Opened.still
+        with Interrupt(raises) as interrupt:
+            sweep = Sweep(at, interrupt)
+            try:
+                with sweep:
+                    source.close()
+            except raises as error:
+                interrupt.came_as(error)
+            source.close()
+            interrupt.look()
+        assert 0 == Opened.still, sweep.where
+        if not sweep.where:
+            break
+    assert 20 < at < 199
+
+
+def test_a_loader_that_is_interrupted_while_it_closes_its_objects_closes_them(monkeypatch):
+    """A Ctrl-C lands before the first of them; leaving begins anew, and raises it."""
+    monkeypatch.setattr(Opened, "still", 0)
+    real = _per_thread.close_all
+
+    def pressed(closes):
+        monkeypatch.setattr(_per_thread, "close_all", real)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the signal has not come")
+
+    loader = Loader({"num_workers": 2}, per_thread(Opened))
+    next(iter(loader.__enter__()))
+    assert Opened.still
+    monkeypatch.setattr(_per_thread, "close_all", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        loader.__exit__(None, None, None)
+    assert 0 == Opened.still
+
+
+def test_what_could_not_be_closed_is_not_closed_twice(monkeypatch):
+    """An exception of its own says that it has done what it could."""
+    asked = []
+
+    class Stubborn(Opened):
+        def close(self):
+            asked.append(self)
+            raise OSError(5, "the disk is gone")
+
+    source = per_thread(Stubborn)
+    assert 4 == len(source)
+    with pytest.raises(OSError, match="the disk is gone"):
+        source.close()
+    source.close()
+    assert 1 == len(asked)
