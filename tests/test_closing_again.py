@@ -1,13 +1,18 @@
 """Closing that an interrupt cuts short does the rest when it is called again."""
 
 import signal
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
+from conftest import open_files
 from sweep import Interrupt, Sweep
 
 from threadloader import Loader, per_thread
 from threadloader.sources import _per_thread
+from threadloader.sources._files import FileReader
+from threadloader.sources._sqlite_connections import Connections
 
 
 class Opened:
@@ -90,3 +95,47 @@ def test_what_could_not_be_closed_is_not_closed_twice(monkeypatch):
         source.close()
     source.close()
     assert 1 == len(asked)
+
+
+def file_reader(path):
+    """A reader with a handle for each thread, as where the system has no `os.pread`."""
+    path.write_bytes(b"abc")
+    reader = FileReader(path, shared=False)
+    return reader, lambda: reader.read(0, 3)
+
+
+def connections(path):
+    if not path.exists():
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    made = Connections(path)
+
+    def read():
+        with made.mine() as connection:
+            return connection.execute("SELECT * FROM t").fetchall()
+
+    return made, read
+
+
+@pytest.mark.parametrize("raises", [KeyboardInterrupt, TimeoutError])
+@pytest.mark.parametrize("opening", [file_reader, connections])
+def test_closing_again_closes_the_files_that_an_interrupt_left_open(tmp_path, opening, raises):
+    """At each line of closing what two threads have read by."""
+    for at in range(1, 200):
+        opened, read = opening(tmp_path / "data")
+        read()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(read).result()
+        with Interrupt(raises) as interrupt:
+            sweep = Sweep(at, interrupt)
+            try:
+                with sweep:
+                    opened.close()
+            except raises as error:
+                interrupt.came_as(error)
+            opened.close()
+            interrupt.look()
+        assert str(tmp_path / "data") not in open_files(), sweep.where
+        if not sweep.where:
+            break
+    assert 8 < at < 199

@@ -279,7 +279,8 @@ class FileReader:
         """
         with self._lock:
             self._closed = True
-            handles, self._handles = self._handles, []
+            # They stay in the list: what an interrupt leaves open, a second time closes.
+            handles = self._handles[:]
         close_all([handle.close for handle in handles])
 
 

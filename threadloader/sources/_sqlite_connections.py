@@ -217,7 +217,7 @@ class Connections:
         """
         with self._lock:
             self._closed = True
-            made, self._made = self._made, []
+            made = self._made[:]
         until = time.monotonic() + _PATIENCE_SECONDS
         try:
             # All of them before one is waited for: so they end at the same time.
@@ -226,7 +226,12 @@ class Connections:
                 with suppress(sqlite3.ProgrammingError):
                     connection.sql.interrupt()
         finally:
-            close_all([partial(connection.close, self._path, until) for connection in made])
+            close_all([partial(self._end, connection, until) for connection in made])
+
+    def _end(self, connection: _Connection, until: float) -> None:
+        connection.close(self._path, until)
+        with self._lock, suppress(ValueError):  # not before: an interrupt may leave it open
+            self._made.remove(connection)
 
 
 def _denied(action: int, first: str | None, second: str | None) -> str | None:
