@@ -1,5 +1,6 @@
 """The sqlite source: rows by key, reading and nothing else, and changes as errors."""
 
+import gc
 import logging
 import os
 import signal
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import open_files
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -580,6 +582,23 @@ def test_an_interrupt_at_the_end_of_connecting_leaves_what_can_be_closed(tmp_pat
         patch.setattr(_sqlite_connections.Connections, "__init__", init)
         with pytest.raises(KeyboardInterrupt):
             opened(made(tmp_path))
+
+
+def test_an_interrupt_behind_the_reading_of_the_keys_closes_the_connection(tmp_path, monkeypatch):
+    """At once, and not when the collector finds it."""
+
+    def interrupted(data):
+        raise KeyboardInterrupt
+
+    made(tmp_path)
+    monkeypatch.setattr(sqlite, "sha256", interrupted)
+    gc.disable()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            opened(tmp_path)
+        assert str(tmp_path / "a.db") not in open_files()
+    finally:
+        gc.enable()
 
 
 def test_threads_that_do_not_let_go_are_waited_for_together(tmp_path, monkeypatch, caplog):

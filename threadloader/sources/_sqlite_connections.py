@@ -108,9 +108,8 @@ class Connections:
                 problem = Problem("/source/query", "one that only reads", self.denied[-1])
                 raise ConfigError(problem) from error
             got = error if str(error) else "a value larger than the memory"
-            raise SourceError(
-                f"expected a database that can be read, got: {got}", self._path, place
-            ) from error
+            message = f"expected a database that can be read, got: {got}"
+            raise SourceError(message, self._path, place) from error
 
     def _connection(self, place: str) -> _Connection:
         connection: _Connection | None = getattr(self._local, "connection", None)
@@ -190,9 +189,8 @@ class Connections:
             if by_handler(error):
                 raise
             reason = getattr(error, "strerror", None) or error
-            raise SourceError(
-                f"expected a file that can be read, got: {reason}", self._path
-            ) from error
+            message = f"expected a file that can be read, got: {reason}"
+            raise SourceError(message, self._path) from error
         if not stat.S_ISREG(status.st_mode):
             kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, socket or device"
             raise SourceError(f"expected a regular file, got {kind}", self._path)

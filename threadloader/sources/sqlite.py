@@ -108,15 +108,15 @@ class SqliteSource:
             self.columns = self._checked_columns(query)
             self._keys = self._read_keys(f"SELECT {name} FROM (\n{query}\n)")
             self._warn_of_searches()
-        except BaseException:
+            digest = sha256(f"{query}\0{key}\0".encode())
+            digest.update(self._keys.astype("<i8").tobytes())
+            self._fingerprint = (
+                f"sqlite, {len(self._keys)} rows, {self._connections.size} bytes, "
+                f"sha256 of query and keys {digest.hexdigest()}"
+            )
+        except BaseException:  # a connection is in a cycle with itself: none closes by being lost
             self.close()
             raise
-        digest = sha256(f"{query}\0{key}\0".encode())
-        digest.update(self._keys.astype("<i8").tobytes())
-        self._fingerprint = (
-            f"sqlite, {len(self._keys)} rows, {self._connections.size} bytes, "
-            f"sha256 of query and keys {digest.hexdigest()}"
-        )
 
     def _checked_columns(self, query: str) -> tuple[str, ...]:
         """Refuse what is not a single SELECT, before any of it runs; give its columns."""
