@@ -703,10 +703,17 @@ def test_what_comes_while_sqlite_asks_for_leave_passes_as_it_is(tmp_path, monkey
         source.close()
 
 
+def pressed(number, frame):
+    """A handler of the user's for Ctrl-C, which does what Python's own does."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, pressed])
+@pytest.mark.parametrize("on_error", [{}, {"on_error": {"skip": 9}}])
 def test_ctrl_c_before_the_first_line_of_what_sqlite_asks_is_no_fault_of_a_row(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, request, on_error, handler
 ):
-    """There sqlite3 loses it; "skip" leaves no good row out."""
+    """There sqlite3 loses it; no batch is lost, and "skip" leaves no good row out."""
     real, rings = _sqlite_connections.Connections._authorize, []
 
     def ringing(*args):
@@ -719,7 +726,9 @@ def test_ctrl_c_before_the_first_line_of_what_sqlite_asks_is_no_fault_of_a_row(
     made(tmp_path)
     query = "SELECT id FROM t"
     source = {"type": "sqlite", "path": str(tmp_path / "a.db"), "query": query, "key": "id"}
-    loader = Loader({"source": source, "shuffle": False, "num_workers": 0, "on_error": {"skip": 9}})
+    loader = Loader({"source": source, "shuffle": False, "num_workers": 0, **on_error})
+    before = signal.signal(signal.SIGINT, handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     rings.append("while it is opened")
     with pytest.raises(KeyboardInterrupt):
         loader.__enter__()

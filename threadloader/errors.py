@@ -18,7 +18,7 @@ source's own exception with a note of sample, epoch and step.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 __all__ = [
     "BusyError",
@@ -207,3 +207,11 @@ def by_handler(error: BaseException) -> bool:
     """
     ours = isinstance(error, LoaderError)
     return isinstance(error, OSError) and error.errno is None and not ours
+
+
+def lost_interrupt() -> NoReturn:
+    """Raise `KeyboardInterrupt` for what a signal handler has raised, and C code has lost.
+
+    The engine knows this function, and takes what comes out of it for a handler's.
+    """
+    raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from ..errors import LoaderError
+from ..errors import LoaderError, lost_interrupt
 from ._slots import caught
 
 __all__ = ["attempt", "from_signal"]
@@ -51,6 +51,7 @@ def from_signal(error: BaseException) -> bool:
 
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {code for handler in handlers if (code := _code(handler)) is not None}
+    codes.add(lost_interrupt.__code__)
     error = _raised(error)
     # Past a class that answers for its attributes itself, and may raise; isinstance asks it too.
     step: TracebackType | None = object.__getattribute__(error, "__traceback__")

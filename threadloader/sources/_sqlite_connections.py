@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import sqlite3
 import stat
 import threading
@@ -13,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePath
 
-from threadloader.errors import ConfigError, Problem, SourceError, by_handler
+from threadloader.errors import ConfigError, Problem, SourceError, by_handler, lost_interrupt
 
 from ._closing import close_all, closed_error
 from ._stamp import log_status
@@ -164,8 +163,7 @@ class Connections:
         code = getattr(error, "sqlite_errorcode", 0)
         refused = code == sqlite3.SQLITE_AUTH or str(error).startswith("not authorized")
         if kept is None and refused and not self.denied:
-            # Python's own handler, and no ``raise``: the engine takes that for the source's.
-            signal.default_int_handler(signal.SIGINT, None)
+            lost_interrupt()
         if kept is not None:
             try:
                 raise kept
