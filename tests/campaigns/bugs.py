@@ -374,11 +374,8 @@ INPUT = [
     _bug(
         "A lock is held while a factory opens a thread's own source.",
         "threadloader/sources/_per_thread.py",
-        "        made = self._factory()\n"
-        "        part = _Part(opening, made)\n"
-        "        with here.lock:\n",
-        "        with here.lock:\n            made = self._factory()\n"
-        "            part = _Part(opening, made)\n",
+        "        part.made = self._factory()\n",
+        "        with here.lock:\n            part.made = self._factory()\n",
         "sources.py",
     ),
     _bug(

@@ -58,9 +58,9 @@ class _Part:
     so need not wait for a read that never ends. Reentrant: one may close inside of a call.
     """
 
-    def __init__(self, opening: _Opening, made: Any) -> None:
+    def __init__(self, opening: _Opening) -> None:
         self.opening = opening
-        self.made = made
+        self.made: Any = None
         self.source: Any = None
         self.lock = threading.RLock()
 
@@ -185,16 +185,16 @@ class PerThread:
                     raise _closed()
                 here.opening = _Opening(thread)
             opening = here.opening
-        made = self._factory()
-        part = _Part(opening, made)
+        part = _Part(opening)  # before there is an object that an interrupt could leave open
+        part.made = self._factory()
         with here.lock:
             late = opening.closed
             if not late:
                 here.parts.append(part)
         if late:
-            _close(made)
+            part.close()
             raise ClosedError("this source was closed while a thread still opened its part of it")
-        part.source = self._adapt(made)
+        part.source = self._adapt(part.made)
         self._local.part = part
         return part
 
