@@ -1,8 +1,7 @@
 """Arrays in memory (or mapped into it) as a source of samples.
 
-One array, or several of equal first length side by side in a tuple, a named tuple
-or a dict. A whole batch is taken with one `numpy.take` a field, into memory that the
-caller may provide.
+One array, or several of equal first length side by side in a tuple, a named tuple or a dict. A
+whole batch is taken with one `numpy.take` a field, into memory that the caller may provide.
 """
 
 from __future__ import annotations
