@@ -205,8 +205,11 @@ def by_handler(error: BaseException) -> bool:
     An error of the system has a number, and a `TimeoutError` that a timer raises has none.
     It is not about the file, and passes as it is.
     """
-    ours = isinstance(error, LoaderError)
-    return isinstance(error, OSError) and error.errno is None and not ours
+    # Past a class that answers for itself, and may raise: it may be any error of the user's.
+    kind = type(error)
+    if not issubclass(kind, OSError) or issubclass(kind, LoaderError):
+        return False
+    return vars(OSError)["errno"].__get__(error) is None
 
 
 def lost_interrupt() -> NoReturn:
