@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import signal
-import sys
 import threading
 import weakref
 from itertools import islice
@@ -660,22 +659,19 @@ def test_pauses_double_up_to_a_minute():
     assert not policy.again(2000)
 
 
-@pytest.mark.skipif(
-    sys.version_info[:3] == (3, 13, 0), reason="CPython 3.13.0 tells no trace function of opcodes"
-)
-def test_a_ctrl_c_at_any_instruction_of_ending_the_pauses_is_made_good_by_a_second_end():
+def test_a_ctrl_c_at_any_line_of_ending_the_pauses_is_made_good_by_a_second_end():
     for at in itertools.count(1):
         lock = threading.Lock()
         pause = Pause(lock, lambda lock, seconds: False)
         with Interrupt() as interrupt:
-            sweep = Sweep(at, interrupt, opcodes=True)
+            sweep = Sweep(at, interrupt)
             with contextlib.suppress(KeyboardInterrupt), sweep:
                 pause.end()
         pause.end()
         assert not lock.locked(), sweep.where
         if not sweep.where:
             break
-    assert at > 10
+    assert at > 3
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
             if _deal_one(shared, slot, dealt, cost):
                 bound.begun(slot)
         shared.peak_bytes = bound.peak
-        del slot  # nothing of the last one is kept while the feeder waits (G10)
+        del slot  # None by now, as `done` is gone: nothing is kept while the feeder waits (G10)
 
 
 def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bool:

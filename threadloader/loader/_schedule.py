@@ -106,7 +106,6 @@ def jobs(
     singly: int = 0,
     *,
     strict: bool = False,
-    here: bool = False,
     series: Callable[[], int] | None = None,
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
@@ -123,9 +122,8 @@ def jobs(
         singly: how many batches come as jobs of their own first: one of them failed in a
             group, and nobody knows which.
         strict: whether a sample of the first batch that fails is raised, and not left out.
-        here: whether the consumer's thread runs them.
         series: tells, before each job, how many batches one may have that makes them one by one;
-            None where none may.
+            None where a worker runs them, which makes none so.
 
     Raises:
         StateError: a sampler gives fewer indices than this epoch was given already.
@@ -134,7 +132,7 @@ def jobs(
     epoch, start, step = cursor.epoch, cursor.position, cursor.step
     sizes = _Sizes(series if series and recipe.series else lambda: recipe.group, singly)
     recipes = _Recipes(recipe, strict=strict)
-    together = recipe.piece if here and recipe.piece else None
+    together = recipe.piece if series and recipe.piece else None
     while end is None or epoch < end:
         order = plan.order(epoch)
         _check_length(epoch, order.n, start)

@@ -157,9 +157,8 @@ class Supply:
             end = max(end, cursor.epoch + 1)
         seed = self._config.seed
         engine = self._here if self.choice is not None and self.choice.here else self.engine
-        here = isinstance(engine, Inline)
         series = None
-        if here:
+        if isinstance(engine, Inline):
             series = _all_together if self.choice is None else self.choice.series
         upcoming = jobs(
             self._recipe,
@@ -170,7 +169,6 @@ class Supply:
             end,
             singly,
             strict=strict,
-            here=here,
             series=series,
         )
         return engine.stream(upcoming, self._depth)
