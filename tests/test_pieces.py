@@ -242,3 +242,24 @@ def test_with_workers_they_are_made_so_where_the_loop_makes_them_and_in_no_conte
     assert [[i, i + 1] for i in range(0, 200, 2)] == got
     assert {"nothing"} == {value for _, value, _ in source.seen}
     assert 4 == max(count for who, _, count in source.seen if who)
+
+
+def test_with_workers_what_is_written_down_behind_a_job_is_so_for_as_many_as_without():
+    """A group of a worker's is no larger than its memory may be; here it waits for nobody."""
+
+    class Here(Choice):
+        looks = 0
+
+        def note(self, *noted):
+            self.looks += 1
+            changed, self.here = not self.here, True
+            return changed
+
+        def series(self):
+            return 1 << 15
+
+    with Loader({**CONFIG, "num_workers": 1}, source=Wide(2 * 4000)) as batches:
+        batches._supply.choice = choice = Here()
+        assert 4000 == len(list(batches))
+    # Jobs of 1, 2, 4 and so on up to 2048 batches, the one that is over, and the threads' own.
+    assert choice.looks < 20

@@ -27,9 +27,9 @@ class Recipe(NamedTuple):
         whole: "take" when it does, "getitems" when it reads all of a
             batch's samples at once, "" when it is read sample by sample.
         digest: batch -> fingerprint of its content, or None.
-        group: how many batches a job makes at most; more than 1 only with "take".
-        piece: how many of them are made together where the consumer's thread prepares them; 0:
-            all.
+        group: how many batches a worker's job makes at most; more than 1 only with "take".
+        piece: how many are made together where the consumer's thread prepares them, of a job that
+            may have many; 0: all of its job, which is like a worker's.
         series: whether a job that the consumer runs may have many batches all the same, and make
             each when it is asked for. Only where `group` is 1, without `policy` and `digest`.
         rows: count of rows -> what samples are written into as they come, or None; as

@@ -14,7 +14,6 @@ from ..config import LoaderConfig, bytes_of
 from ..engine import from_signal
 from ..errors import CollateError
 from ..jobs import Recipe
-from ..order import BLOCK
 from ..sizes import nbytes
 from ..transforms import Several
 from ._supply import GROUPS_AHEAD
@@ -70,25 +69,27 @@ def make_recipe(
     else:
         whole = "getitems" if hasattr(source, "__getitems__") else ""
     collate = make_collate(config.collate) if collate is None else collate
-    # Where workers hand memory to and fro, smaller pieces than by one thread gain from it.
-    least = buffers.LEAST_BYTES if config.num_workers == 0 else LEAST_WITH_WORKERS
     most = None if config.max_bytes is None else bytes_of(config.max_bytes)
-    kept = MOST_KEPT if most is None else min(MOST_KEPT, most)
-    pool = buffers.Pool(kept, least)
     digest: Callable[[Any], bytes] | None = None
     if config.fingerprint:
         from .. import fingerprint  # imported when it is asked for
 
         digest = fingerprint.digest
-    take: Callable[[Any], Any] | None = None
-    take_batches: Callable[[Any], Any] | None = None
     group, piece = 1, 0
     if whole == "take":
-        take = _taking(source, pool.empty)
         # What is done to a batch behind its making is done in the job.
         group, piece = _grouping(source, config, most, apart=pin is None and digest is None)
+    # Where workers hand memory to and fro, smaller pieces than by one thread gain from it. A
+    # group of theirs is larger in any case, and its pieces are made by one thread.
+    least = LEAST_WITH_WORKERS if config.num_workers and group == 1 else buffers.LEAST_BYTES
+    pool = buffers.Pool(MOST_KEPT if most is None else min(MOST_KEPT, most), least)
+    take: Callable[[Any], Any] | None = None
+    take_batches: Callable[[Any], Any] | None = None
+    if whole == "take":
+        take = _taking(source, pool.empty)
         if group > 1 and _builder(source) is sources.ArraySource:
-            made_at_once = source.sample_bytes * config.batch_size * (piece or group)
+            most_at_once = group if config.num_workers else piece or group
+            made_at_once = source.sample_bytes * config.batch_size * most_at_once
             # The pool would leave so little to numpy, but asking it takes longer.
             empty = np.empty if made_at_once < least else pool.empty
             take_batches = functools.partial(source.take_batches, empty=empty)
@@ -148,9 +149,7 @@ def _grouping(
     if not apart or group == 1 or getattr(source, "in_memory", None) is not True:
         return group, 0
     piece = max(1, min(group, PIECE_BYTES // batch_bytes))
-    # Without workers no memory waits in a job, and nobody else could make the next: then it
-    # has all batches whose order is worked out together.
-    return group if config.num_workers else BLOCK, piece
+    return group, piece
 
 
 def _together(

@@ -122,15 +122,16 @@ def jobs(
         singly: how many batches come as jobs of their own first: one of them failed in a
             group, and nobody knows which.
         strict: whether a sample of the first batch that fails is raised, and not left out.
-        series: tells, before each job, how many batches one may have that makes them one by one;
-            None where a worker runs them, which makes none so.
+        series: tells, before each job, how many batches one may have whose batches are made when
+            they are asked for; None where a worker runs them, which makes all of a job at once.
 
     Raises:
         StateError: a sampler gives fewer indices than this epoch was given already.
         Exception: whatever a sampler raises.
     """
     epoch, start, step = cursor.epoch, cursor.position, cursor.step
-    sizes = _Sizes(series if series and recipe.series else lambda: recipe.group, singly)
+    several = series if recipe.series or recipe.piece else None
+    sizes = _Sizes(lambda: max(recipe.group, several() if several else 1), singly)
     recipes = _Recipes(recipe, strict=strict)
     together = recipe.piece if series and recipe.piece else None
     while end is None or epoch < end:
