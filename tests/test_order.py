@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oracle import expected_cursor, expected_epoch, expected_len
 from strategies import cuts, deals, epochs, seeds
 
+from threadloader import Loader
 from threadloader import order as ordering
 from threadloader.order import Deal, Order, _deal, _shuffle, key
 
@@ -228,6 +229,32 @@ def test_blocks_do_not_show_in_the_steps(monkeypatch):
     for block in (1, 20, 70):
         monkeypatch.setattr(_deal, "BLOCK", block)
         assert expected == shares(order, Deal(7, 1, 3))
+
+
+def test_the_first_block_is_small_where_somebody_waits_for_it(monkeypatch):
+    """And the steps are the same."""
+    monkeypatch.setattr(_deal, "FIRST", 40)
+    order, deal = Order(1000, seed=1, epoch=0, shuffle=True), Deal(7, 1, 3)
+    (whole,), blocks = deal.blocks(order, 2), list(deal.blocks(order, 2, soon=True))
+    assert [(5, 7), (42, 7)] == [positions.shape for _, positions in blocks]
+    for part, parts in zip(whole, zip(*blocks, strict=True), strict=True):
+        assert np.array_equal(part, np.concatenate(parts))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_only_the_first_epoch_of_a_run_is_waited_for(monkeypatch, num_workers):
+    seen, real = [], Deal.blocks
+
+    def blocks(*args, soon):
+        seen.append(soon)
+        return real(*args, soon=soon)
+
+    monkeypatch.setattr(Deal, "blocks", blocks)
+    config = {"num_workers": num_workers, "num_epochs": 3}
+    with Loader(config, source=np.arange(100)) as batches:
+        for epoch in batches.epochs():
+            list(epoch)
+    assert [True, False, False] == seen
 
 
 def test_chunks_do_not_show_in_the_order(monkeypatch):

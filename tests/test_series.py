@@ -18,6 +18,7 @@ from threadloader import ClosedError, Loader
 from threadloader.loader import _schedule
 from threadloader.loader._choice import Choice
 from threadloader.order import BLOCK
+from threadloader.order._deal import FIRST
 
 CONFIG = {"batch_size": 2, "num_workers": 0, "shuffle": False, "num_epochs": 1}
 
@@ -114,9 +115,9 @@ def test_the_jobs_of_an_epoch_grow_to_what_is_ordered_together(monkeypatch):
     monkeypatch.setattr(_schedule, "SeriesJob", Series)
     with Loader({**CONFIG, "batch_size": 1024}, source=Read(64 * 1024)) as batches:
         assert 64 == len(list(batches))
-    # In two blocks of 32 batches; a job of one is none of these.
-    assert 64 * 1024 == 2 * BLOCK
-    assert [2, 4, 8, 16, 32] == made
+    # In blocks of 2, 32 and 30 batches; a job of one is none of these.
+    assert (2 * 1024, 32 * 1024) == (FIRST, BLOCK)
+    assert [4, 8, 16, 4, 30] == made
 
 
 @BESIDE

@@ -137,7 +137,8 @@ def jobs(
     while end is None or epoch < end:
         order = plan.order(epoch)
         _check_length(epoch, order.n, start)
-        yield from _epoch(recipes, deal, order, (epoch, start, step), seed, sizes, together)
+        cut, soon = (epoch, start, step), epoch == cursor.epoch
+        yield from _epoch(recipes, deal, order, cut, seed, sizes, together, soon=soon)
         epoch, start, step = epoch + 1, 0, 0
 
 
@@ -191,10 +192,13 @@ def _epoch(
     seed: int,
     sizes: _Sizes,
     together: int | None,
+    *,
+    soon: bool,
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs of an epoch from epoch, position and step on.
 
-    `together` is as of `GroupJob`.
+    `together` is as of `GroupJob`; `soon` as of `Deal.blocks`: other epochs than the first are
+    drawn while the batches of the one before are in work.
     """
     epoch, start, first = cut
     steps, world_steps = deal.steps(order.n, start), deal.world_steps(order.n, start)
@@ -209,7 +213,7 @@ def _epoch(
     if not steps:
         yield NoBatch(Span(epoch, first, 0, start, stride, order.n, last=True, over=True))
     valid: NDArray[np.bool_] | None = None
-    for indices, positions in deal.blocks(order, start):
+    for indices, positions in deal.blocks(order, start, soon=soon):
         if valid is None:  # not before: a batch may be far larger than an epoch
             valid = np.ones(deal.batch_size, np.bool_)
             valid.flags.writeable = False
