@@ -23,6 +23,8 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     # The checkout comes before a threadloader that is installed.
     "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+    # A package that pip has installed is compiled: the checkout is from its first run on.
+    "PYTHONDONTWRITEBYTECODE": "",
 }
 
 

@@ -64,6 +64,20 @@ def test_a_run_that_dies_is_told_by_its_last_words(tmp_path):
     )
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a script cannot stand for an interpreter")
+def test_what_a_run_imports_from_the_checkout_is_compiled_but_for_the_first_time(
+    tmp_path, monkeypatch
+):
+    """As a package that pip has installed is; else an import takes twice its time."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    script = tmp_path / "python"
+    told = "import sys; sys.exit(f'writes none: {sys.dont_write_bytecode}')"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{told}"\n', encoding="utf-8")
+    script.chmod(0o755)
+    answer = in_process(str(script), {"module": ""}, 60)
+    assert {"error": "the process ended with code 1: writes none: False"} == answer
+
+
 # The whole.
 
 
