@@ -879,3 +879,14 @@ def test_a_config_alone_decodes_images(tmp_path):
     with Loader({"source": {"type": "files", "folder": folder, "decode": "image"}}) as batches:
         batch = next(iter(batches))
     assert np.array_equal(pixels[np.newaxis], batch["data"])
+
+
+@LINKS
+def test_a_file_that_two_patterns_find_by_two_ways_is_refused(tmp_path):
+    """By one way it is one sample, however many patterns find it."""
+    write(tmp_path, {"real/1": "one"})
+    (tmp_path / "data" / "link").symlink_to("real")
+    (sample,) = samples(opened(tmp_path, pattern=["real/*", "r*/1"]))
+    assert "real/1" == sample["path"]
+    with pytest.raises(SourceError, match="expected each file once"):
+        opened(tmp_path, pattern=["real/*", "link/*"])

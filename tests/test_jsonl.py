@@ -4,6 +4,7 @@ import json
 import math
 import random
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -415,3 +416,14 @@ def test_sixteen_threads_read_what_one_reads(tmp_path):
     with ThreadPoolExecutor(16) as pool:
         assert [True] * 16 == list(pool.map(mine, range(16)))
     source.close()
+
+
+def test_the_order_of_the_dtypes_does_not_count_in_the_fingerprint(tmp_path):
+    path = write(tmp_path, '{"a": 1, "b": 2}\n')
+
+    def told(dtypes):
+        with closing(open_jsonl({"path": str(path), "dtypes": dtypes}, Path())) as source:
+            return source.fingerprint()
+
+    assert told({"a": "int8", "b": "int16"}) == told({"b": "int16", "a": "int8"})
+    assert told({"a": "int8", "b": "int16"}) != told({"a": "int16", "b": "int8"})

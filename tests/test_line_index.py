@@ -226,8 +226,8 @@ def test_a_file_that_kept_its_size_and_time_is_found_out_when_it_is_read(file, p
     error = caught.value
     assert (str(file), "line 1, byte 0") == (error.path, error.place)
     assert error.message == (
-        "expected the line that the index has, got other line ends, so the file has changed; "
-        f"remove the index, {index_of(file)}, and open the source again"
+        "expected the line that the index has, got other line ends, or a blank one, so the file "
+        f"has changed; remove the index, {index_of(file)}, and open the source again"
     )
     index_of(file).unlink()
     assert ["fünf", "first"] == read(file)[:2]
@@ -504,3 +504,39 @@ def test_a_long_pass_tells_how_far_it_is(file, monkeypatch, caplog):
 
 def test_the_suffix_is_the_one_that_the_documents_name():
     assert ".threadloader-index" == SUFFIX
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a hole takes its place on the disk there")
+@pytest.mark.parametrize("skip_blank", [False, True])
+def test_an_index_that_announces_more_lines_than_bytes_is_made_anew(tmp_path, skip_blank, caplog):
+    """With holes in it, it is as long as it says, and takes no place on the disk."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a\nb\n")
+    read(path, skip_blank=skip_blank)
+    status, index = path.stat(), index_of(path, skip_blank)
+    count, rows = 1 << 32, 0 if skip_blank else -1
+    known = status.st_size, status.st_mtime_ns
+    header = _index_cache._HEADER.pack(
+        _index_cache._MAGIC, 1, skip_blank, *known, count, rows, bytes(32)
+    )
+    index.write_bytes(header)
+    try:
+        os.truncate(index, len(header) + 8 * count)
+    except OSError:
+        pytest.skip("this system has no file with such a hole")
+    assert ["a", "b"] == read(path, skip_blank=skip_blank)
+    assert "it announces lines that the file cannot have" in caplog.text
+
+
+@pytest.mark.parametrize("blank", [b"    ", b" \t\r ", "\u3000\x20".encode(), "\u2003 ".encode()])
+def test_a_line_that_has_become_blank_since_is_an_error(tmp_path, blank):
+    """Of a file that was given its size and time back: nobody else sees that."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a\nbbbb\nc\n")
+    assert ["a", "bbbb", "c"] == read(path, skip_blank=True)
+    status = path.stat()
+    path.write_bytes(b"a\n" + blank + b"\nc\n")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(SourceError, match="or a blank one"):
+        read(path, skip_blank=True)
+    assert ["a", blank.decode(), "c"] == read(path)

@@ -1,5 +1,6 @@
 """The npy source: rows as numpy has them, from many threads, and from damaged files."""
 
+import errno
 import functools
 import io
 import os
@@ -14,7 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import ArraySource, _files, _npy_header, column, npy
+from threadloader.sources import (
+    ArraySource,
+    _files,
+    _labels,
+    _npy_header,
+    column,
+    columns,
+    npy,
+    npz,
+    open_source,
+    read_numbers,
+)
 from threadloader.sources._files import FileReader
 from threadloader.sources.npy import NpySource, open_npy
 
@@ -507,3 +519,96 @@ def test_if_one_file_cannot_be_opened_the_others_are_closed(tmp_path, open_, map
     assert 1 == len(made)
     with pytest.raises(ClosedError):
         made[0].one(0)
+
+
+DECODED = {"type": "files", "folder": ".", "pattern": "huge.npy", "decode": "npy"}
+
+
+def header_of(descr, shape):
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [f"(0x{'f' * 6000},)", f"(-0x{'f' * 6000},)", f"({'9' * 3000}, {'9' * 3000})"],
+    ids=["hexadecimal", "negative", "a product"],
+)
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda folder: NpySource(folder / "huge.npy"),
+        lambda folder: NpySource(folder / "huge.npy", mapped=True),
+        lambda folder: open_source(DECODED, folder)[0],
+        lambda folder: read_numbers("huge.npy", folder, None),
+    ],
+    ids=["by position", "mapped", "decoded", "numbers"],
+)
+def test_numbers_with_more_digits_than_python_prints_are_a_refusal(tmp_path, shape, read):
+    (tmp_path / "huge.npy").write_bytes(header_of("'<f8'", shape))
+    with pytest.raises(SourceError, match="expected a dtype and a shape, got "):
+        read(tmp_path)
+
+
+@EACH_WAY
+def test_an_array_without_rows_takes_no_memory_for_a_value(tmp_path, open_, mapped):
+    """A header of some bytes may say that one has gigabytes."""
+    (tmp_path / "wide.npy").write_bytes(header_of("'|V100000000'", "(0,)"))
+    tracemalloc.start()
+    try:
+        assert 0 == len(open_(mapped, path="wide.npy"))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@EACH_WAY
+@pytest.mark.parametrize("dtype", ["?", "<f8", ">i4", "S3", "<U2", ">U2", "V4", ">M8[s]", "m8[D]"])
+def test_a_value_is_a_scalar_where_numpy_has_one_that_carries_the_dtype(
+    tmp_path, open_, mapped, dtype
+):
+    save(tmp_path, values=np.zeros(2, dtype))
+    value = open_(mapped, path="values.npy")[1]
+    assert np.dtype(dtype) == value.dtype
+    carried = np.zeros((), dtype)[()].dtype == np.dtype(dtype)
+    assert carried == isinstance(value, np.generic)
+
+
+def test_a_map_that_the_system_cannot_count_is_a_refusal(tmp_path, monkeypatch):
+    """As on one of 32 bits, above 2 GiB."""
+    save(tmp_path, values=np.arange(3))
+
+    def mmap(*args, **options):
+        raise OverflowError("Python int too large to convert to C ssize_t")
+
+    monkeypatch.setattr(npy.mmap, "mmap", mmap)
+    with pytest.raises(SourceError, match="expected a file that can be mapped, got: Python int"):
+        NpySource(tmp_path / "values.npy", mapped=True)
+
+
+class Failing(io.FileIO):
+    """A file on storage that fails."""
+
+    def _fail(self, *args):
+        raise OSError(errno.EIO, "Input/output error")
+
+    read = readall = readinto = seek = _fail
+
+
+@pytest.mark.parametrize(
+    "opens",
+    [
+        lambda folder: npz.NpzSource(folder / "x"),
+        lambda folder: NpySource(folder / "x", mapped=True),
+        lambda folder: read_numbers("x", folder, None),
+        lambda folder: _labels._Table(folder / "x", "file", "label"),
+    ],
+    ids=["npz", "mapped npy", "numbers", "labels"],
+)
+def test_a_file_whose_reading_fails_is_named(tmp_path, monkeypatch, opens):
+    (tmp_path / "x").write_bytes(b"something")
+    for room in (npz, npy, columns, _labels):
+        monkeypatch.setattr(room, "open_regular", Failing)
+    with pytest.raises(SourceError, match="expected a file that can be read, got: Input") as told:
+        opens(tmp_path)
+    assert str(tmp_path / "x") == told.value.path

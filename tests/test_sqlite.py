@@ -614,7 +614,7 @@ def test_threads_that_do_not_let_go_are_waited_for_together(tmp_path, monkeypatc
         seconds[0] += timeout
         return False
 
-    connections = list(source._connections._made)
+    connections = [connection for connection, _ in source._connections._made]
     real = [connection.sql for connection in connections]
     for connection in connections:
         connection.lock = SimpleNamespace(acquire=acquire)
@@ -634,7 +634,7 @@ def test_every_connection_is_closed_though_one_close_is_interrupted(tmp_path, mo
     together = threading.Barrier(2)
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda index: (together.wait(10), source[index]), range(2)))
-    connections = list(source._connections._made)
+    connections = [connection for connection, _ in source._connections._made]
     real, asked = _sqlite_connections._Connection.close, []
 
     def close(connection, path, until):
@@ -805,3 +805,43 @@ def test_a_query_that_gives_other_rows_each_time_is_an_error(tmp_path):
         source._keys = np.array([99, 2, 5])  # as if the first time it had given this key
         with pytest.raises(SourceError, match="expected one row, got none; let the query give"):
             source[0]
+
+
+def test_the_connections_of_threads_that_have_ended_are_closed_by_the_next_one(tmp_path):
+    """As where a source that was given in code is read by one run after the other."""
+    source = opened(made(tmp_path))
+    path = str(tmp_path / "a.db")
+    for _ in range(5):
+        with ThreadPoolExecutor(1) as pool:
+            assert 2 == pool.submit(lambda: source[1]["id"]).result()
+    # That of the last one, and of the thread that has opened it.
+    assert 2 == len(source._connections._made)
+    assert 2 == source[1]["id"]
+    source.close()
+    assert path not in open_files()
+
+
+def test_a_connection_that_was_closed_though_its_thread_goes_on_is_made_anew(tmp_path):
+    """A thread of another language has no Python frame while it is elsewhere."""
+    source = opened(made(tmp_path))
+    ((connection, _),) = source._connections._made
+    source._connections._end(connection, 0.0)
+    assert 2 == source[1]["id"]
+    source.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_leaves_the_connections_of_its_parents_threads_alone(tmp_path):
+    source = opened(made(tmp_path))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: source[1]).result()
+        before = list(source._connections._made)
+        assert 2 == len(before)
+        child = os.fork()
+        if not child:
+            thread = threading.Thread(target=lambda: source[1])
+            thread.start()
+            thread.join()
+            os._exit(int(before != source._connections._made[:2]))
+        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    source.close()

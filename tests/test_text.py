@@ -422,3 +422,17 @@ def test_other_line_ends_under_the_old_size_and_time_are_an_error(tmp_path):
             source[1]
     finally:
         source.close()
+
+
+def test_the_handles_of_threads_that_have_ended_are_closed_by_the_next_one(tmp_path):
+    """Where each thread has one of its own, and a source is read by one run after the other."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"line")
+    reader = FileReader(path, shared=False)
+    for _ in range(5):
+        with ThreadPoolExecutor(1) as pool:
+            assert b"line" == pool.submit(reader.read, 0, 4).result()
+    assert 1 == len(reader._handles)
+    ((handle, _),) = reader._handles
+    reader.close()
+    assert handle.closed

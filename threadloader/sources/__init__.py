@@ -163,8 +163,9 @@ def per_thread(factory: Callable[[], Any]) -> PerThread:
     """Give each thread a source of its own, for one that several threads must not share.
 
     Args:
-        factory: called without arguments, once in each thread that reads; gives
-            what `as_source` takes: an object over a handle or connection of its own.
+        factory: called without arguments, once in each worker, and once in the thread that
+            enters the ``with``, which asks for the length; gives what `as_source` takes: an
+            object over a handle or connection of its own.
 
     Returns:
         A source over all of them. The loader closes it: each object that the factory

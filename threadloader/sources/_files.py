@@ -7,7 +7,6 @@ are explained in `_paths`.
 from __future__ import annotations
 
 import os
-import stat
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,10 +19,11 @@ import numpy.typing as npt
 
 from threadloader.errors import SourceError, by_handler
 
-from ._closing import close_all, closed_error
+from ._closing import Maker, close_all, closed_error, left_over, maker
 from ._paths import expand, inside
+from ._regular import open_regular
 
-__all__ = ["KEPT_OPEN", "FileReader", "expand", "inside", "open_regular"]
+__all__ = ["KEPT_OPEN", "FileReader", "expand", "inside"]
 
 KEPT_OPEN = 128
 """Files that one source keeps open. Chosen: half of the 256 that macOS allows a process."""
@@ -37,37 +37,6 @@ _TOGETHER = 8 << 20
 _GAP = 4096
 """Bytes between two places that `FileReader.gather` reads along, rather than read twice.
 Chosen: a page, which the system reads in any case."""
-
-
-def open_regular(path: Path) -> FileIO:
-    """Open a regular file for reading bytes, without a buffer.
-
-    Args:
-        path: the file.
-
-    Returns:
-        The open file.
-
-    Raises:
-        SourceError: it is missing, cannot be opened, or is a folder, a pipe or a device.
-    """
-    try:
-        # Looked at before it is opened: opening a pipe waits for its other end.
-        mode = path.stat().st_mode
-        if stat.S_ISREG(mode):
-            return path.open("rb", buffering=0)
-    except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
-        if by_handler(error):
-            raise
-        if isinstance(error, FileNotFoundError):
-            raise SourceError(
-                "expected a file, found none; a relative path starts at the folder of the config",
-                path,
-            ) from error
-        reason = getattr(error, "strerror", None) or error
-        raise SourceError(f"expected a file that can be read, got: {reason}", path) from error
-    kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"
-    raise SourceError(f"expected a regular file, got {kind}", path)
 
 
 class FileReader:
@@ -105,7 +74,7 @@ class FileReader:
         self._local = threading.local()
         # Guards _handles and _closed. A raw lock, held for a few lines of our own.
         self._lock = threading.Lock()
-        self._handles = [self._first]
+        self._handles: list[tuple[FileIO, Maker]] = []  # beside the first one
         self._closed = False
         if keep:
             self._local.handle = self._first
@@ -237,8 +206,9 @@ class FileReader:
     def _handle(self) -> FileIO:
         """Give the calling thread's own handle, opened at its first read or at each."""
         handle: FileIO | None = getattr(self._local, "handle", None)
-        if handle is not None:
+        if handle is not None and (self._closed or not handle.closed):
             return handle
+        self._close_left_over()
         with ExitStack() as undo:
             handle = self._opened_again()
             undo.callback(handle.close)
@@ -252,12 +222,21 @@ class FileReader:
                 with self._lock:
                     if self._closed:
                         raise closed_error(self.path)
-                    self._handles.append(handle)
+                    self._handles.append((handle, maker()))
                     self._local.handle = handle
             elif self._closed:  # no lock: close() in a forked process might wait for it for ever
                 raise closed_error(self.path)
             undo.pop_all()
         return handle
+
+    def _close_left_over(self) -> None:
+        """Close the handles of threads that have ended; the calling one has none."""
+        if self._handles:
+            with self._lock:
+                old = left_over(self._handles)
+            close_all([handle.close for handle in old])
+            with self._lock:  # not before: an interrupt may have left one open
+                self._handles = [each for each in self._handles if not each[0].closed]
 
     def _opened_again(self) -> FileIO:
         try:
@@ -280,7 +259,7 @@ class FileReader:
         with self._lock:
             self._closed = True
             # They stay in the list: what an interrupt leaves open, a second time closes.
-            handles = self._handles[:]
+            handles = [self._first, *(handle for handle, _ in self._handles)]
         close_all([handle.close for handle in handles])
 
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from threadloader.errors import by_handler
 
-from ._files import open_regular
+from ._regular import open_regular
 
 __all__ = ["SUFFIX", "IndexCache", "IntArray"]
 
@@ -163,17 +163,20 @@ def _read(
     _, form, blank, its_size, its_time, count, rows, digest = _HEADER.unpack(header)
     if form != _FORMAT or blank != skip_blank:
         raise _StaleError("its format or its options differ")
-    # Held against the file's true size before memory is taken for it.
-    length = os.fstat(stream.fileno()).st_size - _HEADER.size
-    if count < 1 or rows < -1 or (rows >= 0) != skip_blank or length != 8 * (count + max(rows, 0)):
+    if (its_size, its_time) != (size, modified):
+        raise _StaleError(f"size {its_size} and time {its_time} ns, now {size} and {modified} ns")
+    # Held against the true sizes of both files before memory is taken for it: a line has a byte at
+    # least, and an index with holes in it may announce more than any memory has.
+    length, lines = os.fstat(stream.fileno()).st_size - _HEADER.size, count - 1
+    if not 0 <= lines <= size - begin or not -1 <= rows <= lines or (rows >= 0) != skip_blank:
+        raise _DamagedError("it announces lines that the file cannot have")
+    if length != 8 * (count + max(rows, 0)):
         raise _DamagedError("it has not the length that it announces")
     values = np.empty(length // 8, "<i8")
     _fill(stream, values.data.cast("B"))
     parts = [values[:count]] + ([values[count:]] if skip_blank else [])
     if _checksum(header, name, parts) != digest:
         raise _DamagedError("its checksum is another one")
-    if (its_size, its_time) != (size, modified):
-        raise _StaleError(f"size {its_size} and time {its_time} ns, now {size} and {modified} ns")
     offsets, *kept = (part.astype(np.int64, copy=False) for part in parts)
     # To the end of the file: behind a line end at its last byte, or one that is thought there.
     ends = offsets[-1] == size or (count > 1 and offsets[-1] == size + 1 and offsets[-2] < size)

@@ -14,7 +14,8 @@ from typing import Any
 from threadloader.errors import ConfigError, Problem, SourceError
 
 from ._fields import nearest
-from ._files import inside, open_regular
+from ._files import inside
+from ._regular import open_regular, readable
 
 __all__ = ["Labels", "labels_of"]
 
@@ -129,7 +130,7 @@ class _Table:
     def __init__(self, path: Path, file: str, label: str) -> None:
         self.path = path
         self.rows: dict[str, tuple[int, str]] = {}
-        with open_regular(path) as opened:
+        with readable(path), open_regular(path) as opened:
             data = opened.readall()
         try:
             # All at once: read by lines, it would be decoded ahead of the row that is told.

@@ -189,6 +189,17 @@ class LineFiles:
         close_all([file.reader.close for file in self._files])
 
 
+def _is_blank(line: bytes) -> bool:
+    """Tell whether a line has white space alone, as text; what is no text is not blank."""
+    if line and 32 < line[0] < 127:  # nearly all lines
+        return False
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return False
+    return not text or text.isspace()
+
+
 class _File:
     """The lines of one file: row r has the bytes ``offsets[r] .. offsets[r + 1] - 2``.
 
@@ -210,6 +221,7 @@ class _File:
                 self.offsets, self.kept = found
                 self._loaded = cache.path(reader.path, skip_blank)
                 return
+        self.kept = None  # until it is known, all lines are read
         self.offsets, classes = scan(reader, begin, skip_blank, chunk)
         self.kept = self._not_blank(classes) if skip_blank else None
         # What was changed meanwhile may be indexed half before and half after it.
@@ -218,10 +230,8 @@ class _File:
 
     def _not_blank(self, classes: npt.NDArray[np.uint8]) -> IntArray:
         for row in np.flatnonzero(classes == 1).tolist():
-            try:
-                classes[row] = 0 if self.line(row).data.decode().isspace() else 2
-            except UnicodeDecodeError:  # to be an error when it is read, it must stay
-                classes[row] = 2
+            # What is no text must stay, to be an error when it is read.
+            classes[row] = 0 if _is_blank(self.line(row).data) else 2
         return np.flatnonzero(classes).astype(np.int64)
 
     def __len__(self) -> int:
@@ -243,6 +253,8 @@ class _File:
         line = data[before:-1] if ended else data[before:]
         if ended and line.endswith(b"\r"):
             line = line[:-1]
+        if self.kept is not None and self._loaded is not None and _is_blank(line):
+            raise self._changed(row, begin)  # it was not when the index was made
         return Line(self.reader.path, row + 1, begin, line, ended)
 
     def _changed(self, row: int, begin: int) -> SourceError:
@@ -250,8 +262,8 @@ class _File:
         if self._loaded is not None:
             again = f"remove the index, {self._loaded}, and open the source again"
         return SourceError(
-            "expected the line that the index has, got other line ends, so the file has "
-            f"changed; {again}",
+            "expected the line that the index has, got other line ends, or a blank one, so the "
+            f"file has changed; {again}",
             self.reader.path,
             f"line {row + 1}, byte {begin}",
         )

@@ -94,8 +94,10 @@ def read_header(
             raise
         reason = str(error) or type(error).__name__
         raise fault(f"expected a readable array, got: {reason}; {damaged}") from error
+    # As it stands there: a number may have more digits than Python prints.
+    shown = text.decode("latin-1").strip()[:200]
     if dtype is None:
-        raise fault(f"expected a dtype and a shape, got {header}; {damaged}")
+        raise fault(f"expected a dtype and a shape, got {shown}; {damaged}")
     if not stores_values(dtype):
         raise fault(
             "expected numbers, or strings of a fixed width, got Python objects, which are "
@@ -103,7 +105,7 @@ def read_header(
         )
     shape = header["shape"]
     if not _fits(dtype, shape):
-        raise fault(f"expected a dtype and a shape, got {header}; {damaged}")
+        raise fault(f"expected a dtype and a shape, got {shown}; {damaged}")
     if not shape:
         raise fault(f"expected one sample a row, got a single value of shape (){alone}")
     size = math.prod(shape) * dtype.itemsize
@@ -137,11 +139,14 @@ def _fits(dtype: np.dtype[Any], shape: tuple[Any, ...]) -> bool:
     """Tell whether numpy can have an array like this, if there is memory for its values."""
     if dtype.subdtype is not None or dtype.itemsize < 0:
         return False
-    if not all(type(n) is int and n >= 0 for n in shape):
+    if not all(type(n) is int and 0 <= n < 2**63 for n in shape):
         return False
     if not dtype.itemsize and dtype.kind in "SU":  # numpy makes it as wide as one character
         return False
-    has_values = math.prod(shape) * dtype.itemsize > 0  # then the caller compares sizes
+    size = math.prod(shape) * dtype.itemsize
+    if size >= 2**63:
+        return False
+    has_values = size > 0  # then the caller compares sizes
     try:
         np.empty((0,) * len(shape) if has_values else shape, dtype)
     # Too many numbers, or one that is too large beside a 0; with old numpy for want of memory,

@@ -34,7 +34,12 @@ _MAGIC = frozenset("*?[")
 
 
 def expand(
-    base: Path, path: str | Sequence[str], root: Path | None, *, through_links: bool = False
+    base: Path,
+    path: str | Sequence[str],
+    root: Path | None,
+    *,
+    through_links: bool = False,
+    overlapping: bool = False,
 ) -> list[Path]:
     """Give the files that names and patterns mean.
 
@@ -43,6 +48,7 @@ def expand(
         path: one of them, or several.
         root: the folder that no file may lie outside of; None for no bound.
         through_links: a link to a file that comes as well is that file a second time.
+        overlapping: what several patterns find by the same path comes once, and is no error.
 
     Returns:
         The files, in the order given; what one pattern finds is sorted. A plain name
@@ -58,7 +64,7 @@ def expand(
     if not names:
         raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
     files: list[Path] = []
-    seen: dict[tuple[str, str], str] = {}
+    seen: dict[tuple[str, str], tuple[str, Path]] = {}
     folders: dict[Path, str] = {}  # where each folder really is, found out once
     for name in names:
         for file, is_link in _files_of(base, name, root):
@@ -70,12 +76,15 @@ def expand(
                 folder, real = folders[file.parent], file.name
             where = folder, os.path.normcase(real)
             if where in seen:
+                before, same = seen[where]
+                if overlapping and same == file:
+                    continue
                 raise SourceError(
-                    f"expected each file once, got it by {seen[where]!r} and by {name!r}; "
+                    f"expected each file once, got it by {before!r} and by {name!r}; "
                     "name it once, by patterns that neither overlap nor find a link to it",
                     file,
                 )
-            seen[where] = name
+            seen[where] = name, file
             files.append(file)
     return files
 

@@ -14,17 +14,14 @@ from pathlib import Path, PurePath
 
 from threadloader.errors import ConfigError, Problem, SourceError, by_handler, lost_interrupt
 
-from ._closing import close_all, closed_error
+from ._closing import Maker, close_all, closed_error, left_over, maker
 from ._stamp import log_status
 
 __all__ = ["Connections"]
 
 _LOG = logging.getLogger("threadloader")
-
 _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
-
 _READ_PRAGMAS = frozenset({"data_version", "page_size"})  # for full-text tables, too
-
 _REFUSED_FUNCTIONS = frozenset({"load_extension", "random", "randomblob"})
 
 _LONGEST = 64 << 20
@@ -64,7 +61,7 @@ class Connections:
         self._local = threading.local()
         # Guards _made and _closed. A raw lock, held for a few lines of our own.
         self._lock = threading.Lock()
-        self._made: list[_Connection] = []
+        self._made: list[tuple[_Connection, Maker]] = []
         self._closed = False
 
     @contextmanager
@@ -112,10 +109,13 @@ class Connections:
 
     def _connection(self, place: str) -> _Connection:
         connection: _Connection | None = getattr(self._local, "connection", None)
-        if connection is not None:
+        if connection is not None and (self._closed or not connection.closed):
             return connection
         if self._closed:
             raise closed_error(self._path)
+        with self._lock:
+            old = left_over(self._made)
+        close_all([partial(self._end, each, 0.0) for each in old])
         with ExitStack() as undo:
             with self._mistrust(place):
                 longest = _LONGEST + 4 * self._bytes
@@ -134,7 +134,7 @@ class Connections:
                 if self._closed:
                     raise closed_error(self._path)  # pragma: no cover - a race with close
                 self.size = self.size or connection.pages * connection.page_size
-                self._made.append(connection)
+                self._made.append((connection, maker()))
             undo.pop_all()
         self._local.connection = connection
         return connection
@@ -213,7 +213,7 @@ class Connections:
         """
         with self._lock:
             self._closed = True
-            made = self._made[:]
+            made = [connection for connection, _ in self._made]
         until = time.monotonic() + _PATIENCE_SECONDS
         try:
             # All of them before one is waited for: so they end at the same time.
@@ -226,8 +226,8 @@ class Connections:
 
     def _end(self, connection: _Connection, until: float) -> None:
         connection.close(self._path, until)
-        with self._lock, suppress(ValueError):  # not before: an interrupt may leave it open
-            self._made.remove(connection)
+        with self._lock:  # not before: an interrupt may leave it open
+            self._made = [each for each in self._made if each[0] is not connection]
 
 
 def _denied(action: int, first: str | None, second: str | None) -> str | None:
@@ -261,6 +261,7 @@ class _Connection:
         # Held by the thread that reads, and by the one that closes. Reentrant: an interrupt in
         # contextlib leaves it held, and its thread must not wait for itself.
         self.lock = threading.RLock()
+        self.closed = False
         self.sql = sqlite3.connect(
             _uri(path),
             uri=True,
@@ -294,5 +295,6 @@ class _Connection:
             return
         try:
             self.sql.close()
+            self.closed = True
         finally:
             self.lock.release()

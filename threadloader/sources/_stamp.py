@@ -75,9 +75,7 @@ def _status(file: Path) -> os.stat_result | None:
 def _files_of(spec: Mapping[str, Any], base: Path, root: Path | None) -> list[Path]:
     if "folder" in spec:
         patterns = spec.get("pattern", "**/*")
-        patterns = [patterns] if isinstance(patterns, str) else patterns
-        folder = base / spec["folder"]
-        return sorted({file for each in patterns for file in expand(folder, each, root)})
+        return sorted(expand(base / spec["folder"], patterns, root, overlapping=True))
     if spec.get("path") is None:
         return [base / name for name in spec["fields"].values()]
     if spec["type"] in ("npz", "npy", "sqlite"):  # a name, in which "*" means itself

@@ -21,7 +21,7 @@ from ._row_numbers import row_number, row_numbers
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["ArraySource", "Empty", "stores_values"]
+__all__ = ["ArraySource", "Empty", "stays_array", "stores_values"]
 
 # numpy.record arrays and maps of a file hold what a plain array holds; any other
 # subclass adds something (a mask, a unit, another meaning of []) that would be lost.
@@ -34,12 +34,18 @@ Empty = Callable[..., _Array]
 
 
 def stores_values(dtype: np.dtype[Any]) -> bool:
-    """Tell whether an array of this dtype holds its values itself, not pointers to objects.
-
-    >>> stores_values(np.dtype("U8")), stores_values(np.dtype(object))
-    (True, False)
-    """
+    """Tell whether an array of this dtype holds its values itself, not pointers to objects."""
     return not dtype.hasobject
+
+
+def stays_array(dtype: np.dtype[Any]) -> bool:
+    """Tell whether a single value of this dtype stays an array: no numpy scalar carries it.
+
+    A string would be cut to its own width, foreign byte order swapped. Told by the dtype alone,
+    since a value may be as large as a damaged file says.
+    """
+    has_width = dtype.kind in "SU" and dtype.itemsize > 0
+    return has_width or (dtype.kind != "V" and not dtype.isnative)
 
 
 class ArraySource:
@@ -54,8 +60,6 @@ class ArraySource:
         ConfigError: something else, naming the field that does not fit.
 
     >>> source = ArraySource({"x": np.arange(6).reshape(3, 2), "y": np.array([7, 8, 9])})
-    >>> len(source)
-    3
     >>> source[1]["x"]
     array([2, 3])
     >>> source.take([2, 0])["y"]
@@ -69,12 +73,7 @@ class ArraySource:
         ]
         self._length = _common_length(self._labels, self._arrays)
         self._names = list(data) if isinstance(data, Mapping) else list(range(len(self._arrays)))
-        # A numpy scalar cannot carry every dtype: a string is cut to its own
-        # width, foreign byte order is swapped. Such a value stays an array.
-        self._boxed = [
-            array.ndim == 1 and np.zeros((), array.dtype)[()].dtype != array.dtype
-            for array in self._arrays
-        ]
+        self._boxed = [array.ndim == 1 and stays_array(array.dtype) for array in self._arrays]
         # What a batch of each is made of, looked up once.
         self._fields = [
             (array, _is_direct(array), array.shape[1:], array.dtype) for array in self._arrays

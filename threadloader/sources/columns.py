@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
-from ._files import inside, open_regular
+from ._files import inside
+from ._regular import open_regular, readable
 from ._strict_json import STRICT
 from ._telling import Telling
 
@@ -107,7 +108,7 @@ def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any] |
         SourceError: it is missing, damaged, or has something else in it.
     """
     file = inside(base / path, root)
-    with open_regular(file) as handle:
+    with readable(file), open_regular(file) as handle:
         start = handle.read(len(_MAGIC))
         data = b"" if start == _MAGIC else start + handle.readall()
     if start == _MAGIC:

@@ -28,9 +28,10 @@ from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
 from ._closing import closed_error
 from ._decode import Decoder, Decoders, apply, decoder_of, image_options
-from ._files import expand, inside, open_regular
+from ._files import expand, inside
 from ._hash import sha256
 from ._labels import labels_of
+from ._regular import open_regular
 from ._row_numbers import row_number
 from ._telling import Telling
 
@@ -175,10 +176,9 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
                     'name the place in "folder"',
                 )
             )
-    # One by one: a file that two patterns find is no mistake here.
-    found = {
-        path.relative_to(folder).parts for each in patterns for path in expand(folder, each, root)
-    }
+    found = [
+        path.relative_to(folder).parts for path in expand(folder, patterns, root, overlapping=True)
+    ]
     try:
         return ["/".join(parts) for parts in sorted(found, key=_utf8)]
     except UnicodeEncodeError as error:

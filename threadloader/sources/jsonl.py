@@ -104,7 +104,7 @@ class Shape:
         parts = [] if self._fields is None else [f", fields {json.dumps(self._fields)}"]
         if self._dtypes:
             names = {field: str(dtype) for field, dtype in self._dtypes.items()}
-            parts.append(f", dtypes {json.dumps(names)}")
+            parts.append(f", dtypes {json.dumps(names, sort_keys=True)}")
         return "".join(parts)
 
 

@@ -23,12 +23,13 @@ import numpy.typing as npt
 from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
 from ._closing import close_all, closed_error
-from ._files import FileReader, inside, open_regular
+from ._files import FileReader, inside
 from ._fingerprint import checked_rows
 from ._hash import sha256
 from ._npy_header import LONGEST, Header, read_header
+from ._regular import open_regular, readable
 from ._row_numbers import row_number, row_numbers
-from .arrays import ArraySource, Empty
+from .arrays import ArraySource, Empty, stays_array
 
 __all__ = ["NpySource", "open_npy"]
 
@@ -233,8 +234,7 @@ class _Positioned:
         dtype, rows = self.header.dtype, self.header.shape[0]
         self._row_shape = self.header.shape[1:]
         self._row_size = self.header.size // rows if rows else 0
-        # As in ArraySource: a numpy scalar cannot carry every dtype.
-        self._boxed = not self._row_shape and np.zeros((), dtype)[()].dtype != dtype
+        self._boxed = not self._row_shape and stays_array(dtype)
 
     def one(self, row: int) -> Any:
         data = self._reader.read(self.header.length + row * self._row_size, self._row_size)
@@ -262,7 +262,7 @@ class _Mapped:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with io.BufferedReader(open_regular(path)) as file:
+        with readable(path), io.BufferedReader(open_regular(path)) as file:
             self.size = file.seek(0, io.SEEK_END)
             file.seek(0)
             self.header = _checked_header(path, file.read(LONGEST), self.size)
@@ -294,7 +294,8 @@ def _mapped(path: Path, number: int, header: Header, size: int) -> _Array:
     try:
         # With the size: a file that has become shorter since is refused.
         whole = mmap.mmap(number, size, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
+    # OverflowError: larger than a system of 32 bits can count.
+    except (OSError, ValueError, OverflowError) as error:
         if by_handler(error):
             raise
         reason = getattr(error, "strerror", None) or error

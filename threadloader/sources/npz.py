@@ -21,8 +21,9 @@ import numpy.typing as npt
 from threadloader.errors import SourceError, by_handler
 
 from ._fields import chosen_fields, listed, nearest, repeated
-from ._files import inside, open_regular
+from ._files import inside
 from ._npy_header import read_header
+from ._regular import open_regular, readable
 from ._row_numbers import row_number
 from .arrays import ArraySource
 
@@ -74,7 +75,7 @@ class NpzSource(ArraySource):
     ) -> None:
         self._path = Path(path)
         chosen = chosen_fields(fields, "every array")
-        with BufferedReader(open_regular(self._path)) as file:
+        with readable(self._path), BufferedReader(open_regular(self._path)) as file:
             self._size = file.seek(0, 2)
             arrays = _Archive(self._path, file, self._size).load(chosen)
         _check_lengths(self._path, arrays)

@@ -1,0 +1,62 @@
+"""A regular file opened, and what the system says of its reading with the file's name."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+
+from threadloader.errors import SourceError, by_handler
+
+__all__ = ["open_regular", "readable"]
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open a regular file for reading bytes, without a buffer.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The open file.
+
+    Raises:
+        SourceError: it is missing, cannot be opened, or is a folder, a pipe or a device.
+    """
+    try:
+        # Looked at before it is opened: opening a pipe waits for its other end.
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            return path.open("rb", buffering=0)
+    except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
+        if by_handler(error):
+            raise
+        if isinstance(error, FileNotFoundError):
+            raise SourceError(
+                "expected a file, found none; a relative path starts at the folder of the config",
+                path,
+            ) from error
+        reason = getattr(error, "strerror", None) or error
+        raise SourceError(f"expected a file that can be read, got: {reason}", path) from error
+    kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"
+    raise SourceError(f"expected a regular file, got {kind}", path)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Name the file in what the system says of its reading, for one that is read as a whole.
+
+    Raises:
+        SourceError: a read failed.
+    """
+    try:
+        yield
+    except SourceError:
+        raise
+    except OSError as error:
+        if by_handler(error):
+            raise
+        reason = error.strerror or error
+        raise SourceError(f"expected a file that can be read, got: {reason}", path) from error
