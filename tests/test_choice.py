@@ -287,3 +287,77 @@ def test_what_is_prepared_here_does_not_see_the_context_of_the_loop():
         batches._supply.choice = Here()
         got = [sample for batch in batches for sample in batch]
     assert {("nothing", True), ("nothing", False)} == set(got)
+
+
+def test_what_the_threads_had_begun_says_nothing_of_the_loop():
+    """Up to 65,536 batches are ready or in work when it is tried."""
+    loop, noted = threading.current_thread(), []
+
+    class Source(list):
+        by_loop = False
+
+        def __getitem__(self, index):
+            self.by_loop |= threading.current_thread() is loop
+            return super().__getitem__(index)
+
+    class Tried(Here):
+        def note(self, *given):
+            noted.append(source.by_loop)
+            return super().note(*given)
+
+    source = Source(range(60))
+    with Loader({"batch_size": 1, "prefetch_batches": 16}, source=source) as batches:
+        batches._supply.choice = Tried()
+        assert 60 == len(list(batches))
+    assert [False, True] == noted[:2]
+
+
+class Forgetting(Choice):
+    """Counts how often it begins to measure anew, beside the beginnings of epochs."""
+
+    forgot = -1
+
+    def forget(self):
+        self.forgot += 1
+        super().forget()
+
+
+@pytest.mark.parametrize("here", [False, True])
+def test_behind_a_failure_it_is_measured_anew(here):
+    """What was waited for it is no time of a batch, and of a series some come again."""
+
+    def transform(sample):
+        if sample in (7, 8):
+            raise ValueError("bad")
+        return sample
+
+    config = {"batch_size": 1, "num_workers": 1, "shuffle": False, "num_epochs": 1}
+    with Loader(config, source=range(20), transform=transform) as batches:
+        batches._supply.choice = choice = Forgetting()
+        choice.here, choice._per_batch, choice._decided = here, 1e-4, float("inf")
+        epoch, got = iter(batches), []
+        for _ in range(20):
+            try:
+                got.append(int(next(epoch)[0]))
+            except ValueError:
+                assert choice._began is None
+    assert [*range(7), *range(9, 20)] == got
+    assert 2 == choice.forgot
+
+
+def test_behind_a_piece_that_is_made_anew_it_is_measured_anew():
+    class Source(list):
+        sample_bytes, in_memory, fails = 1 << 18, True, True
+
+        def take(self, indices):
+            if 10 in indices and self.fails:
+                self.fails = False
+                raise OSError("this once")
+            return np.array(indices)
+
+    config = {"batch_size": 1, "num_workers": 1, "shuffle": False, "num_epochs": 1}
+    with Loader(config, source=Source(range(20))) as batches:
+        batches._supply.choice = choice = Forgetting()
+        choice.here, choice._per_batch, choice._decided = True, 1e-4, float("inf")
+        assert list(range(20)) == [int(batch[0]) for batch in batches]
+    assert 1 == choice.forgot

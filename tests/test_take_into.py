@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from threadloader import Loader
 from threadloader.buffers import Pool
 from threadloader.sources import ArraySource, as_source, open_source, per_thread
 
@@ -246,3 +247,26 @@ def test_a_row_that_there_is_not_is_refused_before_any_batch_is_made(wrong):
     source = ArraySource(np.arange(8.0).reshape(4, 2))
     with pytest.raises(IndexError, match=f"expected an index of 0 .. 3, got {wrong}$"):
         source.take_batches(np.array([[0, 1], [2, wrong]]), np.empty)
+
+
+def test_of_groups_that_go_from_thread_to_thread_each_field_comes_from_the_pool(monkeypatch):
+    """Though none has a MiB; and what the loop gathers by itself does not."""
+    asked, real = [], Pool.empty
+
+    def empty(self, shape, dtype):
+        asked.append((shape[0], (array := real(self, shape, dtype)).base is not None))
+        return array
+
+    monkeypatch.setattr(Pool, "empty", empty)
+    data = {f"c{number}": np.zeros((6000, 98), np.float32) for number in range(8)}
+    with Loader({"batch_size": 32, "num_epochs": 1}, source=data) as batches:
+        batches._supply.choice = None
+        for _ in batches:
+            pass
+        assert {True} == {pooled for rows, pooled in asked if rows > 1000}
+        assert max(rows for rows, _ in asked) > 1000
+        asked.clear()
+    with Loader({"batch_size": 32, "num_epochs": 1, "num_workers": 0}, source=data) as batches:
+        for _ in batches:
+            pass
+    assert max(rows for rows, _ in asked) < 200

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from ._policy import Policy
 
+    _Empty = Callable[..., NDArray[Any]]
+    _Made = Callable[[int, int], list[Any]]
+
 __all__ = ["Recipe", "Span"]
 
 
@@ -24,6 +27,8 @@ class Recipe(NamedTuple):
         take: indices -> batch, where the source builds whole batches.
         take_batches: the same for many batches, as that of `ArraySource`; None where they are
             cut out of what `take` gives for all of them.
+        empty: ``empty(shape, dtype) -> array``, which makes the memory of those that a worker
+            makes.
         whole: "take" when it does, "getitems" when it reads all of a
             batch's samples at once, "" when it is read sample by sample.
         digest: batch -> fingerprint of its content, or None.
@@ -53,7 +58,8 @@ class Recipe(NamedTuple):
     collate: Callable[[list[Any]], Any]
     pin: Callable[[Any], Any] | None = None
     take: "Callable[[NDArray[np.int64]], Any] | None" = None
-    take_batches: "Callable[[NDArray[np.int64]], Callable[[int, int], list[Any]]] | None" = None
+    take_batches: "Callable[[NDArray[np.int64], _Empty], _Made] | None" = None
+    empty: "_Empty" = np.empty
     whole: str = ""
     digest: Callable[[Any], bytes] | None = None
     group: int = 1

@@ -151,11 +151,14 @@ class Loader:
         Raises:
             SourceError: the source is missing, damaged, or not what the config says.
             ConfigError: the source in code cannot be one; ``shard: "auto"`` finds an
-                environment that makes no sense; or the sampler does not fit the source.
+                environment that makes no sense; the sampler does not fit the source; or what an
+                option asks for is not there (torch or CUDA, a folder for the cache).
             StateError: the state to resume is damaged, or of another run.
             BusyError: it is open already.
             ClosedError: the interpreter shuts down.
             WorkerError: the source raised `StopIteration`.
+            OSError: the file of ``resume`` cannot be read.
+            Exception: whatever the source raises when it is asked for its length, or for labels.
             RuntimeError: the system starts no more threads.
         """
         if sys.is_finalizing():

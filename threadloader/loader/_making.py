@@ -79,20 +79,15 @@ def make_recipe(
     if whole == "take":
         # What is done to a batch behind its making is done in the job.
         group, piece = _grouping(source, config, most, apart=pin is None and digest is None)
-    # Where workers hand memory to and fro, smaller pieces than by one thread gain from it. A
-    # group of theirs is larger in any case, and its pieces are made by one thread.
-    least = LEAST_WITH_WORKERS if config.num_workers and group == 1 else buffers.LEAST_BYTES
+    # Where workers hand memory to and fro, smaller pieces than by one thread gain from it.
+    least = LEAST_WITH_WORKERS if config.num_workers else buffers.LEAST_BYTES
     pool = buffers.Pool(MOST_KEPT if most is None else min(MOST_KEPT, most), least)
     take: Callable[[Any], Any] | None = None
-    take_batches: Callable[[Any], Any] | None = None
+    take_batches: Callable[[Any, Any], Any] | None = None
     if whole == "take":
         take = _taking(source, pool.empty)
         if group > 1 and _builder(source) is sources.ArraySource:
-            most_at_once = group if config.num_workers else piece or group
-            made_at_once = source.sample_bytes * config.batch_size * most_at_once
-            # The pool would leave so little to numpy, but asking it takes longer.
-            empty = np.empty if made_at_once < least else pool.empty
-            take_batches = functools.partial(source.take_batches, empty=empty)
+            take_batches = source.take_batches
     # What fails is tried again, or left out, sample by sample.
     together = _together(transform, collate) if policy is None else None
     in_place = plain and not whole and together is None
@@ -108,6 +103,7 @@ def make_recipe(
         pin=pin,
         take=take,
         take_batches=take_batches,
+        empty=pool.empty,
         whole=whole,
         digest=digest,
         group=group,

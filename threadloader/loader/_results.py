@@ -148,6 +148,7 @@ class Results:
         """Put a new stream in place, as `_anew`, and give the place; wait for nothing."""
         if place.stream is not None:
             place.stream.cancel()
+        self._supply.forget()  # batches of the last job come again
         stream = self._supply.open(place.plan, place.cursor, place.end, singly, strict=strict)
         self.place = place._replace(stream=stream, taken=0)
         return self.place

@@ -360,6 +360,7 @@ class Run:
         self, place: Place, counted: Tally, outcome: Outcome, error: BaseException
     ) -> NoReturn:
         """Raise what an outcome failed with; from now on the run stands behind it."""
+        self._supply.forget()  # nobody knows how much of the time was for what has failed
         place = place.settled()._replace(tally=counted)
         if outcome.job is None:
             # The order of the samples failed, so nothing says what comes next: it is asked

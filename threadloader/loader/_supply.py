@@ -245,8 +245,11 @@ class Supply:
             elapsed = now - (now if tally.started is None else tally.started)
             if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
                 self._shorten(AUTO_SECONDS)
+        choice = self.choice
+        # What was begun before it changed tells nothing of what it has changed to.
+        if choice is None or self.prepared_here(stream) != choice.here:
+            return
         batches, made = outcome.job.span.size, len(outcome.value)
-        if self.choice is not None and self.choice.note(
-            now, now - called, batches, outcome.seconds, made or batches, before
-        ):
+        waited = now - called
+        if choice.note(now, waited, batches, outcome.seconds, made or batches, before):
             cast("Stream", stream).wind_down()  # what comes next is prepared the other way
