@@ -25,12 +25,11 @@ class Order:
 
     Args:
         job: whose.
-        seed: another seed, another order.
     """
 
-    def __init__(self, job: Job, seed: int = 0) -> None:
+    def __init__(self, job: Job) -> None:
         self._samples, self._size = len(job.source), job.batch_size
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(0)
         self.shuffle()
 
     def shuffle(self) -> None:

@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 from frameworks import framework
 
-from threadloader import Loader
-
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 DIGITS = EXAMPLES / "data" / "digits.npz"
@@ -134,15 +132,6 @@ def test_the_word_of_a_data_wait_fits_its_number(
     """A number at the edge of a band is rounded into its own band."""
     wait = runpy.run_path(str(EXAMPLES / f"{example}.py"))["wait"]
     assert said == wait(SimpleNamespace(data_wait_fraction=fraction, data_wait_band=band))
-
-
-@pytest.mark.parametrize("example", ["digits", "characters"])
-def test_the_configs_are_right_and_explained_by_an_editor(example: str) -> None:
-    """Each config reads without a problem, and names the schema at the root."""
-    config = EXAMPLES / f"{example}.json"
-    assert Loader(config).config.source is not None
-    (schema,) = re.findall(r'"\$schema": "(.*)"', config.read_text(encoding="utf-8"))
-    assert (ROOT / "config_schema.json").samefile(EXAMPLES / schema)
 
 
 @pytest.mark.parametrize(

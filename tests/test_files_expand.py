@@ -112,7 +112,7 @@ def test_a_pattern_that_finds_the_file_of_its_own_name_is_one(tmp_path, path):
         plant(tmp_path, [path, "a.npy"])
     except OSError:
         pytest.skip("this system has no such names")
-    assert path in found(tmp_path, path) or "[[]" in path
+    assert path in found(tmp_path, path)
 
 
 @pytest.mark.parametrize("path", ["*.csv", "no/*.npy", "a.npy/*", "**/no/*", "A.[n]py", "su[b]"])

@@ -207,11 +207,10 @@ def test_any_change_of_one_thing_changes_the_digest(batch, data):
 
 
 @given(batches, batches)
-def test_batches_with_the_same_digest_are_written_the_same(one, other):
+def test_batches_that_are_written_otherwise_have_other_digests(one, other):
     """For what `repr` tells apart there is no collision."""
-    if digest(one) == digest(other):
-        plain = [mapped(it, lambda v: v.astype(v.dtype.newbyteorder("="))) for it in (one, other)]
-        assert repr(plain[0]) == repr(plain[1])
+    plain = [repr(mapped(it, lambda v: v.astype(v.dtype.newbyteorder("=")))) for it in (one, other)]
+    assert plain[0] == plain[1] or digest(one) != digest(other)
 
 
 @pytest.mark.parametrize(

@@ -1032,7 +1032,7 @@ class TestClosing:
             assert got in [[*whole[:n], "closed"] for n in range(5)] + [whole]
             # Asked in the middle of a next it is refused; between two of them it is a batch.
             got, refused = once(lambda held: next(held[1]))
-            assert len(got) == 4 if refused else 3
+            assert len(got) == (4 if refused else 3)
 
     def test_two_threads_that_enter_one_loader_do_not_both_get_in(self):
         for _ in range(50):

@@ -225,7 +225,9 @@ def test_a_missing_package_is_named_with_what_installs_it(
 
 # All of them
 
-CONFIGS = ["jax_digits", "masked", "partial_fit", "tiles", "tokenizer", "tokens"]
+CONFIGS = [
+    *("characters", "digits", "jax_digits", "masked", "partial_fit", "tiles", "tokenizer", "tokens")
+]
 
 
 @pytest.mark.parametrize("example", CONFIGS)

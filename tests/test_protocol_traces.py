@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 from campaigns import model as campaign
 from model import Refused, Seen, Size, follow, size, traces, watched
-from sim import Deadlock, Planted, Random, Replay, SimulationError, program, run
+from sim import Deadlock, Diverged, Planted, Random, Replay, SimulationError, program, run
 
 from threadloader.engine import _engine, _slots, _stream, _threads
 
@@ -40,6 +40,8 @@ def seen(text, driver):
     with watched():
         try:
             run(trace, driver)
+        except Diverged:  # it would be seen only up to where the schedule fits
+            raise
         except SimulationError:
             pass
     return size(scenario, trace.events), trace.events

@@ -26,6 +26,9 @@ __all__ = ["Quarantine"]
 _BEGIN = b'{"index": '
 """What each line that is written here begins with; `read_numbers` of the sources knows it."""
 
+_OPTION = "/on_error/quarantine"
+"""The option that names the file, as a JSON pointer."""
+
 _LONGEST = 1 << 20
 """Bytes of a line that are looked at. Chosen: a line here is far shorter."""
 
@@ -44,21 +47,20 @@ class Quarantine:
 
     Args:
         path: the file; it is made with the first line.
-        option: the option that names it, as a JSON pointer.
 
     Raises:
         ConfigError: it cannot be such a file.
     """
 
-    def __init__(self, path: Path, option: str = "/on_error/quarantine") -> None:
+    def __init__(self, path: Path) -> None:
         try:
-            wrong = _wrong_with(path, option)
+            wrong = _wrong_with(path)
         except ValueError:  # NUL, or half of a character
-            wrong = Problem(option, "a path that a system can have", repr(str(path)))
+            wrong = Problem(_OPTION, "a path that a system can have", repr(str(path)))
         except OSError as error:
             if by_handler(error):
                 raise
-            wrong = Problem(option, "a file that can be written", f"{path}: {error.strerror}")
+            wrong = Problem(_OPTION, "a file that can be written", f"{path}: {error.strerror}")
         if wrong:
             raise ConfigError(wrong)
         self._path = path
@@ -126,21 +128,21 @@ class Quarantine:
             raise OSError(errno.ENOSPC, text, str(self._path))
 
 
-def _wrong_with(path: Path, option: str) -> Problem | None:
+def _wrong_with(path: Path) -> Problem | None:
     """Say what keeps a path from being a quarantine file, if anything does."""
     try:
         regular, there = stat.S_ISREG(path.stat().st_mode), True
     except (FileNotFoundError, NotADirectoryError):
         regular = there = False
     if not path.parent.is_dir():
-        return Problem(option, "a file in a folder that is there", str(path))
+        return Problem(_OPTION, "a file in a folder that is there", str(path))
     if there and not regular:
-        return Problem(option, "a file", f"{path}, which is none")
+        return Problem(_OPTION, "a file", f"{path}, which is none")
     if not os.access(path if there else path.parent, os.W_OK | (os.R_OK if there else 0)):
-        return Problem(option, "a file that can be written", str(path))
+        return Problem(_OPTION, "a file that can be written", str(path))
     if there and not _may_be_one(path):
         hint = "name another file, which need not be there"
-        return Problem(option, "lines of JSON with an index", f"another file, {path}", hint)
+        return Problem(_OPTION, "lines of JSON with an index", f"another file, {path}", hint)
     return None
 
 

@@ -35,12 +35,12 @@ class CacheStats:
             the machine lost power while it wrote, or its storage is failing.
     """
 
-    hits: int = 0
-    misses: int = 0
-    samples: int = 0
-    bytes: int = 0
-    uncacheable: int = 0
-    damaged: int = 0
+    hits: int
+    misses: int
+    samples: int
+    bytes: int
+    uncacheable: int
+    damaged: int
 
 
 class Count(threading.local):

@@ -62,14 +62,13 @@ class Outcome:
         error: BaseException | None = None,
         part: int | None = None,
         seconds: float = 0.0,
-        size: int = 0,
     ) -> None:
         self.job = job
         self.value = value
         self.error = error
         self.part = part
         self.seconds = seconds
-        self.size = size
+        self.size = 0
         self.cost = None if job is None or error is not None else seconds / job.parts
 
 
@@ -96,6 +95,7 @@ class Worker:
         job: the job it is at, or None.
         part: the part it is at; None before the first and in the finish.
         claims: how often it has claimed parts, or found none left.
+        stopped: tells whether the engine is told to stop.
     """
 
     __slots__ = ("claims", "job", "part", "stopped")

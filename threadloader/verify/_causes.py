@@ -198,8 +198,8 @@ def _in_threads(
             other = next((it for it in threads if it[1] != it[2]), None)
             if other is not None:
                 name, _, there = other
-                error = there.decode() if there.startswith(RAISED) else ""
-                yield _words.other_thread(part.name, name, error.removeprefix("raised "))
+                error = there.removeprefix(RAISED) if there.startswith(RAISED) else b""
+                yield _words.other_thread(part.name, name, error.decode())
                 continue
             calls = list(part.calls.values())
             free = stressed(calls, seconds) if calls else None
