@@ -30,8 +30,8 @@ loaded: the source is opened to count its samples (and for a balanced sampler by
 to see its labels), or --samples says how many it has. Steps are those of an epoch from its
 start; after a resume under another number of shards or batch size they count from the cut.
 
-Exit code: 0 answered; 1 a problem with the config or what it names, or no such step,
-sample or shard; 2 bad usage, or a file that the system cannot read.
+Exit code: 0 answered; 1 a problem with the config or what it names, or no such step or
+sample; 2 bad usage (a shard that cannot be, say), or a file that the system cannot read.
 """
 
 Answer = tuple[list[str], dict[str, Any]]

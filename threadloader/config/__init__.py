@@ -57,7 +57,8 @@ class LoaderConfig:
         fingerprint: whether `stats()` and `info` carry a fingerprint of all batches.
         cache: where prepared samples are kept, and how many; ``None`` for nowhere.
         num_workers: threads; 0 loads in the calling thread, for debugging.
-        prefetch_batches: batches ready or in work ahead of the training loop.
+        prefetch_batches: batches ready or in work ahead of the training loop; more of small ones
+            that a source builds whole, up to some 12 MiB.
         max_bytes: bound of the batches that wait for the loop: bytes, or ``"512MiB"``;
             ``None`` for none.
         switch_interval: the interpreter's, in seconds, while the loader is open; ``"auto"``

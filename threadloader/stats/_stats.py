@@ -56,7 +56,7 @@ class Stats:
             collating. High: the first batch's work is spread over too few workers.
         data_wait_seconds: time blocked inside `next` after the first batch. High: loading is
             the bottleneck; low: training is.
-        ready_sum: results that were ready, added up over all calls of `next` that gave a batch.
+        ready_sum: batches that lay ready, added up over all calls of `next` that gave a batch.
         prefetch_batches: how many batches were prepared ahead, at most.
         peak_bytes: the most bytes of batches that were ready at once, with `max_bytes`; else 0.
         gil_delay_seconds: how long a worker waits for the GIL, as measured now and then. Above

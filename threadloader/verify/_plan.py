@@ -22,12 +22,13 @@ DESCRIPTION = """\
 Proves on your own data that the config gives the same batches whatever the threads do.
 
 The config is run without workers and then with 1, 2 and 8, with several prefetch depths,
-and with runs that are stopped, saved as JSON and gone on with. Every batch is compared with
-that of the run without workers: content, dataset indices, padding. If one differs, it says
-which, and looks for the cause by experiments on the source, the transform and the collate.
+and with runs that are stopped, saved as JSON and gone on with, one of them in another
+process. Every batch is compared with that of the run without workers: content, dataset
+indices, padding. If one differs, it says which, and looks for the cause by experiments on
+the source, the transform and the collate.
 
-Exit code: 0 all the same; 1 a difference, samples that fail, or a problem with the config or
-with what it names; 2 bad usage, or a file that the system cannot read.
+Exit code: 0 all the same; 1 a difference, a fault (UNSAFE), samples that fail, or a problem
+with the config or with what it names; 2 bad usage, or a file that the system cannot read.
 """
 
 
