@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threadloader import Loader
+from threadloader.engine import Stream
 from threadloader.loader import _choice, _supply
 from threadloader.loader._choice import Choice
 
@@ -361,3 +362,23 @@ def test_behind_a_piece_that_is_made_anew_it_is_measured_anew():
         choice.here, choice._per_batch, choice._decided = True, 1e-4, float("inf")
         assert list(range(20)) == [int(batch[0]) for batch in batches]
     assert 1 == choice.forgot
+
+
+def test_a_ctrl_c_before_the_threads_are_told_to_end_is_made_good(monkeypatch):
+    """Else the choice would be made, and nothing would come of it in any epoch."""
+    real, interrupted = Stream.wind_down, []
+
+    def wind_down(self):
+        if not interrupted:
+            interrupted.append(True)
+            raise KeyboardInterrupt
+        real(self)
+
+    monkeypatch.setattr(Stream, "wind_down", wind_down)
+    with Loader({"batch_size": 1, "prefetch_batches": 2}, source=list(range(40))) as batches:
+        batches._supply.choice = Here()
+        epoch = iter(batches)
+        with pytest.raises(KeyboardInterrupt):
+            next(epoch)
+        assert 40 == len(list(epoch))
+        assert batches.stats().prepared_here > 30

@@ -612,3 +612,11 @@ def test_a_file_whose_reading_fails_is_named(tmp_path, monkeypatch, opens):
     with pytest.raises(SourceError, match="expected a file that can be read, got: Input") as told:
         opens(tmp_path)
     assert str(tmp_path / "x") == told.value.path
+
+
+def test_what_a_damaged_header_shows_has_nothing_that_a_terminal_obeys(tmp_path):
+    (tmp_path / "x.npy").write_bytes(header_of("'<f8'", "('\x1b[31m',)"))
+    with pytest.raises(SourceError) as told:
+        NpySource(tmp_path / "x.npy")
+    assert "\x1b" not in str(told.value)
+    assert r"\x1b[31m" in str(told.value)

@@ -614,7 +614,7 @@ def test_threads_that_do_not_let_go_are_waited_for_together(tmp_path, monkeypatc
         seconds[0] += timeout
         return False
 
-    connections = [connection for connection, _ in source._connections._made]
+    connections = [each.thing for each in source._connections._made]
     real = [connection.sql for connection in connections]
     for connection in connections:
         connection.lock = SimpleNamespace(acquire=acquire)
@@ -634,7 +634,7 @@ def test_every_connection_is_closed_though_one_close_is_interrupted(tmp_path, mo
     together = threading.Barrier(2)
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda index: (together.wait(10), source[index]), range(2)))
-    connections = [connection for connection, _ in source._connections._made]
+    connections = [each.thing for each in source._connections._made]
     real, asked = _sqlite_connections._Connection.close, []
 
     def close(connection, path, until):
@@ -821,16 +821,33 @@ def test_the_connections_of_threads_that_have_ended_are_closed_by_the_next_one(t
     assert path not in open_files()
 
 
-def test_a_connection_that_was_closed_though_its_thread_goes_on_is_made_anew(tmp_path):
-    """A thread of another language has no Python frame while it is elsewhere."""
+def test_of_several_threads_that_find_what_is_left_over_one_closes_it(tmp_path, caplog):
     source = opened(made(tmp_path))
-    ((connection, _),) = source._connections._made
-    source._connections._end(connection, 0.0)
-    assert 2 == source[1]["id"]
+    for _ in range(5):
+        with ThreadPoolExecutor(4, initializer=threading.Barrier(4).wait) as pool:
+            got = list(pool.map(lambda row: source[1]["id"], range(4)))
+        assert [2] * 4 == got
+    assert len(source._connections._made) <= 1 + 4 + 4
+    source.close()
+    assert not caplog.text
+
+
+def test_what_is_left_over_and_cannot_be_closed_fails_no_read(tmp_path, monkeypatch):
+    source = opened(made(tmp_path))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: source[1]).result()
+
+    def close(self, path, until):
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
+        patch.setattr(_sqlite_connections._Connection, "close", close)
+        assert 2 == pool.submit(lambda: source[1]["id"]).result()
     source.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the fork, where threads run
 def test_a_fork_leaves_the_connections_of_its_parents_threads_alone(tmp_path):
     source = opened(made(tmp_path))
     with ThreadPoolExecutor(1) as pool:
@@ -839,9 +856,14 @@ def test_a_fork_leaves_the_connections_of_its_parents_threads_alone(tmp_path):
         assert 2 == len(before)
         child = os.fork()
         if not child:
-            thread = threading.Thread(target=lambda: source[1])
-            thread.start()
-            thread.join()
-            os._exit(int(before != source._connections._made[:2]))
+            code = 1
+            try:
+                thread = threading.Thread(target=lambda: source[1])
+                thread.start()
+                thread.join()
+                there = source._connections._made
+                code = int(there[:2] != before or len(there) != 3)
+            finally:
+                os._exit(code)
         assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     source.close()

@@ -270,3 +270,19 @@ def test_of_groups_that_go_from_thread_to_thread_each_field_comes_from_the_pool(
         for _ in batches:
             pass
     assert max(rows for rows, _ in asked) < 200
+
+
+@pytest.mark.parametrize(("rows", "pooled"), [(64, False), (640, True)])
+def test_a_piece_comes_from_the_pool_from_a_mib_on(monkeypatch, rows, pooled):
+    seen, real = [], ArraySource.take_batches
+
+    def take_batches(self, indices, empty):
+        seen.append(empty is not np.empty)
+        return real(self, indices, empty)
+
+    monkeypatch.setattr(ArraySource, "take_batches", take_batches)
+    source = np.zeros((640 * 20, 784), np.float32)
+    with Loader({"batch_size": rows, "num_epochs": 1, "num_workers": 0}, source=source) as batches:
+        for _ in batches:
+            pass
+    assert {pooled} == set(seen)

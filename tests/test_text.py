@@ -433,6 +433,6 @@ def test_the_handles_of_threads_that_have_ended_are_closed_by_the_next_one(tmp_p
         with ThreadPoolExecutor(1) as pool:
             assert b"line" == pool.submit(reader.read, 0, 4).result()
     assert 1 == len(reader._handles)
-    ((handle, _),) = reader._handles
+    (last,) = reader._handles
     reader.close()
-    assert handle.closed
+    assert last.thing.closed

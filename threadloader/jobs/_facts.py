@@ -27,8 +27,8 @@ class Recipe(NamedTuple):
         take: indices -> batch, where the source builds whole batches.
         take_batches: the same for many batches, as that of `ArraySource`; None where they are
             cut out of what `take` gives for all of them.
-        empty: ``empty(shape, dtype) -> array``, which makes the memory of those that a worker
-            makes.
+        empty: ``empty(shape, dtype) -> array``, which makes the memory for that.
+        piece_empty: the same for those that are made where the consumer's thread prepares them.
         whole: "take" when it does, "getitems" when it reads all of a
             batch's samples at once, "" when it is read sample by sample.
         digest: batch -> fingerprint of its content, or None.
@@ -60,6 +60,7 @@ class Recipe(NamedTuple):
     take: "Callable[[NDArray[np.int64]], Any] | None" = None
     take_batches: "Callable[[NDArray[np.int64], _Empty], _Made] | None" = None
     empty: "_Empty" = np.empty
+    piece_empty: "_Empty" = np.empty
     whole: str = ""
     digest: Callable[[Any], bytes] | None = None
     group: int = 1

@@ -123,7 +123,7 @@ class GroupJob(_Several):
 
     parts = 1
 
-    __slots__ = ("_batches", "_made", "together")
+    __slots__ = ("_batches", "_empty", "_made", "together")
 
     def __init__(
         self,
@@ -134,6 +134,7 @@ class GroupJob(_Several):
         together: int | None = None,
     ) -> None:
         super().__init__(recipe, span, indices, valid)
+        self._empty = recipe.empty if together is None else recipe.piece_empty
         self.together = span.size if together is None else min(together, span.size)
         self._batches: Callable[[int, int], list[Any]] | None = None
         self._made: list[Any] = []
@@ -145,9 +146,7 @@ class GroupJob(_Several):
             if recipe.take_batches is None:
                 self._batches = partial(_taken, recipe.take, self._indices)
             else:
-                # A piece goes to no other thread: numpy's own memory for it is ready sooner.
-                empty = recipe.empty if self.together == self.span.size else np.empty
-                self._batches = recipe.take_batches(self._indices, empty)
+                self._batches = recipe.take_batches(self._indices, self._empty)
             self._made = self._batches(0, self.together)
 
     def more(self, first: int) -> list[Any]:

@@ -84,10 +84,14 @@ def make_recipe(
     pool = buffers.Pool(MOST_KEPT if most is None else min(MOST_KEPT, most), least)
     take: Callable[[Any], Any] | None = None
     take_batches: Callable[[Any, Any], Any] | None = None
+    piece_empty: Callable[..., Any] = pool.empty
     if whole == "take":
         take = _taking(source, pool.empty)
         if group > 1 and _builder(source) is sources.ArraySource:
             take_batches = source.take_batches
+            # The pool would leave so little to numpy, but asking it takes longer.
+            small = source.sample_bytes * config.batch_size * piece < buffers.LEAST_BYTES
+            piece_empty = np.empty if small else pool.empty
     # What fails is tried again, or left out, sample by sample.
     together = _together(transform, collate) if policy is None else None
     in_place = plain and not whole and together is None
@@ -104,6 +108,7 @@ def make_recipe(
         take=take,
         take_batches=take_batches,
         empty=pool.empty,
+        piece_empty=piece_empty,
         whole=whole,
         digest=digest,
         group=group,

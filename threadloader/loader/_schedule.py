@@ -198,7 +198,7 @@ def _epoch(
     """Give the jobs of an epoch from epoch, position and step on.
 
     `together` is as of `GroupJob`; `soon` as of `Deal.blocks`: other epochs than the first are
-    drawn while the batches of the one before are in work.
+    drawn while the batches of the one before are in work, or all of one is waited for in any case.
     """
     epoch, start, first = cut
     steps, world_steps = deal.steps(order.n, start), deal.world_steps(order.n, start)

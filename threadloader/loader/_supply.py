@@ -246,8 +246,12 @@ class Supply:
             if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
                 self._shorten(AUTO_SECONDS)
         choice = self.choice
-        # What was begun before it changed tells nothing of what it has changed to.
-        if choice is None or self.prepared_here(stream) != choice.here:
+        if choice is None:
+            return
+        if self.prepared_here(stream) != choice.here:
+            # Begun before it changed, it tells nothing of what it has changed to. It may not have
+            # been told to end: a Ctrl-C came in between.
+            cast("Stream", stream).wind_down()
             return
         batches, made = outcome.job.span.size, len(outcome.value)
         waited = now - called

@@ -1,45 +1,77 @@
 """Several things closed, each even when closing another raises; and what is closed, told.
 
 What each thread has of its own outlives the thread where a source is read by one run after the
-other, each with new workers. So whoever makes one more looks for those that are left over.
+other, each with new workers. So whoever makes one more closes those that are left over.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from threadloader.errors import ClosedError
+from threadloader.errors import ClosedError, by_handler
 
-__all__ = ["Maker", "close_all", "closed_error", "left_over", "maker"]
-
-Maker = tuple[int, int]
-"""A process and a thread of it."""
+__all__ = ["Held", "Token", "close_all", "close_left_over", "closed_error"]
 
 _Thing = TypeVar("_Thing")
 
 
-def maker() -> Maker:
-    """Give the calling thread."""
-    return os.getpid(), threading.get_ident()
+class Token:
+    """Ends with the thread that keeps it in a `threading.local`.
+
+    Not its number, which is used again; and to ask which threads run (`sys._current_frames`)
+    may wait for ever on CPython 3.11, where garbage is collected meanwhile.
+    """
+
+    __slots__ = ("__weakref__",)
 
 
-def left_over(things: Sequence[tuple[_Thing, Maker]]) -> list[_Thing]:
-    """Give what threads of this process made that have ended; a fork leaves its parent's alone.
+class Held(Generic[_Thing]):
+    """What a thread has made for itself.
 
     Args:
-        things: each with who made it; the calling thread has none yet. So what bears its number
-            is of one that has ended.
+        thing: it.
+        token: of the thread.
     """
-    mine, running = maker(), set(sys._current_frames())
-    return [
-        thing
-        for thing, (process, thread) in things
-        if process == mine[0] and (thread == mine[1] or thread not in running)
-    ]
+
+    __slots__ = ("_process", "_token", "thing")
+
+    def __init__(self, thing: _Thing, token: Token) -> None:
+        self.thing = thing
+        self._process = os.getpid()
+        self._token = weakref.ref(token)
+
+    def is_left_over(self) -> bool:
+        """Tell whether its thread has ended; a fork leaves what its parent made alone."""
+        return self._token() is None and self._process == os.getpid()
+
+
+def close_left_over(
+    held: list[Held[_Thing]], lock: threading.Lock, close: Callable[[_Thing], object]
+) -> None:
+    """Close what is left over.
+
+    Args:
+        held: what threads have made; what is closed is taken out.
+        lock: guards that. Of several threads that find the same one closes it.
+        close: closes one. An error of that is nobody's result, and passed over.
+    """
+    for each in held[:]:
+        if not each.is_left_over():
+            continue
+        with lock:
+            mine = each in held
+            if mine:
+                held.remove(each)
+        try:
+            if mine:
+                close(each.thing)
+        except Exception as error:
+            if by_handler(error):
+                raise
 
 
 def close_all(closes: Sequence[Callable[[], object]]) -> None:

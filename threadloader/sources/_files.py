@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from threadloader.errors import SourceError, by_handler
 
-from ._closing import Maker, close_all, closed_error, left_over, maker
+from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._paths import expand, inside
 from ._regular import open_regular
 
@@ -74,7 +74,7 @@ class FileReader:
         self._local = threading.local()
         # Guards _handles and _closed. A raw lock, held for a few lines of our own.
         self._lock = threading.Lock()
-        self._handles: list[tuple[FileIO, Maker]] = []  # beside the first one
+        self._handles: list[Held[FileIO]] = []  # beside the first one
         self._closed = False
         if keep:
             self._local.handle = self._first
@@ -206,9 +206,9 @@ class FileReader:
     def _handle(self) -> FileIO:
         """Give the calling thread's own handle, opened at its first read or at each."""
         handle: FileIO | None = getattr(self._local, "handle", None)
-        if handle is not None and (self._closed or not handle.closed):
+        if handle is not None:
             return handle
-        self._close_left_over()
+        close_left_over(self._handles, self._lock, FileIO.close)
         with ExitStack() as undo:
             handle = self._opened_again()
             undo.callback(handle.close)
@@ -219,24 +219,16 @@ class FileReader:
                     self.path,
                 )
             if self._keep:
+                token = self._local.token = Token()
                 with self._lock:
                     if self._closed:
                         raise closed_error(self.path)
-                    self._handles.append((handle, maker()))
+                    self._handles.append(Held(handle, token))
                     self._local.handle = handle
             elif self._closed:  # no lock: close() in a forked process might wait for it for ever
                 raise closed_error(self.path)
             undo.pop_all()
         return handle
-
-    def _close_left_over(self) -> None:
-        """Close the handles of threads that have ended; the calling one has none."""
-        if self._handles:
-            with self._lock:
-                old = left_over(self._handles)
-            close_all([handle.close for handle in old])
-            with self._lock:  # not before: an interrupt may have left one open
-                self._handles = [each for each in self._handles if not each[0].closed]
 
     def _opened_again(self) -> FileIO:
         try:
@@ -259,7 +251,7 @@ class FileReader:
         with self._lock:
             self._closed = True
             # They stay in the list: what an interrupt leaves open, a second time closes.
-            handles = [self._first, *(handle for handle, _ in self._handles)]
+            handles = [self._first, *(each.thing for each in self._handles)]
         close_all([handle.close for handle in handles])
 
 

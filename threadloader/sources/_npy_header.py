@@ -79,14 +79,15 @@ def read_header(
             f"expected an array in numpy's format 1.0 to 3.0, got the bytes {magic!r}; {damaged}"
         )
     length = int.from_bytes(stream.read(width), "little")
-    text = stream.read(min(length, _LONGEST_HEADER))
-    if len(text) < length:
+    raw = stream.read(min(length, _LONGEST_HEADER))
+    if len(raw) < length:
         raise fault(
             f"expected a header of {length} bytes (at most {_LONGEST_HEADER}), "
-            f"got {len(text)}; {damaged}"
+            f"got {len(raw)}; {damaged}"
         )
     try:
-        header, dtype = _parse(text, "utf-8" if magic[6] == 3 else "latin-1")
+        text = raw.decode("utf-8" if magic[6] == 3 else "latin-1")
+        header, dtype = _parse(text)
     except MemoryError as error:  # how the parser refuses what is nested too deep
         raise fault(f"expected a dtype and a shape in it; {damaged}") from error
     except Exception as error:
@@ -94,10 +95,8 @@ def read_header(
             raise
         reason = str(error) or type(error).__name__
         raise fault(f"expected a readable array, got: {reason}; {damaged}") from error
-    # As it stands there: a number may have more digits than Python prints.
-    shown = text.decode("latin-1").strip()[:200]
     if dtype is None:
-        raise fault(f"expected a dtype and a shape, got {shown}; {damaged}")
+        raise fault(f"expected a dtype and a shape, got {_shown(text)}; {damaged}")
     if not stores_values(dtype):
         raise fault(
             "expected numbers, or strings of a fixed width, got Python objects, which are "
@@ -105,16 +104,21 @@ def read_header(
         )
     shape = header["shape"]
     if not _fits(dtype, shape):
-        raise fault(f"expected a dtype and a shape, got {shown}; {damaged}")
+        raise fault(f"expected a dtype and a shape, got {_shown(text)}; {damaged}")
     if not shape:
         raise fault(f"expected one sample a row, got a single value of shape (){alone}")
     size = math.prod(shape) * dtype.itemsize
     return Header(dtype, shape, header["fortran_order"], 8 + width + length, size)
 
 
-def _parse(text: bytes, encoding: str) -> tuple[Any, np.dtype[Any] | None]:
+def _shown(text: str) -> str:
+    """Show a header as it stands there: a number may have more digits than Python prints."""
+    return ascii(text.strip()[:200])[1:-1]
+
+
+def _parse(text: str) -> tuple[Any, np.dtype[Any] | None]:
     """Give what stands in a header, and the dtype if it has the three entries of one."""
-    match header := ast.literal_eval(text.decode(encoding)):
+    match header := ast.literal_eval(text):
         case {"descr": descr, "fortran_order": bool(), "shape": tuple()}:
             dtype = np.lib.format.descr_to_dtype(descr)
             return header, dtype if _is_held(descr) else None

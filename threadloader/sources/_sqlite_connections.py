@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 
 from threadloader.errors import ConfigError, Problem, SourceError, by_handler, lost_interrupt
 
-from ._closing import Maker, close_all, closed_error, left_over, maker
+from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._stamp import log_status
 
 __all__ = ["Connections"]
@@ -61,7 +61,7 @@ class Connections:
         self._local = threading.local()
         # Guards _made and _closed. A raw lock, held for a few lines of our own.
         self._lock = threading.Lock()
-        self._made: list[tuple[_Connection, Maker]] = []
+        self._made: list[Held[_Connection]] = []
         self._closed = False
 
     @contextmanager
@@ -109,13 +109,12 @@ class Connections:
 
     def _connection(self, place: str) -> _Connection:
         connection: _Connection | None = getattr(self._local, "connection", None)
-        if connection is not None and (self._closed or not connection.closed):
+        if connection is not None:
             return connection
         if self._closed:
             raise closed_error(self._path)
-        with self._lock:
-            old = left_over(self._made)
-        close_all([partial(self._end, each, 0.0) for each in old])
+        close_left_over(self._made, self._lock, lambda old: old.close(self._path, 0.0))
+        token = self._local.token = Token()
         with ExitStack() as undo:
             with self._mistrust(place):
                 longest = _LONGEST + 4 * self._bytes
@@ -134,7 +133,7 @@ class Connections:
                 if self._closed:
                     raise closed_error(self._path)  # pragma: no cover - a race with close
                 self.size = self.size or connection.pages * connection.page_size
-                self._made.append((connection, maker()))
+                self._made.append(Held(connection, token))
             undo.pop_all()
         self._local.connection = connection
         return connection
@@ -213,21 +212,21 @@ class Connections:
         """
         with self._lock:
             self._closed = True
-            made = [connection for connection, _ in self._made]
+            made = self._made[:]
         until = time.monotonic() + _PATIENCE_SECONDS
         try:
             # All of them before one is waited for: so they end at the same time.
-            for connection in made:
+            for each in made:
                 # One is closed already where an interrupt came at the end of its making.
                 with suppress(sqlite3.ProgrammingError):
-                    connection.sql.interrupt()
+                    each.thing.sql.interrupt()
         finally:
-            close_all([partial(self._end, connection, until) for connection in made])
+            close_all([partial(self._end, each, until) for each in made])
 
-    def _end(self, connection: _Connection, until: float) -> None:
-        connection.close(self._path, until)
-        with self._lock:  # not before: an interrupt may leave it open
-            self._made = [each for each in self._made if each[0] is not connection]
+    def _end(self, each: Held[_Connection], until: float) -> None:
+        each.thing.close(self._path, until)
+        with self._lock, suppress(ValueError):  # not before: an interrupt may leave it open
+            self._made.remove(each)
 
 
 def _denied(action: int, first: str | None, second: str | None) -> str | None:
@@ -261,7 +260,6 @@ class _Connection:
         # Held by the thread that reads, and by the one that closes. Reentrant: an interrupt in
         # contextlib leaves it held, and its thread must not wait for itself.
         self.lock = threading.RLock()
-        self.closed = False
         self.sql = sqlite3.connect(
             _uri(path),
             uri=True,
@@ -295,6 +293,5 @@ class _Connection:
             return
         try:
             self.sql.close()
-            self.closed = True
         finally:
             self.lock.release()
