@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import arrays, same, samples
 
+from threadloader.cache import _encode
 from threadloader.cache._encode import DamagedError, decode, encode
 from threadloader.cache._samples import ForeignError, freeze
 
@@ -143,3 +144,17 @@ def test_containers_without_end_are_damaged():
 def test_a_dtype_that_is_not_ours_is_damaged(name):
     with pytest.raises(DamagedError):
         decode(b"A" + bytes([len(name)]) + name + b"\x00" + bytes(64))
+
+
+class Registered:
+    """Looks like the dtype float8_e5m2 of the package ml_dtypes, which numpy cannot read again."""
+
+    isbuiltin, str, itemsize, char = 2, "<f1", 1, "f"
+
+    def newbyteorder(self, order):
+        return self
+
+
+def test_a_dtype_that_another_package_has_registered_is_not_kept():
+    with pytest.raises(ForeignError, match="cannot be kept in files"):
+        _encode._stored(Registered())

@@ -1,6 +1,7 @@
 """The key changes with what samples are made of, and with nothing else."""
 
 import contextlib
+import ctypes
 import functools
 import json
 import logging
@@ -11,6 +12,7 @@ import sys
 import threading
 import tracemalloc
 import types
+import zlib
 from argparse import Namespace
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
@@ -22,8 +24,9 @@ import numpy as np
 import pytest
 from ids import shown
 
-from threadloader.cache import key_of
-from threadloader.cache._kinds import contents, installed
+from threadloader.cache import _walk, key_of
+from threadloader.cache._kinds import contents, hides_state, installed, said
+from threadloader.cache._walk import UntoldError
 from threadloader.errors import ConfigError
 
 
@@ -347,7 +350,7 @@ def test_what_a_class_is_made_of_by_the_interpreter_does_not_count():
         "import abc\nclass G(abc.ABC):\n    __slots__ = ('a',)\n    def go(self): return 1\nf = G"
     )
     moved = text.replace("class", "\n\n# moved\nclass", 1).replace(
-        "abc.ABC):", "abc.ABC):\n    x: int", 1
+        "abc.ABC):", "abc.ABC):\n    'What it is.'", 1
     )
     assert key_of(defined(text)) == key_of(defined(text)) == key_of(defined(moved))
 
@@ -601,3 +604,93 @@ def test_an_array_is_told_without_a_copy():
     finally:
         tracemalloc.stop()
     assert peak < array.nbytes
+
+
+@pytest.mark.parametrize(
+    ("text", "one", "other"),
+    [
+        ("from dataclasses import *\n@dataclass\nclass f:\n    x: int", "int", "float"),
+        (
+            "from dataclasses import *\n@dataclass\nclass f:\n    x: int = field(metadata={1: 1})",
+            *("1: 1", "1: 2"),
+        ),
+        ("from typing import NamedTuple\nclass f(NamedTuple):\n    x: int", "int", "float"),
+        ("from typing import TypedDict\nclass f(TypedDict):\n    x: int", "int", "float"),
+        ("class f:\n    __size__ = 1", "1", "2"),
+        ("class f:\n    __slots__ = ('a', 'b')", "'a', 'b'", "'b', 'a'"),
+        ("def f(x: int): return x", "int", "float"),
+    ],
+    ids=["dataclass", "metadata", "named tuple", "typed dict", "a name", "slots", "function"],
+)
+def test_what_a_program_can_read_of_a_class_or_function_counts(text, one, other):
+    """As one does that makes numbers of texts by the types of the fields."""
+    changed = text[: (at := text.rindex(one))] + other + text[at + len(one) :]
+    assert key_of(defined(text)) == key_of(defined(text)) != key_of(defined(changed))
+
+
+def test_what_a_module_of_yours_gives_by_its_getattr_counts(monkeypatch):
+    def key(size):
+        module = types.ModuleType("given_by_name")
+        text = f"VALUES = {{'SIZE': {size}}}\ndef __getattr__(name): return VALUES[name]"
+        exec(text, vars(module))
+        monkeypatch.setitem(sys.modules, "given_by_name", module)
+        return key_of(defined("def f(x): return x[: it.SIZE]", it=module))
+
+    assert key(2) == key(2) != key(3)
+
+
+class Pickled:
+    """Says by itself how it is pickled."""
+
+    def __reduce__(self):
+        raise TypeError("cannot pickle this")
+
+
+def test_what_has_a_value_in_c_alone_is_known_by_that(monkeypatch):
+    """An extension in a folder of the path, say, is not installed, and its objects have no dict."""
+    assert [False, False, True, True] == [
+        hides_state(it) for it in (Slots(n=1), Pickled(), zlib.compressobj(), np.random.PCG64())
+    ]
+    mine = {type(zlib.compressobj()).__module__}
+    monkeypatch.setattr(_walk, "installed", lambda name: name not in mine and installed(name))
+    with pytest.raises(UntoldError):
+        key_of(zlib.compressobj(1))
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        ctypes.pointer(ctypes.c_int(1)),
+        ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 1),
+        zlib.compressobj(),
+    ],
+    ids=["pointer", "callback", "compressor"],
+)
+def test_an_address_or_less_than_all_is_no_value(thing):
+    """The next object may have the same address."""
+    with pytest.raises(UntoldError):
+        key_of(thing)
+
+
+def test_what_a_structure_of_c_holds_counts_whatever_its_fields_are_called():
+    class Point(ctypes.Structure):
+        _fields_ = (("P", ctypes.c_int), ("X", ctypes.c_double))
+
+    assert key_of(Point(1, 2)) == key_of(Point(1, 2)) != key_of(Point(1, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("<Value object at 0x7f>", False),
+        ("< a.Value 0x7fcacb79aa50>", False),
+        ("<Field type=c_int, ofs=0, size=4>", True),
+        ("Mask(0xFFFFFF)", True),
+    ],
+)
+def test_what_shows_an_address_says_nothing_of_its_value(text, value):
+    class Shown:
+        def __repr__(self):
+            return text
+
+    assert (text if value else None) == said(Shown())

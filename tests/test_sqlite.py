@@ -838,6 +838,7 @@ def test_what_is_left_over_and_cannot_be_closed_fails_no_read(tmp_path, monkeypa
         pool.submit(lambda: source[1]).result()
 
     def close(self, path, until):
+        self.sql.close()  # or the interpreter warns of what ends open
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:

@@ -140,7 +140,9 @@ def _stored(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
     """Give a dtype's name with its length before it, and the little-endian form of it."""
     little = dtype.newbyteorder("<")
     name = little.str
-    if not _DTYPE.fullmatch(name) or dtype.itemsize == 0 or dtype.char in "gG":
+    # One that another package has registered may bear the name of none, as "<f1".
+    foreign = dtype.isbuiltin == 2 or not _DTYPE.fullmatch(name)
+    if foreign or dtype.itemsize == 0 or dtype.char in "gG":
         raise ForeignError(f"an array or scalar of dtype {dtype}, which cannot be kept in files")
     return bytes([len(name)]) + name.encode("ascii"), little
 

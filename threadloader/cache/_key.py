@@ -25,6 +25,7 @@ from ._kinds import (
     counts,
     described,
     full_name,
+    hides_state,
     home,
     names_in,
     pickled_as,
@@ -188,7 +189,8 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
     walk.add(function.__defaults__, function.__kwdefaults__, dict(function.__dict__))
     if library:
         return
-    walk.add(code)
+    # From 3.14 on it is a function that gives them, which is not to be called for that.
+    walk.add(code, getattr(function, "__annotate__", None) or function.__annotations__)
     for name in sorted(set(names_in(code))):
         if name in its:
             walk.put(name)
@@ -229,9 +231,9 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
     if wraps:
         walk.add(thing.__wrapped__)
     base = next((each for each in kind.__mro__[:-1] if walk.library(home(each))), None)
-    if wraps or whole or base is None or base in _HOW:
+    if wraps or whole or base in _HOW or (base is None and not hides_state(thing)):
         return
-    if not {home(base).partition(".")[0], base.__name__} & BY_CLASS:
+    if base is None or not {home(base).partition(".")[0], base.__name__} & BY_CLASS:
         _value(walk, thing)
 
 

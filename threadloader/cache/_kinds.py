@@ -28,6 +28,7 @@ __all__ = [
     "counts",
     "described",
     "full_name",
+    "hides_state",
     "home",
     "installed",
     "names_in",
@@ -78,7 +79,19 @@ an address, and a ``SystemRandom`` keeps nothing.
 _STANDARD = PurePath(os.__file__).parent
 """The folder of the standard library."""
 
-_ADDRESS = re.compile(r"(\bat|@) 0x[0-9A-Fa-f]")
+_ADDRESS = re.compile(r"(\bat|@) 0x[0-9A-Fa-f]|^<.*\b0x[0-9A-Fa-f]{6}", re.DOTALL)
+"""What says an address."""
+
+_POINTER = re.compile(r"[&PzOX]|Z(?![fdg])")
+"""In the format of a buffer: an address, where what matters is elsewhere."""
+
+_TOLD_OF_CLASSES = frozenset(
+    {"__annotations__", "__attrs_attrs__", "__dataclass_fields__", "__slots__"}
+)
+"""What programs read of a class, though it is no code of hers."""
+
+_WRITTEN = frozenset({"__doc__", "__firstlineno__", "__module__", "__qualname__"})
+"""What says where and how a class is written."""
 
 
 def pickled_as(thing: Any) -> tuple[Any, ...] | str | None:
@@ -102,6 +115,8 @@ def buffered(thing: Any) -> bytes | None:
     """Give the bytes that an object shows, and how they are laid out; None if it shows none."""
     try:
         with memoryview(thing) as view:
+            if _POINTER.search(re.sub(":[^:]*:", "", view.format)):  # without the names of fields
+                return None
             return f"{view.format} {view.shape} ".encode() + view.tobytes()
     except (TypeError, ValueError, BufferError, NotImplementedError):
         return None
@@ -141,13 +156,30 @@ def tensor_class() -> Any:
 def counts(kind: type, name: str, value: Any) -> bool:
     """Tell whether what a class has under a name was put there by whoever wrote the class.
 
-    Of names that are the interpreter's (or in an enumeration the library's) those that it calls;
-    the others say where and how the class is written.
+    Of names that are the interpreter's (or in an enumeration the library's) those that it calls,
+    the fields, and plain values; the others say where and how the class is written.
     """
     special = name.startswith("__") and name.endswith("__")
+    plain = type(value) in (bool, int, float, complex, str, bytes)
+    if special and (name in _TOLD_OF_CLASSES or (plain and name not in _WRITTEN)):
+        return True
     if isinstance(kind, EnumMeta) and name != "_member_map_":
         special = special or (name.startswith("_") and name.endswith("_"))
     return not special or callable(value) or hasattr(type(value), "__get__")
+
+
+def hides_state(thing: Any) -> bool:
+    """Tell whether an object holds something in C beside its attributes."""
+    kind: Any = type(thing)
+    for name in ("__reduce_ex__", "__reduce__", "__getstate__"):
+        method = getattr(kind, name, None)
+        if method is not getattr(object, name, None):
+            return not isinstance(method, types.FunctionType)
+    try:
+        object.__reduce_ex__(thing, 2)
+    except TypeError:  # so Python says that it does not see all of it
+        return True
+    return False
 
 
 def names_in(code: types.CodeType) -> Iterator[str]:
@@ -160,7 +192,8 @@ def names_in(code: types.CodeType) -> Iterator[str]:
 
 def installed(module: str) -> bool:
     """Tell whether a module is of the standard library or installed, or written in C."""
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    # Not asked of the module itself, whose `__getattr__` may raise anything.
+    file = getattr(sys.modules.get(module), "__dict__", {}).get("__file__") or ""
     if not {"site-packages", "dist-packages"}.isdisjoint(PurePath(file).parts):
         return True
     # A module of yours may have the name of one of the standard library's, as `code`. Those that

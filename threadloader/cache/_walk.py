@@ -153,7 +153,8 @@ class Walk:
             for number, values in self._modules.items():
                 self._now = number
                 its = vars(self._things[number])
-                for name in sorted((its.keys() & self._words) - values.keys()):
+                # `__getattr__` may give what stands under no name.
+                for name in sorted((its.keys() & {*self._words, "__getattr__"}) - values.keys()):
                     found = True
                     values[name] = its[name]
                     if self.text(its[name]) is None:
