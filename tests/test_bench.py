@@ -71,6 +71,9 @@ def noise(sample, rng): return sample + rng.random()
 def broken(): raise ValueError("no\\ndata")
 def leaves(): os._exit(3)
 def killed(): os.kill(os.getpid(), 9)
+def killed_beside_a_fork():
+    if os.fork(): os.kill(os.getpid(), 9)
+    time.sleep(1000)
 def exits(): sys.exit("enough")
 def interrupted(): raise KeyboardInterrupt
 def nothing(): return []
@@ -925,6 +928,8 @@ def test_a_bad_config_has_the_messages_of_check(command, capsys, config):
         (["c.json", "--svg", "a\0.svg"], "threadloader bench: cannot write a\\x00.svg: "),
         (["c.json", "--svg", ""], "threadloader bench: --svg: expected the name of a file, got ''"),
         (["c.json", "--source", "mine:none"], "threadloader bench: --source: expected MODULE:FUNC"),
+        (["c.json", "--source", ""], "usage: threadloader bench "),
+        (["c.json", "--transform", ""], "usage: threadloader bench "),
         (["c.json", "--source", "none"], "threadloader bench: --source: expected MODULE:FUNCTION"),
         (
             ["c.json", "--source", "./mine.py:Numbers"],
@@ -953,6 +958,11 @@ def test_bad_usage_is_code_2_and_a_line(command, arguments, said):
             "killed",
             "the process was killed; ",
             marks=pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal"),
+        ),
+        pytest.param(
+            "killed_beside_a_fork",
+            "the process was killed; ",
+            marks=pytest.mark.skipif(os.name == "nt", reason="Windows has no fork"),
         ),
     ],
 )
@@ -1070,8 +1080,10 @@ def test_a_run_that_is_interrupted_here_is_ended(folder, monkeypatch):
             self.stdout = Interrupted()
 
     class Interrupted:
-        def readline(self):
+        def fileno(self):
             raise KeyboardInterrupt
+
+        readline = fileno
 
         def close(self): ...
 

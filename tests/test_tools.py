@@ -146,6 +146,20 @@ def test_a_failed_pip_is_tried_again(env: Any) -> None:
     assert ["made", "installed []", "installed []"] == env.done
 
 
+def test_an_environment_of_somebody_else_that_is_out_of_date_is_told(
+    env: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a checkout that several use: it may be read, and not written."""
+    env.environment()
+
+    def refused(stamp: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(env, "_write_stamp", refused)
+    with pytest.raises(env.ToolError, match=r"expected to write in .*, got: .* Permission denied"):
+        env.environment("test")
+
+
 def test_a_strangers_environment_is_left_alone(env: Any) -> None:
     """A .venv that the tools did not make is refused, not removed."""
     (env.VENV / "bin").mkdir(parents=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from .errors import LoaderError
 
-__all__ = ["UsageError", "add_code", "add_config", "given_by", "named"]
+__all__ = ["UsageError", "add_code", "add_config", "code_name", "given_by", "named"]
 
 
 class UsageError(LoaderError, ValueError):
@@ -44,14 +44,27 @@ def add_code(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source",
         metavar="MODULE:FUNCTION",
+        type=code_name,
         help="imports the module and calls the function, without arguments, for the source that "
         "takes the place of the config's",
     )
     parser.add_argument(
         "--transform",
         metavar="MODULE:FUNCTION",
+        type=code_name,
         help="imports the module and uses the function as the transform",
     )
+
+
+def code_name(text: str) -> str:
+    """Refuse an empty name of code: of a variable of the shell that is not set, it means none.
+
+    Raises:
+        argparse.ArgumentTypeError: it is empty.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("expected MODULE:FUNCTION, got ''")
+    return text
 
 
 def named(option: str, name: str) -> Callable[..., Any]:

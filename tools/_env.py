@@ -73,14 +73,22 @@ def environment(extra: str = "") -> Path:
         extra = extra or found.get("extra", "")  # what was installed once stays
         stamp = {**wanted["place"], "hash": wanted["hash"], "extra": extra}
         if found != stamp:
-            _write_stamp({})  # half made, should this be interrupted
             try:
-                _install(python, extra)
-            except ToolError:
-                _write_stamp(found or wanted["place"])  # pip took back what it had begun
-                raise
-            _write_stamp(stamp)
+                _bring_up(python, found or wanted["place"], stamp)
+            except OSError as error:
+                raise _not_writable(error) from error
     return python
+
+
+def _bring_up(python: Path, found: dict[str, Any], stamp: dict[str, Any]) -> None:
+    """Installs what an environment does not have yet."""
+    _write_stamp({})  # half made, should this be interrupted
+    try:
+        _install(python, stamp["extra"])
+    except ToolError:
+        _write_stamp(found)  # pip took back what it had begun
+        raise
+    _write_stamp(stamp)
 
 
 def call(command: Sequence[object], cwd: Path | None = None) -> int:
@@ -210,10 +218,14 @@ def _make(broken: str) -> None:
     except subprocess.CalledProcessError as error:
         raise ToolError(f"cannot put pip into {VENV}: {_last_line(error.output)}") from error
     except OSError as error:
-        raise ToolError(
-            f"expected to write in {VENV}, got: {error}; copy the checkout to a folder of your own"
-            " (and leave .venv, if it is active, with: deactivate)"
-        ) from error
+        raise _not_writable(error) from error
+
+
+def _not_writable(error: OSError) -> ToolError:
+    return ToolError(
+        f"expected to write in {VENV}, got: {error}; copy the checkout to a folder of your own"
+        " (and leave .venv, if it is active, with: deactivate)"
+    )
 
 
 def _difference(found: dict[str, Any], place: dict[str, Any]) -> str:

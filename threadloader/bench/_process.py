@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -21,6 +22,9 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 PATIENCE_SECONDS = 10.0
 """How long a process may take to end when it has said what came of it, or was told to end."""
+
+_LOOK_SECONDS = 0.2
+"""How often it is looked whether a process has ended that says nothing."""
 
 
 class BenchError(LoaderError, RuntimeError):
@@ -71,7 +75,7 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
             with contextlib.suppress(OSError):  # it has ended already; below it is asked why
                 child.stdin.write(json.dumps(spec).encode() + b"\n")
                 child.stdin.flush()
-            said = child.stdout.readline()
+            said = _said(child)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(PATIENCE_SECONDS)
                 done = bool(said)
@@ -91,6 +95,27 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
     if "error" in answer:
         raise BenchError(answer["error"], usage=answer.get("usage", False))
     return answer
+
+
+def _said(child: subprocess.Popen[bytes]) -> bytes:
+    """Give the line that a process says, or nothing when it has ended without one.
+
+    Not when its pipe ends: that is open for as long as anything lives that user code has forked.
+    """
+    assert child.stdout is not None
+    if os.name == "nt":
+        return child.stdout.readline()  # pragma: no cover - Windows has no forks
+    said, over = b"", False
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while not said.endswith(b"\n"):
+            ready = selector.select(0 if over else _LOOK_SECONDS)
+            part = os.read(child.stdout.fileno(), 1 << 16) if ready else b""
+            if not part and (ready or over):
+                return b""
+            said += part
+            over = child.poll() is not None  # what it has said is in the pipe by now
+    return said
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -123,7 +123,7 @@ class GroupJob(_Several):
 
     parts = 1
 
-    __slots__ = ("_batches", "_empty", "_made", "together")
+    __slots__ = ("_batches", "_made", "_whole", "together")
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class GroupJob(_Several):
         together: int | None = None,
     ) -> None:
         super().__init__(recipe, span, indices, valid)
-        self._empty = recipe.empty if together is None else recipe.piece_empty
+        self._whole = together is None
         self.together = span.size if together is None else min(together, span.size)
         self._batches: Callable[[int, int], list[Any]] | None = None
         self._made: list[Any] = []
@@ -146,7 +146,8 @@ class GroupJob(_Several):
             if recipe.take_batches is None:
                 self._batches = partial(_taken, recipe.take, self._indices)
             else:
-                self._batches = recipe.take_batches(self._indices, self._empty)
+                empty = recipe.empty if self._whole else recipe.piece_empty
+                self._batches = recipe.take_batches(self._indices, empty)
             self._made = self._batches(0, self.together)
 
     def more(self, first: int) -> list[Any]:

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .._named import add_code, add_config
+from .._named import add_code, add_config, code_name
 from ..errors import ConfigError, Problem
 
 __all__ = ["DEEP", "Leg", "Plan", "Run", "add_arguments", "plan_of", "runs"]
@@ -167,6 +167,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--collate",
         metavar="MODULE:FUNCTION",
+        type=code_name,
         help="imports the module and uses the function as the collate",
     )
     parser.add_argument("--json", action="store_true", help="print JSON in place of the text")
