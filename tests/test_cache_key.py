@@ -646,6 +646,14 @@ class Pickled:
         raise TypeError("cannot pickle this")
 
 
+@pytest.mark.parametrize("answer", ["raise KeyError(name)", "return None"])
+def test_an_object_whose_getattr_knows_every_name_is_known_by_its_attributes(answer):
+    """It is asked for names that pickling looks for."""
+    text = f"class G:\n    n = 1\n    def __getattr__(self, name): {answer}\nf = G()"
+    assert key_of(defined(text)) == key_of(defined(text))
+    assert key_of(defined(text)) != key_of(defined(text.replace("n = 1", "n = 2")))
+
+
 def test_what_has_a_value_in_c_alone_is_known_by_that(monkeypatch):
     """An extension in a folder of the path, say, is not installed, and its objects have no dict."""
     assert [False, False, True, True] == [

@@ -140,7 +140,7 @@ def _stored(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
     """Give a dtype's name with its length before it, and the little-endian form of it."""
     little = dtype.newbyteorder("<")
     name = little.str
-    # One that another package has registered may bear the name of none, as "<f1".
+    # One that another package has registered may have a name that numpy does not know, as "<f1".
     foreign = dtype.isbuiltin == 2 or not _DTYPE.fullmatch(name)
     if foreign or dtype.itemsize == 0 or dtype.char in "gG":
         raise ForeignError(f"an array or scalar of dtype {dtype}, which cannot be kept in files")

@@ -88,7 +88,7 @@ _POINTER = re.compile(r"[&PzOX]|Z(?![fdg])")
 _TOLD_OF_CLASSES = frozenset(
     {"__annotations__", "__attrs_attrs__", "__dataclass_fields__", "__slots__"}
 )
-"""What programs read of a class, though it is no code of hers."""
+"""What programs read of a class besides its code."""
 
 _WRITTEN = frozenset({"__doc__", "__firstlineno__", "__module__", "__qualname__"})
 """What says where and how a class is written."""
@@ -177,8 +177,11 @@ def hides_state(thing: Any) -> bool:
             return not isinstance(method, types.FunctionType)
     try:
         object.__reduce_ex__(thing, 2)
-    except TypeError:  # so Python says that it does not see all of it
-        return True
+    except Exception as error:  # of any class: a `__getattr__` of yours is asked
+        if by_handler(error):
+            raise
+        # So Python says that it does not see all of an object.
+        return type(error) is TypeError and str(error).startswith("cannot pickle")
     return False
 
 

@@ -40,7 +40,9 @@ class Walk:
         self._holders: list[int] = []  # by number: who held it when it was met first
         self._steps: list[int] = []  # by number: see _MOST_STEPS
         self._now = 0  # the number of what is being told
-        self._words: set[str] = set()  # all texts that were met, names in code among them
+        # All texts that were met, names in code among them; and of each module what gives the
+        # values of names that do not stand in it.
+        self._words = {"__getattr__"}
         self._modules: dict[int, dict[str, Any]] = {}  # by number: what is named there
         self._libraries: dict[str, bool] = {}  # by name of a module
 
@@ -153,8 +155,7 @@ class Walk:
             for number, values in self._modules.items():
                 self._now = number
                 its = vars(self._things[number])
-                # `__getattr__` may give what stands under no name.
-                for name in sorted((its.keys() & {*self._words, "__getattr__"}) - values.keys()):
+                for name in sorted((its.keys() & self._words) - values.keys()):
                     found = True
                     values[name] = its[name]
                     if self.text(its[name]) is None:

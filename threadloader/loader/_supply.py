@@ -249,8 +249,8 @@ class Supply:
         if choice is None:
             return
         if self.prepared_here(stream) != choice.here:
-            # Begun before it changed, it tells nothing of what it has changed to. It may not have
-            # been told to end: a Ctrl-C came in between.
+            # Begun before it changed, it tells nothing of what it has changed to. Perhaps it was
+            # not told to end, since a Ctrl-C came in between.
             cast("Stream", stream).wind_down()
             return
         batches, made = outcome.job.span.size, len(outcome.value)

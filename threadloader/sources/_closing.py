@@ -20,10 +20,10 @@ _Thing = TypeVar("_Thing")
 
 
 class Token:
-    """Ends with the thread that keeps it in a `threading.local`.
+    """Ends with the thread that keeps it in a `threading.local`: so others see that it has ended.
 
-    Not its number, which is used again; and to ask which threads run (`sys._current_frames`)
-    may wait for ever on CPython 3.11, where garbage is collected meanwhile.
+    By a thread's number they would not, since numbers are used again. And to ask which threads
+    run (`sys._current_frames`) may wait for ever on CPython 3.11, if garbage is collected then.
     """
 
     __slots__ = ("__weakref__",)
