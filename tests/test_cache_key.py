@@ -646,10 +646,18 @@ class Pickled:
         raise TypeError("cannot pickle this")
 
 
-@pytest.mark.parametrize("answer", ["raise KeyError(name)", "return None"])
-def test_an_object_whose_getattr_knows_every_name_is_known_by_its_attributes(answer):
-    """It is asked for names that pickling looks for."""
-    text = f"class G:\n    n = 1\n    def __getattr__(self, name): {answer}\nf = G()"
+@pytest.mark.parametrize(
+    "method",
+    [
+        "__getattr__(self, name): raise KeyError(name)",
+        "__getattr__(self, name): return None",
+        "__getnewargs__(self): raise ValueError('not to be pickled')",
+    ],
+    ids=["raises", "answers", "refuses"],
+)
+def test_an_object_that_answers_pickling_in_its_own_way_is_known_by_its_attributes(method):
+    """Nothing that it raises gets through."""
+    text = f"class G:\n    n = 1\n    def {method}\nf = G()"
     assert key_of(defined(text)) == key_of(defined(text))
     assert key_of(defined(text)) != key_of(defined(text.replace("n = 1", "n = 2")))
 
