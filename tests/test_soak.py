@@ -1,5 +1,6 @@
 """Memory is flat while runs come and go, and what comes is exact: `campaigns.soak` for a while."""
 
+import ctypes
 import os
 import random
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace as Namespace
 
 import pytest
-from campaigns.soak import BLOCKS, MEBIBYTE, Points, main, slope
+from campaigns.soak import ARENAS, BLOCKS, MEBIBYTE, Points, main, slope
 from leaks import resident
 from rounds import Soak
 
@@ -64,6 +65,47 @@ def test_measurements_are_kept_in_memory_that_does_not_grow():
     assert after - before < 1000
     assert [(t + 0.5, 1_000_000 + t % 7) for t in range(1000)] == points.rows()
     assert (1_000_005, 1_000_006) == (points.last, points.most)
+
+
+KEPT = """
+import ctypes, sys
+from random import Random
+import numpy as np
+from campaigns.soak import fill_caches
+
+class Info(ctypes.Structure):
+    _fields_ = [(f"field {number}", ctypes.c_size_t) for number in range(10)]
+
+def used():  # bytes that the C library has given away, of large pieces and of the others
+    found = mallinfo2()
+    return getattr(found, "field 4") + getattr(found, "field 7")
+
+mallinfo2 = ctypes.CDLL(None).mallinfo2
+mallinfo2.restype = Info
+fill_caches()
+before, draw = used(), Random(1)
+for number in range(50_000):
+    kept = [np.empty(draw.randrange(1, 1024), np.uint8) for _ in range(4)]
+    sys.intern(f"another {number}")
+kept.clear()
+print(used() - before)
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"),
+    reason="asks glibc >= 2.33",
+)
+def test_what_cpython_and_numpy_keep_is_full_before_the_first_round():
+    """They would take 4 MiB more for it, in steps that a line takes for a leak."""
+    used = subprocess.run(
+        [sys.executable, "-c", KEPT],
+        env={**os.environ, **ARENAS, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert int(used.stdout) < 100_000
 
 
 def test_too_few_measurements_are_no_line():
