@@ -1,22 +1,17 @@
-"""The process of one run: reads what to run on stdin, prints what came of it on stdout.
-
-Stdin then stays open as long as the one who asked is there; when it ends, so do this process
-and its children.
-"""
+"""The process of one run: is asked on stdin what to run, and says on stdout what came of it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .._asked import asked
 from .._leaving import leave
 from .._named import UsageError, given_by, named
 from .._tried import in_words
@@ -33,17 +28,11 @@ __all__ = ["main", "run"]
 
 def main() -> None:
     """Run what stdin says, and print one line of JSON: what came of it, or an error."""
-    out = os.dup(1)
-    os.dup2(2, 1)  # nothing that user code prints gets in between
-    text = b""
-    while not text.endswith(b"\n"):
-        part = os.read(0, 65536)
-        if not part:
-            return  # pragma: no cover - its parent was killed
-        text += part
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    question, out = asked()
+    if not question:
+        return  # pragma: no cover - its parent was killed
     try:
-        answer = run(json.loads(text))
+        answer = run(json.loads(question))
     except KeyboardInterrupt:  # where a Ctrl-C reaches it, the one who asked says so
         os._exit(130)
     except UsageError as error:
@@ -52,14 +41,6 @@ def main() -> None:
         answer = {"error": in_words(error)}
     os.write(out, json.dumps(answer).encode() + b"\n")
     leave()
-
-
-def _end_with_parent() -> None:  # pragma: no cover - it ends by SIGKILL
-    while os.read(0, 4096):
-        pass
-    if hasattr(os, "getpgid") and os.getpgid(0) == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,17 @@
 """Another process: makes a run beside what the first one gave, or tries the parts one by one.
 
-It reads what to do on stdin, a line of JSON, and prints what came of it on stdout.
+It is asked on stdin what to do, and says on stdout what came of it.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .._asked import asked
 from .._leaving import leave
 from .._named import named
 from ..config import LoaderConfig
@@ -27,10 +26,11 @@ __all__ = ["answer", "main"]
 
 def main() -> None:
     """Do what stdin says, and print one line of JSON: what came of it, or an error."""
-    out = os.dup(1)
-    os.dup2(2, 1)  # nothing that user code prints gets in between
+    question, out = asked()
+    if not question:
+        return  # pragma: no cover - its parent was killed
     try:
-        said = answer(json.loads(sys.stdin.readline()))
+        said = answer(json.loads(question))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well

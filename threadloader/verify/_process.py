@@ -6,6 +6,7 @@ keeps what it has once drawn or read. No run in one process can show that.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -137,23 +138,41 @@ class Process:
         # ends: what user code has started there holds it, too.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as noise:
             try:
-                ended = subprocess.run(
+                child = subprocess.Popen(
                     [sys.executable, "-P", "-c", code],
-                    input=json.dumps(self._spec | dict(what)).encode() + b"\n",
+                    stdin=subprocess.PIPE,
                     stdout=out,
                     stderr=noise,
-                    check=False,
                     env={**os.environ, "PYTHONHASHSEED": seed},
                 )
             except OSError as error:
                 raise LostError(f"it could not be started: {error}") from error
+            ended = _answered(child, json.dumps(self._spec | dict(what)).encode() + b"\n")
             answered, said = _read(out), _read(noise)
         if not answered:
             lines = [line.strip() for line in said.split("\n") if line.strip()]
             last = lines[-1] if lines else "it said nothing"
-            raise LostError(f"it ended with code {ended.returncode}: {last}")
+            raise LostError(f"it ended with code {ended}: {last}")
         answer: dict[str, Any] = json.loads(answered)
         return answer
+
+
+def _answered(child: subprocess.Popen[bytes], question: bytes) -> int:
+    """Ask a process, wait for its end, give its exit code. An interrupt ends it, too."""
+    assert child.stdin is not None
+    with child:
+        try:
+            with contextlib.suppress(OSError):  # it has ended already; what it said tells why
+                child.stdin.write(question)
+                child.stdin.flush()
+            return child.wait()
+        except BaseException:
+            child.kill()
+            raise
+        finally:
+            # Not before: when its stdin ends, the process takes this one for ended.
+            with contextlib.suppress(OSError):
+                child.stdin.close()
 
 
 def _read(file: IO[bytes]) -> str:

@@ -1,0 +1,45 @@
+"""What a process is asked that runs user code for a command, and its end with that command.
+
+The question is a line on stdin, which stays open for as long as the one who asked is there. When
+that one ends, by whatever signal, so does this process: nobody would read its answer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+__all__ = ["asked"]
+
+
+def asked() -> tuple[bytes, int]:
+    """Take the question, and from then on end with the one who asked.
+
+    User code finds nothing on stdin, and what it prints goes to stderr: neither gets in between.
+
+    Returns:
+        The question, a line of JSON, or nothing where the one who asked has ended; and the file
+        descriptor that the answer is written to.
+    """
+    answer, question = os.dup(1), os.dup(0)
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    text = b""
+    while not text.endswith(b"\n"):
+        part = os.read(question, 65536)
+        if not part:
+            return b"", answer  # pragma: no cover - its parent was killed
+        text += part
+    threading.Thread(target=_end_with, args=(question,), daemon=True).start()
+    return text, answer
+
+
+def _end_with(question: int) -> None:  # pragma: no cover - it ends by SIGKILL
+    while os.read(question, 4096):
+        pass
+    if hasattr(os, "getpgid") and os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)  # this process leads a group: all that it has started
+    os._exit(1)
