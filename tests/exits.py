@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 import weakref
 
 from threadloader import ClosedError, Loader
@@ -27,6 +28,8 @@ HANG_SECONDS = 60.0
 """Until an end counts as a hang: first it shows its stacks, a little later it is killed."""
 STATES = ("entered", "begun", "full", "reading", "ended")
 CODES = {}
+# CPython >= 3.12 says so on stderr where a process with threads forks, once in each place.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 held = []
 pauses = []
 module = globals()

@@ -610,7 +610,7 @@ def test_the_pad_values_are_those_of_the_time_when_pad_was_made():
         ({"length": 2**31}, "/collate/length"),
         ({"multiple_of": 2**31}, "/collate/multiple_of"),
         ({"length": np.True_}, "/collate/length"),
-        ({"length": np.timedelta64(4)}, "/collate/length"),
+        ({"length": np.timedelta64(4, "s")}, "/collate/length"),
         ({"fields": [np.int64(-1)]}, "/collate/fields"),
         ({"value": np.True_}, "/collate/value"),
         ({"value": {"x": np.datetime64(4, "s")}}, "/collate/value/x"),
