@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from cuts import Chain
 from oracle import expected_epoch
 
 from threadloader import BusyError, ConfigError, Loader, StateError
+from threadloader.state import _file
 
 WORKERS = [0, 1, 2, 8]
 PARTS = [(0, range(first, first + 210)) for first in range(0, 1260, 210)]
@@ -443,12 +445,41 @@ def test_a_file_that_may_not_be_read_is_the_systems_error(tmp_path, monkeypatch)
     with Loader(config(), np.arange(4)) as batches:
         batches.save(path)
 
-    def refused(name, flags):
-        raise PermissionError(13, "Permission denied", name)
+    def refused(name):
+        raise PermissionError(13, "Permission denied", str(name))
 
-    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr(_file, "FileIO", refused)
     with pytest.raises(PermissionError, match=r"run\.state"):
         Loader(config(), np.arange(4), resume=path).__enter__()
+
+
+def test_of_a_file_that_is_no_state_only_the_begin_is_read(tmp_path, monkeypatch):
+    """It may be the weights of a model, and larger than the memory."""
+
+    class Large(_file.FileIO):
+        def readall(self):
+            raise AssertionError("all of it is read")
+
+    monkeypatch.setattr(_file, "FileIO", Large)
+    path = tmp_path / "weights.bin"
+    path.write_bytes(bytes(12345))
+    with pytest.raises(StateError, match=r"weights\.bin: the state is damaged: .* got 12345 bytes"):
+        Loader(config(), np.arange(4), resume=path).__enter__()
+
+
+@pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="the system opens no folder")
+def test_a_folder_that_may_not_be_opened_is_told_before_the_file_is_replaced(tmp_path, monkeypatch):
+    path = tmp_path / "run.state"
+    with Loader(config(), np.arange(4)) as batches:
+        batches.save(path)
+        before = path.read_bytes()
+        next(iter(batches))
+        monkeypatch.setattr(os, "open", Mock(side_effect=PermissionError(13, "denied", "folder")))
+        with pytest.raises(PermissionError):
+            batches.save(path)
+        monkeypatch.undo()
+        assert before == path.read_bytes()
+        assert ["run.state"] == os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize("resume", [3, b"run.state", ["run.state"], True])

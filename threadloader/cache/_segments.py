@@ -63,9 +63,6 @@ LARGEST = (1 << 32) - 1
 """Bytes that a record may have."""
 _NAME = re.compile(r"([0-9a-f]{8}-[0-9a-f]{16})\.index")
 _SALT = struct.Struct("<qq")
-# Where there are such flags, a link or a pipe that stands in a file's place is refused, and
-# not followed or waited for.
-_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 Entries = npt.NDArray[np.void]
 
@@ -114,11 +111,15 @@ def new_name(folder: Path) -> str:
 
 
 def _open_regular(path: Path) -> FileIO:
-    file = FileIO(path, "rb", opener=lambda name, flags: os.open(name, flags | _FLAGS))
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    """Open a file; a link or a pipe that stands in its place is not followed or waited for."""
+    # Not by an opener that has flags for it: a Ctrl-C behind its `os.open` would lose the number.
+    found = path.lstat()
+    if stat.S_ISREG(found.st_mode):
+        file = FileIO(path, "rb")
+        if os.path.samestat(found, os.fstat(file.fileno())):
+            return file
         file.close()
-        raise OSError(errno.EINVAL, "expected a regular file", str(path))
-    return file
+    raise OSError(errno.EINVAL, "expected a regular file", str(path))
 
 
 class Segment:

@@ -231,8 +231,13 @@ class Loader:
         traceback: TracebackType | None,
     ) -> None:
         """Close the batches. An exception of the body passes, whatever closing does."""
-        if self._batches is not None:
-            self._leave(self._batches._close, error)
+        try:
+            if self._batches is not None:
+                self._leave(self._batches._close, error)
+        except BaseException:
+            if self._batches is not None:  # a Ctrl-C came before its first line
+                self._leave(self._batches._close, error)
+            raise
 
     def _leave(self, close: Callable[[], bool | None] | None, error: BaseException | None) -> None:
         """Close what was opened; the error that ended the body, or the entering, is not hidden."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, Problem, StateError
-from ._state import Excluded, checksum
+from ._state import FORMAT, Excluded, checksum
 
 __all__ = ["read", "write"]
 
@@ -26,8 +26,8 @@ _LONGEST = 64
 """Bytes of the file's own name in that of a temporary one. Chosen: what is added is some 40, and
 there are file systems where a name has 143 at most."""
 
-# Where there is such a flag, a pipe that stands in a file's place is refused, not waited for.
-_FLAGS = getattr(os, "O_NONBLOCK", 0)
+_BEGIN = f'{{\n "format": "{FORMAT}",\n'.encode()
+"""What every file of a state begins with."""
 
 
 def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool = False) -> None:
@@ -52,6 +52,21 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
     text = _text(state)
     if tidy:
         _tidy(place.parent, prefix)
+    numbers: list[int] = []
+    try:
+        # Before anything is replaced: a folder that may not be opened is told while the file is
+        # as it was.
+        _open_folder(place.parent, numbers)
+        _replace(place, prefix, mode, text)
+        for number in numbers:
+            _flush(number)
+    finally:
+        for number in numbers:
+            os.close(number)
+
+
+def _replace(place: Path, prefix: str, mode: int | None, text: bytes) -> None:
+    """Write a file under a name of its own, and put it in the place of another."""
     for again in reversed(range(_ATTEMPTS)):  # pragma: no branch - the last attempt raises
         # A name of its own: two runs, or two threads, that save at once do not mix.
         temporary = place.with_name(f"{prefix}{os.getpid()}-{os.urandom(4).hex()}.tmp")
@@ -72,7 +87,6 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
             # Unless there is no such folder, another one has tidied up at that moment.
             if not (again and isinstance(error, FileNotFoundError) and place.parent.is_dir()):
                 raise
-    _flush(place.parent)
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -85,12 +99,19 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         ConfigError: no file can have this name.
     """
     try:
-        file = FileIO(Path(path), opener=lambda name, flags: os.open(name, flags | _FLAGS))
+        # Looked at before it is opened: opening a pipe waits for its other end.
+        found = Path(path).stat()
+        _refuse_others(found.st_mode, path)
+        file = FileIO(Path(path))
     except ValueError as error:
         raise _no_name(path, error) from None
     with file:
-        _refuse_others(os.fstat(file.fileno()).st_mode, path)
-        data = file.readall()
+        data = file.read(len(_BEGIN))
+        # What somebody names by mistake may be the weights of a model, and never end in memory.
+        size = found.st_size
+        if data == _BEGIN:
+            data += file.readall()
+            size = len(data)
     try:
         state = json.loads(data)
         # Looked at before anything else: a flipped bit in the version, too, is damage.
@@ -101,7 +122,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not whole:
         raise StateError(
             f"{os.fspath(path)}: the state is damaged: expected what save() writes, got "
-            f"{len(data)} bytes that are not; use an older one, or begin the run anew"
+            f"{size} bytes that are not; use an older one, or begin the run anew"
         )
     return dict(state)
 
@@ -158,15 +179,18 @@ def _tidy(folder: Path, prefix: str) -> None:
                 file.unlink(missing_ok=True)
 
 
-def _flush(folder: Path) -> None:
-    """Flush a folder: the new name is on the disk, too."""
+def _open_folder(folder: Path, numbers: list[int]) -> None:
+    """Open a folder, and add its file descriptor to a list."""
     if not hasattr(os, "O_DIRECTORY"):  # a folder cannot be opened there, or need not be
         return  # pragma: no cover - Windows
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    # Added where no bytecode lies in between: a Ctrl-C there would lose it for good.
+    numbers.extend(map(os.open, (folder,), (os.O_RDONLY | os.O_DIRECTORY,)))
+
+
+def _flush(number: int) -> None:
+    """Flush a folder: the new name is on the disk, too."""
     try:
         os.fsync(number)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.EBADF):  # a file system that cannot do it
             raise
-    finally:
-        os.close(number)

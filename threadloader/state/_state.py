@@ -33,7 +33,8 @@ class Cursor(NamedTuple):
         batches: batches that this shard was given in the whole run, over all resumes.
         samples: samples that this shard was given, padding not counted.
         skips: the steps that were left out, by `skip_steps`.
-        fingerprint: that of all batches that this shard was given; "" without.
+        fingerprint: that of all batches that this shard was given since one is asked for; ""
+            without.
         skipped: samples that this shard left out because they failed.
     """
 

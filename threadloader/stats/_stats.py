@@ -65,7 +65,7 @@ class Stats:
         not_pinned: what was missing for ``pin_memory: "auto"``, so that batches are numpy
             arrays; "" when they are pinned, or nobody asked for it.
         fingerprint: that of the content of all batches of the run, over all resumes of this
-            shard; "" unless the config asks for it.
+            shard, since the config asks for it; "" where it does not.
         cache_hits: samples that came from the cache.
         cache_misses: samples that had to be prepared for it. High after the first epoch: the
             bound is too low for the data.
