@@ -46,8 +46,9 @@ class Windows:
 
 
 def without_comments(text: str) -> str:
-    """Gives JSON without its // comments; what stands in strings stays."""
-    return re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*', lambda match: match[1] or "", text)
+    """Gives JSON without its comments, of both kinds; what stands in strings stays."""
+    pattern = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/'
+    return re.sub(pattern, lambda match: match[1] or "", text, flags=re.DOTALL)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -65,15 +66,19 @@ def main(argv: list[str] | None = None) -> int:
     except (ConfigError, OSError) as error:
         print(error)
         return 1
-    whole: dict[str, Any] = json.loads(without_comments(options.config.read_text("utf-8")))
-    model = Guesser(
-        CHARACTERS,
-        range(1 - whole["model"]["context"], 1),
-        np.random.default_rng(loader.config.seed),
-        rate=whole["training"]["learning_rate"],
-        features=whole["model"]["features"],
-        hidden=whole["model"]["hidden"],
-    )
+    try:
+        whole: dict[str, Any] = json.loads(without_comments(options.config.read_text("utf-8")))
+        model = Guesser(
+            CHARACTERS,
+            range(1 - whole["model"]["context"], 1),
+            np.random.default_rng(loader.config.seed),
+            rate=whole["training"]["learning_rate"],
+            features=whole["model"]["features"],
+            hidden=whole["model"]["hidden"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        print(f"{options.config}: expected the options of the model, got {error!r}")
+        return 1
     with loader as batches:
         before = batches.stats()
         for epoch in batches.epochs(options.epochs):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from configs import SOURCE, told
 
+from threadloader import Loader, per_thread
 from threadloader.config import LoaderConfig, examine, read_config
 from threadloader.errors import ConfigError, Problem
 
@@ -269,6 +270,18 @@ def test_only_the_first_hundred_problems_get_hints():
 @pytest.mark.parametrize("text", ["\ufeff{}", b"\xef\xbb\xbf{}"])
 def test_a_byte_order_mark_is_skipped(file, text):
     assert [] == told(file(text))
+
+
+def test_the_error_of_another_loader_in_user_code_keeps_its_place(file):
+    """A factory makes a loader of its own, from a dict: its options do not stand in this file."""
+    path = file('{"batch_size": 4}')
+
+    def made():
+        return Loader({"batch_size": 0}, [1, 2])
+
+    with pytest.raises(ConfigError) as caught:
+        Loader(path, per_thread(made)).__enter__()
+    assert str(caught.value).startswith("/batch_size: expected an integer from 1")
 
 
 def test_a_problem_of_a_part_is_located_in_the_document(file):

@@ -691,13 +691,13 @@ def test_colours_of_8_bits_and_all_greys_are_kept(pillow, data, pixels):
     assert pixels == decoders["image"](mode="keep")(data).tolist()
 
 
-def grey_tiff(values, signed=False):
+def grey_tiff(values, signed=False, black=0):
     """Makes a TIFF of one row of grey, in the byte order that the values have."""
     order = ">" if values.dtype.str[0] == ">" else "<"
     head = b"MM\0*" if order == ">" else b"II*\0"
     tags = [
         (256, 4, values.size), (257, 4, 1), (258, 3, values.itemsize * 8), (259, 3, 1),
-        (262, 3, 1), (273, 4, 200), (277, 3, 1), (278, 4, 1), (279, 4, values.nbytes),
+        (262, 3, int(black == 0)), (273, 4, 200), (277, 3, 1), (278, 4, 1), (279, 4, values.nbytes),
         (339, 3, 1 + signed),
     ]  # fmt: skip
     entries = b"".join(
@@ -736,7 +736,20 @@ def test_signed_greys_of_8_bits_are_refused_and_never_taken_for_others(pillow, m
         decoders["image"](mode=mode)(data)
 
 
+def bitmap_of_5_bits():
+    """Makes a BMP of one pixel, its colours 1, 2 and 3 of 31."""
+    head = struct.pack("<IHHI", 58, 0, 0, 54) + struct.pack(
+        "<IiiHHIIiiII", 40, 1, 1, 1, 16, *[0] * 6
+    )
+    return b"BM" + head + struct.pack("<HH", 1 << 10 | 2 << 5 | 3, 0)
+
+
 SCALED = {
+    "BMP of 5 bits": (bitmap_of_5_bits(), [[[8, 16, 24]]]),
+    "TIFF with white as 0": (
+        grey_tiff(np.array([0, 9], "u1"), black=255),
+        [[[255] * 3, [246] * 3]],
+    ),
     "PGM": (b"P5 1 1 7\n\3", [[[109] * 3]]),
     "PGM in digits": (b"P2 1 1 7\n3\n", [[[109] * 3]]),
     "PGM of 10 bits": (b"P5 1 1 1023\n\1\2", None),
@@ -747,10 +760,12 @@ SCALED = {
 
 @pytest.mark.parametrize("name", SCALED)
 def test_what_is_kept_is_not_scaled(pillow, name):
-    """As Pillow does with fewer levels than 8 or 16 bits have: labels would be others."""
+    """Or inverted, as Pillow does so that it looks right: labels would be others."""
     _, decoders = pillow
     data, shown = SCALED[name]
-    with pytest.raises(SourceError, match="got a file of fewer levels, which Pillow scales"):
+    with pytest.raises(
+        SourceError, match="got a file of fewer levels or with white as 0, which Pillow"
+    ):
         decoders["image"](mode="keep")(data)
     if shown:
         assert shown == decoders["image"]()(data).tolist()

@@ -463,3 +463,10 @@ def test_a_copy_by_pickle_hides_the_same():
         HIDE(sample, rng=generator())["ids"].tolist()
         == copy(sample, rng=generator())["ids"].tolist()
     )
+
+
+def test_numbers_of_numpy_are_options_as_in_a_config():
+    plain = mlm(100, 3, special=[1, 2], probability=0.5)
+    given = mlm(np.int64(100), np.int32(3), special=np.array([1, 2]), probability=np.float32(0.5))
+    assert plain == given
+    assert plain == mlm(100, 3, special=[np.int64(1), np.uint8(2)], probability=0.5)

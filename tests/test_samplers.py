@@ -19,6 +19,7 @@ from strategies import epochs, seeds
 from threadloader import ConfigError
 from threadloader import samplers as room
 from threadloader.samplers import Kept, checked
+from threadloader.samplers._classes import classes
 from threadloader.samplers._draws import bits, minus_log, uniform
 from threadloader.samplers._weighted import Alias, in_weighted_order
 
@@ -748,3 +749,12 @@ def test_an_order_is_the_one_it_was_when_it_was_written_down(golden):
     order = sampler.order(golden["epoch"])
     assert (golden["name"], golden["length"]) == (sampler.name, order.n)
     assert golden["indices"] == order.at(np.array(golden["positions"])).tolist()
+
+
+def test_a_mask_is_never_lost_without_a_word():
+    """What somebody has masked out is not to be loaded, and no class of its own."""
+    masked = np.ma.array([1, 2, 3], mask=[0, 1, 0])
+    with pytest.raises(ConfigError, match="a masked array, whose mask would be lost"):
+        checked(masked, 10, "/sampler")
+    with pytest.raises(ConfigError, match="expected labels without a mask"):
+        classes(masked, 3, "/sampler/field", np.ones(3, bool))

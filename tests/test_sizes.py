@@ -84,3 +84,24 @@ def test_what_makes_what_it_holds_when_it_is_asked_has_an_end():
             return [X, Endless()]
 
     assert 0 < nbytes(Endless()) < 10_000
+
+
+def test_what_does_not_say_its_bytes_is_counted_as_any_other():
+    """As a sparse tensor, which raises where it is asked."""
+
+    class Sparse:
+        @property
+        def nbytes(self):
+            raise RuntimeError("nbytes is not defined for sparse tensors")
+
+    assert nbytes([Sparse(), X]) == nbytes([object(), X])
+
+
+def test_what_a_signal_handler_raises_meanwhile_passes():
+    class Slow:
+        @property
+        def nbytes(self):
+            raise TimeoutError("by a timer")
+
+    with pytest.raises(TimeoutError, match="by a timer"):
+        nbytes(Slow())

@@ -78,6 +78,8 @@ class ConfigError(LoaderError, ValueError):
         file: the config file as it was named; ``""`` when the config is not a file.
     """
 
+    _placed = False  # whether it says where in its document the problems stand, if it has one
+
     def __init__(self, problems: Iterable[Problem] | Problem, file: str = "") -> None:
         self.problems: tuple[Problem, ...] = (
             (problems,) if isinstance(problems, Problem) else tuple(problems)

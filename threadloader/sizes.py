@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from threadloader.errors import by_handler
+
 __all__ = ["nbytes"]
 
 _OTHER = 8
@@ -49,8 +51,13 @@ def nbytes(batch: Any) -> int:
 def _alone(it: Any) -> int:
     if isinstance(it, (str, bytes, bytearray)):
         return len(it)
-    size = getattr(it, "nbytes", _OTHER)
-    # Of a lazy or strange object it may be None, a method, NaN.
+    # Of a lazy or strange object it may be None, a method, NaN, or raise, as of a sparse tensor.
+    try:
+        size = getattr(it, "nbytes", _OTHER)
+    except Exception as error:
+        if by_handler(error):
+            raise
+        return _OTHER
     if isinstance(size, (int, np.integer)) and size >= 0:
         return int(size)
     return _OTHER

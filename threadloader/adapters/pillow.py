@@ -121,8 +121,8 @@ def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) ->
         )
     if mode == "keep" and _is_scaled(image):
         raise SourceError(
-            "expected values of 8 or 16 bits, got a file of fewer levels, which Pillow scales to "
-            'them; convert it to 8 or 16 bits a value, or choose another "image_mode"'
+            "expected values of 8 or 16 bits, got a file of fewer levels or with white as 0, which "
+            'Pillow changes; convert it to 8 or 16 bits a value, or choose another "image_mode"'
         )
     if image.format == "PNG":
         # Its checksums, which reading the pixels passes over.
@@ -161,13 +161,14 @@ def _is_cut(image: Any) -> bool:
 
 
 def _is_scaled(image: Any) -> bool:
-    """Tell whether Pillow is going to scale values to 8 or 16 bits, as it shows pictures."""
+    """Tell whether Pillow is going to scale values to 8 or 16 bits, or to put black for white."""
     how = image.tile[0][3] if image.tile else None
     if image.format == "PPM":
         return isinstance(how, tuple) and image.mode != "F" and how[-1] not in (255, 65535)
-    # "L;2" and "L;4": grey of so many bits. A TIFF has more beside it.
+    # "L;2" and "L;4": grey of so many bits; "L;I": inverted; "BGR;15": 5 bits a colour, in a BMP.
+    # A TIFF has more beside it.
     unpacked = how[0] if isinstance(how, tuple) and how else how
-    return str(unpacked).startswith(("L;2", "L;4"))
+    return str(unpacked).startswith(("L;2", "L;4", "L;I", "BGR;1"))
 
 
 def _is_unsigned(image: Any) -> bool:

@@ -56,21 +56,29 @@ class Report(NamedTuple):
             ConfigError: there are problems; with each of them.
         """
         if self.config is None:
-            raise ConfigError(self.problems, self.file)
+            raise _placed(ConfigError(self.problems, self.file))
         return self.config
 
     def complete(self, error: ConfigError, in_code: Collection[str] = ()) -> None:
         """Says in an error of the options where in the document its problems stand.
 
         Args:
-            error: what the loader, its source or its sampler has raised; one that names a
-                file already is of another config.
+            error: what the loader, its source or its sampler has raised; one that has been
+                here, or names a file already, is of another config, as of a loader in user code.
             in_code: options that were given in code, and stand in no document.
         """
-        if self.document is None or error.file:
+        if error._placed or error.file:
+            return
+        _placed(error)
+        if self.document is None:
             return
         problems = [
             problem if problem.pointer[1:].split("/")[0] in in_code else self.locate(problem)
             for problem in error.problems
         ]
         ConfigError.__init__(error, problems, self.file)
+
+
+def _placed(error: ConfigError) -> ConfigError:
+    error._placed = True
+    return error

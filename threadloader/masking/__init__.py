@@ -75,6 +75,8 @@ class MaskTokens:
     _hiding: Hiding = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for option in ("vocabulary", "mask_token", "probability", "special"):
+            object.__setattr__(self, option, _plain(getattr(self, option)))
         problems = list(self._problems())
         if problems:
             raise ConfigError(problems)
@@ -276,6 +278,13 @@ def mlm(vocabulary: int, mask_token: int, **options: Any) -> MaskTokens:
 def _integer(value: Any) -> Any:
     """Give 4 for 4.0, and all else as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _plain(value: Any) -> Any:
+    """Give what Python has for numbers of numpy's, which a config may have, too."""
+    if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "iuf":
+        return value.tolist()
+    return list(map(_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _is_token(value: Any, size: int) -> bool:

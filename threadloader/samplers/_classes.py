@@ -39,6 +39,9 @@ def classes(labels: Any, n: int, pointer: str, kept: NDArray[np.bool_]) -> Indic
     >>> classes(["cat", None, "ant"], 3, "", np.array([True, False, True]))
     array([ 1, -1,  0])
     """
+    if isinstance(labels, np.ma.MaskedArray):
+        expected = "labels without a mask, which would be lost"
+        raise ConfigError(Problem(pointer, expected, "a masked array"))
     if isinstance(labels, np.ndarray):
         if labels.shape != (n,) or labels.dtype.kind not in "iubUS":
             expected = f"an integer or a text for each of the {n} samples"

@@ -29,6 +29,8 @@ def checked(indices: Any, n: int, pointer: str) -> Indices:
         Exception: whatever a generator raises.
     """
     if hasattr(indices, "__array__"):
+        if isinstance(indices, np.ma.MaskedArray):
+            raise _no_indices(pointer, "a masked array, whose mask would be lost")
         array = np.asarray(indices)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise _no_indices(pointer, f"{array.dtype} of shape {array.shape}")
