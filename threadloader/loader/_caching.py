@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from ..sources import ArraySource
 if TYPE_CHECKING:
     from ..cache import Cache, Cached
 
-__all__ = ["cached_source", "stamp_of"]
+__all__ = ["cached_source", "counted", "stamp_of"]
 
 _BYTES_AT_ONCE = 64 << 20
 """How much of an array is summed up in a call. Chosen: a Ctrl-C waits a fifth of a second."""
@@ -92,6 +93,12 @@ def cached_source(
             return prepare(read(index))
 
     return Cached(cache, source, make), cache
+
+
+def counted(cache: Cache) -> dict[str, int]:
+    """Give what a cache has counted, as attributes of `Stats`."""
+    counts = dataclasses.asdict(cache.stats())
+    return {f"cache_{name}": value for name, value in counts.items()}
 
 
 def _data_of(source: Any, spec: Mapping[str, Any] | None) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,15 +20,12 @@ from ..errors import BusyError, ClosedError, ConfigError, WorkerError
 from ..order import VERSION
 from ._arguments import count_of, wrong
 from ._batches import Batches
-from ._caching import cached_source, stamp_of
+from ._caching import cached_source, counted, stamp_of
 from ._failure import note_beside
 from ._making import make_recipe
 from ._opening import length_of, open_configured
 from ._sampling import Samplings, deal_of
 from ._skipping import Skipping, policy_of
-
-if TYPE_CHECKING:
-    from ..cache import Cache
 
 __all__ = ["Loader"]
 
@@ -205,7 +202,7 @@ class Loader:
                 Skipping(self._config, self._base),
                 self._runtime,
                 not_pinned,
-                dict if cache is None else partial(_counted, cache),
+                dict if cache is None else partial(counted, cache),
             )
             self._batches = batches
             if self._resume is not None:
@@ -294,9 +291,3 @@ def _both(first: Callable[[], None], then: Callable[[], None] | None) -> Callabl
                 then()
 
     return close
-
-
-def _counted(cache: Cache) -> dict[str, int]:
-    """Give what a cache has counted, as attributes of `Stats`."""
-    counts = dataclasses.asdict(cache.stats())
-    return {f"cache_{name}": value for name, value in counts.items()}

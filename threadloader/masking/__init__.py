@@ -77,8 +77,7 @@ class MaskTokens:
     def __post_init__(self) -> None:
         for option in ("vocabulary", "mask_token", "probability", "special"):
             object.__setattr__(self, option, _plain(getattr(self, option)))
-        problems = list(self._problems())
-        if problems:
+        if problems := list(self._problems()):
             raise ConfigError(problems)
         hiding = Hiding(self.vocabulary, self.mask_token, self.special, self.probability)
         if not len(hiding.ordinary):
@@ -280,15 +279,15 @@ def _integer(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _is_token(value: Any, size: int) -> bool:
+    return type(value) is int and 0 <= value < size
+
+
 def _plain(value: Any) -> Any:
     """Give what Python has for numbers of numpy's, which a config may have, too."""
     if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "iuf":
         return value.tolist()
     return list(map(_plain, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _is_token(value: Any, size: int) -> bool:
-    return type(value) is int and 0 <= value < size
 
 
 def _say(value: Any) -> str:
