@@ -1,20 +1,16 @@
 """Closing that an interrupt cuts short does the rest when it is called again."""
 
-import gc
-import os
 import signal
 import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-import numpy as np
 import pytest
 from conftest import open_files, our_threads
 from sweep import Interrupt, Sweep
 
-from threadloader import Loader, per_thread, state
-from threadloader.cache._segments import Segment
+from threadloader import Loader, per_thread
 from threadloader.sources import _per_thread
 from threadloader.sources._files import FileReader
 from threadloader.sources._sqlite_connections import Connections
@@ -144,48 +140,6 @@ def test_closing_again_closes_the_files_that_an_interrupt_left_open(tmp_path, op
         if not sweep.where:
             break
     assert 8 < at < 199
-
-
-def saved(folder):
-    with Loader({}, [1, 2]) as batches:
-        plain = batches.state_dict()
-    return lambda: state.write(plain, folder / "run.state")
-
-
-def resumed(folder):
-    saved(folder)()
-    return lambda: state.read(folder / "run.state")
-
-
-def cached(folder):
-    with Loader({"cache": {"folder": str(folder)}}, np.arange(4)) as batches:
-        list(batches)
-    (records,) = folder.rglob("*.data")
-    return lambda: Segment(records.parent, records.stem)
-
-
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # what has an owner is closed with that
-@pytest.mark.parametrize("opening", [saved, resumed, cached])
-def test_an_interrupt_loses_no_file_that_was_just_opened(tmp_path, opening, monkeypatch):
-    """At each instruction: between an `os.open` and what closes its number none may lie."""
-    monkeypatch.setattr(os, "fsync", lambda number: None)  # the disk is for another test
-    call = opening(tmp_path)
-    for at in range(1, 5000):
-        with Interrupt() as interrupt:
-            sweep = Sweep(at, interrupt, opcodes=True)
-            try:
-                with sweep:
-                    call()
-            except KeyboardInterrupt as error:
-                interrupt.came_as(error)
-            interrupt.look()
-        if at % 50 == 0 or not sweep.where:
-            gc.collect()
-        held = [name for name in open_files() if name.startswith(str(tmp_path))]
-        assert not held, sweep.where
-        if not sweep.where:
-            break
-    assert 20 < at < 4999
 
 
 def test_an_interrupt_on_the_way_to_closing_ends_the_threads(monkeypatch):

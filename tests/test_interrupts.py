@@ -5,16 +5,19 @@ A timer sends a real signal after a random time; its handler is Python's own for
 
 import _thread
 import gc
+import os
 import queue
 import random
 import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 from conftest import our_threads
 
-from threadloader import Loader
+from threadloader import Loader, state
+from threadloader.cache._segments import Segment
 
 pytestmark = [
     pytest.mark.skipif(
@@ -231,3 +234,38 @@ def test_two_interrupts_in_a_row_leave_nothing():
         interrupted(rng.uniform(1e-6, 2e-3), run)
         loader.__exit__(None, None, None)
         assert set() == our_threads()
+
+
+def saved(folder):
+    with Loader({}, [1, 2]) as batches:
+        plain = batches.state_dict()
+    return lambda: state.write(plain, folder / "run.state")
+
+
+def resumed(folder):
+    saved(folder)()
+    return lambda: state.read(folder / "run.state")
+
+
+def cached(folder):
+    with Loader({"cache": {"folder": str(folder)}}, np.arange(4)) as batches:
+        list(batches)
+    (records,) = folder.rglob("*.data")
+    return lambda: Segment(records.parent, records.stem)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system lists no descriptors")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # what has an owner is closed with that
+@pytest.mark.parametrize("opening", [saved, resumed, cached])
+def test_an_interrupt_loses_no_file_that_was_just_opened(tmp_path, opening, monkeypatch):
+    """A number that `os.open` has given and nobody has yet is open for good."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)  # the disk is for another test
+    call, rng = opening(tmp_path), random.Random(1)
+    began = time.perf_counter()
+    call()
+    took = time.perf_counter() - began
+    before = len(os.listdir("/proc/self/fd"))
+    hits = sum(interrupted(rng.uniform(1e-6, took), call) for _ in range(4000))
+    gc.collect()
+    assert before == len(os.listdir("/proc/self/fd"))
+    assert hits > 200
