@@ -264,7 +264,7 @@ def test_an_interrupt_loses_no_file_that_was_just_opened(tmp_path, opening, monk
     call, rng = opening(tmp_path), random.Random(1)
     took = min(timeit.repeat(call, number=1, repeat=20))
     before = len(os.listdir("/proc/self/fd"))
-    hits = sum(interrupted(rng.uniform(1e-6, took), call) for _ in range(4000))
+    hits = sum(interrupted(rng.uniform(1e-6, 2 * took), call) for _ in range(10_000))
     gc.collect()
     assert before == len(os.listdir("/proc/self/fd"))
     assert hits > 100
