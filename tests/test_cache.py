@@ -22,6 +22,19 @@ from threadloader.cache._samples import freeze, size_of
 Point = namedtuple("Point", "x y")
 
 
+class Scaled(Point):
+    """Has an attribute beside its fields."""
+
+    def __new__(cls, *fields):
+        self = super().__new__(cls, *fields)
+        self.scale = 2.0
+        return self
+
+
+class Score(np.float64):
+    """A number with an attribute that may change."""
+
+
 @pytest.fixture(params=["memory", "folder"])
 def cache(request, tmp_path):
     """Either kind, with room for everything."""
@@ -134,6 +147,8 @@ def test_the_source_keeps_its_array_and_may_write_to_it(cache):
         np.rec.fromarrays([[1, 2], [3.0, 4.0]], names="a,b"),
         np.array([None, 1], dtype=object),
         np.zeros(2, "i4,f4")[0],
+        Scaled(1, 2),
+        Score(1.0),
         [np.zeros(2), {"x": range(3)}],
     ],
     ids=lambda sample: type(sample).__name__,

@@ -339,6 +339,17 @@ def test_the_bound_is_never_passed(tmp_path_factory, max_bytes, order):
         assert size <= max_bytes
 
 
+def test_files_that_nobody_can_use_count_for_the_bound(tmp_path):
+    """Else each run with a damaged file would fill the folder once more."""
+    filled(tmp_path)
+    (index,) = files(tmp_path, ".index")
+    index.write_bytes(b"?" + index.read_bytes()[1:])
+    size = sum(path.stat().st_size for path in files(tmp_path))
+    cache = Folder(tmp_path, "key", COUNT)
+    cache.close()
+    assert (0, size) == (cache.stats().samples, cache.stats().bytes)
+
+
 def test_a_full_folder_says_so_once(tmp_path, caplog):
     caplog.set_level(logging.INFO, "threadloader")
     filled(tmp_path, max_bytes=400)
@@ -346,13 +357,23 @@ def test_a_full_folder_says_so_once(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    "sample", [np.zeros(2, "i4,f4"), np.zeros(1, np.longdouble)], ids=["structured", "long double"]
+    "sample",
+    [
+        np.zeros(2, "i4,f4"),
+        np.zeros(1, np.longdouble),
+        np.zeros(1, np.dtype("f4", metadata={"unit": "m"})),
+    ],
+    ids=["structured", "long double", "metadata"],
 )
 def test_what_a_file_cannot_describe_is_counted_and_cannot_be_written_to(tmp_path, sample):
     cache = Folder(tmp_path, "key", 1)
+    cache.get(0, lambda index: np.zeros(1, "f4"))  # a dtype that is equal to one with metadata
+    cache.close()
+    cache = Folder(tmp_path, "other", 1)
     for _ in range(2):
         found = cache.get(0, lambda index: sample)
         assert same(sample, found)
+        assert sample.dtype.metadata == found.dtype.metadata
         assert found is sample or not found.flags.writeable
     cache.close()
     assert (0, 2) == (cache.stats().samples, cache.stats().uncacheable)
@@ -780,6 +801,18 @@ def test_a_folder_that_cannot_be_made_is_an_error_of_the_config(tmp_path, name):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ConfigError, match="/cache/folder: expected a folder that can be made"):
         Folder(tmp_path / name, "key", COUNT)
+
+
+def test_the_error_names_what_stands_in_the_place_of_a_folder(tmp_path):
+    filled(tmp_path)
+    (sub,) = tmp_path.iterdir()
+    for file in files(sub):
+        file.unlink()
+    sub.rmdir()
+    sub.write_bytes(b"")
+    with pytest.raises(ConfigError) as told:
+        Folder(tmp_path, "key", COUNT)
+    assert f"got {sub}: a file, or a link that leads nowhere" in str(told.value)
 
 
 def test_nothing_is_written_outside_of_the_folder(tmp_path, monkeypatch):

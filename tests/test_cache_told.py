@@ -11,6 +11,7 @@ import queue
 import random
 import string
 import struct
+import sys
 import textwrap
 import threading
 import types
@@ -199,6 +200,49 @@ def test_a_module_of_yours_is_seen_wherever_it_is_held(hold):
     one, same, other = (module_with(size) for size in (1, 1, 2))
     same.calls = 1
     assert key_of(hold(one)) == key_of(hold(same)) != key_of(hold(other))
+
+
+def test_a_name_in_a_text_is_seen_through_globals():
+    source = "def transform(sample): return globals()['SIZE']"
+
+    def made(size):
+        module = module_with(size)
+        exec(source, vars(module))
+        return module.transform
+
+    def key(size):
+        function = made(size)
+        sys.modules["settings_of_mine"] = module = types.ModuleType("settings_of_mine")
+        module.__dict__.update(function.__globals__)
+        try:
+            return key_of(function)
+        finally:
+            del sys.modules["settings_of_mine"]
+
+    assert key(1) == key(1) != key(2)
+
+
+def test_a_class_that_answers_to_some_names_is_asked_for_no_other():
+    class Registry(type):
+        def __getattr__(cls, name):
+            return {"a": 1}[name]
+
+    class Entry(metaclass=Registry):
+        pass
+
+    assert key_of(Entry()) == key_of(Entry()) != key_of(Keeper(1))
+
+
+class Closed:
+    """Lets nobody see its attributes."""
+
+    def __getattribute__(self, name):
+        raise LookupError(name)
+
+
+def test_an_object_that_shows_no_attributes_cannot_be_told():
+    with pytest.raises(UntoldError, match="Closed"):
+        key_of(Keeper(Closed()))
 
 
 def test_objects_in_sets_that_know_each_other_take_no_time():

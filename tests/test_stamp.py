@@ -48,6 +48,27 @@ def test_each_file_counts_by_size_and_time(kind, tmp_path):
     assert 1 + 2 * len(names) == len(seen)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no time that nobody can set")
+@pytest.mark.parametrize("exchanged", [False, True], ids=["written to", "exchanged"])
+def test_a_file_of_the_same_size_and_time_is_another_one(tmp_path, exchanged):
+    """As whoever unpacks an archive, or copies with times, leaves it."""
+    file, other = tmp_path / "a.txt", tmp_path / "b.txt"
+    for each, content in ((file, b"some"), (other, b"else")):
+        each.write_bytes(content)
+        os.utime(each, ns=(0, 10**18))
+    spec = {"type": "text", "path": "a.txt"}
+    before, changed = stamp(spec, tmp_path), file.stat().st_ctime_ns
+    while file.stat().st_ctime_ns == changed:  # the file system's clock may be coarse
+        if exchanged:
+            os.replace(file, tmp_path / "c.txt")
+            os.replace(other, file)
+            os.replace(tmp_path / "c.txt", other)
+        else:
+            file.write_bytes(b"else")
+            os.utime(file, ns=(0, 10**18))
+    assert before != stamp(spec, tmp_path)
+
+
 def test_a_file_that_is_missing_is_left_to_the_opening(tmp_path):
     assert stamp({"type": "npz", "path": "a.npz"}, tmp_path)
     with pytest.raises(SourceError, match="found none"):

@@ -60,7 +60,7 @@ def encode(frozen: Any) -> list[Part]:
 
     Raises:
         ForeignError: it has a named tuple, or an array of a dtype that a name does not
-            describe (structured, long double, of another package).
+            describe (structured, long double, of another package, with metadata).
     """
     parts: list[Part] = []
     _encode(frozen, parts, 0)
@@ -115,7 +115,7 @@ def _encode(value: Any, parts: list[Part], at: int) -> int:
     if isinstance(value, np.bytes_):
         return _put(parts, at, _text(b"y", bytes(value)))
     if isinstance(value, np.generic):
-        name, little = _stored(value.dtype)
+        name, little = _named_as(value.dtype)
         return _put(parts, at, b"a" + name + np.asarray(value).astype(little).tobytes())
     raise ForeignError(f"a named tuple ({kind.__qualname__}), whose class a file cannot name")
 
@@ -126,7 +126,7 @@ def _put(parts: list[Part], at: int, part: bytes) -> int:
 
 
 def _encode_array(array: npt.NDArray[Any], parts: list[Part], at: int) -> int:
-    name, little = _stored(array.dtype)
+    name, little = _named_as(array.dtype)
     shape = struct.pack(f"<B{array.ndim}Q", array.ndim, *array.shape)
     head = (b"A" if array.dtype.isnative else b"R") + name + shape
     at = _put(parts, at, head + bytes(-(at + len(head)) % _ALIGNMENT))
@@ -135,9 +135,15 @@ def _encode_array(array: npt.NDArray[Any], parts: list[Part], at: int) -> int:
     return at + contents.nbytes
 
 
+def _named_as(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
+    """Give a dtype's name with its length before it, and the little-endian form of it."""
+    if dtype.metadata:  # which does not count where dtypes are compared, as below
+        raise ForeignError(f"an array or scalar of dtype {dtype} with metadata")
+    return _stored(dtype)
+
+
 @lru_cache(256)
 def _stored(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
-    """Give a dtype's name with its length before it, and the little-endian form of it."""
     little = dtype.newbyteorder("<")
     name = little.str
     # One that another package has registered may have a name that numpy does not know, as "<f1".

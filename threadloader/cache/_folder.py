@@ -95,10 +95,11 @@ class Folder(Cache):
             if by_handler(error) or not isinstance(error, (OSError, ValueError)):
                 raise
             reason = getattr(error, "strerror", None) or error
+            if isinstance(error, FileExistsError):
+                reason = "a file, or a link that leads nowhere"
+            got = f"{getattr(error, 'filename', None) or folder}: {reason}"
             raise ConfigError(
-                Problem(
-                    "/cache/folder", "a folder that can be made and read", f"{folder}: {reason}"
-                )
+                Problem("/cache/folder", "a folder that can be made and read", got)
             ) from error
 
     def _tell(self) -> None:

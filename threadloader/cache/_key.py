@@ -20,6 +20,7 @@ from ._graph import digest_of
 from ._kinds import (
     BY_CLASS,
     MADE_OF,
+    attributes,
     buffered,
     contents,
     counts,
@@ -30,6 +31,7 @@ from ._kinds import (
     names_in,
     pickled_as,
     said,
+    tells_itself,
     tensor_class,
 )
 from ._walk import Walk
@@ -85,7 +87,7 @@ class _AnyOrder(list[Any]):
 
 def _tell(walk: Walk, thing: Any) -> None:
     kind = type(thing)
-    if callable(getattr(kind, "fingerprint", None)):
+    if tells_itself(kind):
         text = thing.fingerprint()
         if not isinstance(text, str):
             raise ConfigError(
@@ -131,7 +133,7 @@ def _any_order(walk: Walk, things: Any, base: Any) -> None:
 
 
 def _made_of(walk: Walk, thing: Any, base: Any) -> None:
-    if _stands(walk, thing):
+    if walk.stands(thing):
         walk.put("of a library", thing.__name__)
     else:
         walk.add(*[attrgetter(name)(thing) for name in MADE_OF[base]])
@@ -178,7 +180,7 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
     library = walk.library(home(function))
     if library:
         walk.put(home(function), function.__qualname__, code.co_qualname)
-        if _stands(walk, function):
+        if walk.stands(function):
             return
     # One that a library's function makes may have something of yours in all of these.
     for cell in function.__closure__ or ():
@@ -191,10 +193,13 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
         return
     # From 3.14 on it is a function that gives them, which is not to be called for that.
     walk.add(code, getattr(function, "__annotate__", None) or function.__annotations__)
-    for name in sorted(set(names_in(code))):
+    names = set(names_in(code))
+    for name in sorted(names):
         if name in its:
             walk.put(name)
             walk.add(its[name])
+    if "globals" in names - set(its):  # then the module is in its hands
+        walk.add(sys.modules.get(home(function)))
 
 
 def _code(walk: Walk, code: Any, base: Any) -> None:
@@ -220,7 +225,7 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
     kind = type(thing)
     walk.add(kind)
     mine = not walk.library(home(kind))
-    if not mine and _stands(walk, thing):
+    if not mine and walk.stands(thing):
         walk.put("of a library", thing.__name__)
         return
     # As a compiled function does: there is much else in it, which the first call changes.
@@ -258,7 +263,10 @@ def _value(walk: Walk, thing: Any) -> None:
 
 
 def _attributes(walk: Walk, thing: Any) -> Iterator[tuple[str, Any]]:
-    yield from dict(getattr(thing, "__dict__", {})).items()
+    its = attributes(thing)
+    if its is None:
+        raise walk.untold()
+    yield from its.items()
     for base in type(thing).__mro__:
         if not walk.library(home(base)):
             for name, slot in list(vars(base).items()):
@@ -266,20 +274,6 @@ def _attributes(walk: Walk, thing: Any) -> Iterator[tuple[str, Any]]:
                     # Where nothing was assigned to it, it has none.
                     with contextlib.suppress(AttributeError):
                         yield name, slot.__get__(thing)
-
-
-def _stands(walk: Walk, thing: Any) -> bool:
-    """Tell whether something stands in a library's module under its name there."""
-    module = getattr(thing, "__module__", None)
-    if module is None:  # a method of what the module has, as `random.random`
-        module = home(type(getattr(thing, "__self__", None)))
-    name = getattr(thing, "__name__", None)
-    return (
-        isinstance(module, str)
-        and isinstance(name, str)
-        and walk.library(module)
-        and getattr(sys.modules.get(module), "__dict__", {}).get(name) is thing
-    )
 
 
 _HOW: dict[type, Callable[[Walk, Any, Any], None]] = {

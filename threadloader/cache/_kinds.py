@@ -23,6 +23,7 @@ from threadloader.errors import by_handler
 __all__ = [
     "BY_CLASS",
     "MADE_OF",
+    "attributes",
     "buffered",
     "contents",
     "counts",
@@ -34,6 +35,7 @@ __all__ = [
     "names_in",
     "pickled_as",
     "said",
+    "tells_itself",
     "tensor_class",
 ]
 
@@ -92,6 +94,23 @@ _TOLD_OF_CLASSES = frozenset(
 
 _WRITTEN = frozenset({"__doc__", "__firstlineno__", "__module__", "__qualname__"})
 """What says where and how a class is written."""
+
+
+def tells_itself(kind: type) -> bool:
+    """Tell whether objects of a class have a method ``fingerprint``."""
+    # Looked for first where it would stand: a metaclass may answer to any name, or raise.
+    there = any("fingerprint" in vars(base) for base in kind.__mro__)
+    return there and callable(getattr(kind, "fingerprint", None))
+
+
+def attributes(thing: Any) -> dict[str, Any] | None:
+    """Give the attributes that stand in an object; None if it does not let them be read."""
+    try:
+        return dict(getattr(thing, "__dict__", {}))
+    except Exception as error:  # of any class: a `__getattribute__` of yours is asked
+        if by_handler(error):
+            raise
+        return None
 
 
 def pickled_as(thing: Any) -> tuple[Any, ...] | str | None:

@@ -58,7 +58,8 @@ def freeze(sample: Any, deepest: int = DEEPEST) -> Any:
         view = sample.view(np.ndarray)
         view.setflags(write=False)
         return view
-    if isinstance(sample, np.generic) and not isinstance(sample, np.void):
+    # As of the constants: numpy's own types alone.
+    if isinstance(sample, np.generic) and kind is sample.dtype.type and kind is not np.void:
         return sample
     if deepest == 0:
         raise ForeignError(f"more than {DEEPEST} containers inside each other")
@@ -73,6 +74,8 @@ def freeze(sample: Any, deepest: int = DEEPEST) -> Any:
     if kind is tuple:
         return tuple([freeze(value, deepest) for value in sample])
     if isinstance(sample, tuple) and hasattr(kind, "_make"):
+        if getattr(sample, "__dict__", None):  # which would not come back
+            raise ForeignError(f"a named tuple of type {_name(kind)} with attributes of its own")
         return kind._make([freeze(value, deepest) for value in sample])
     raise ForeignError(f"an object of type {_name(kind)}")
 

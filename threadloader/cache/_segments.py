@@ -171,13 +171,14 @@ class Segment:
         """
         with _open_regular(self._index) as file:
             length = os.fstat(file.fileno()).st_size
+            # After the index: every entry that was read has its record in this size.
+            size = self.path.stat().st_size
+            self.size = length + size  # also of one that is of no use: the bytes are there
             header = _read_all(file, HEADER_BYTES)
             if len(header) < HEADER_BYTES:
                 return  # somebody is beginning it, or was cut off
             if header != _header(key):
                 raise ValueError("it has no header of this cache")
-            # After the index: every entry that was read has its record in this size.
-            size = self.path.stat().st_size
             count = (length - HEADER_BYTES) // ENTRY_BYTES
             file.seek(HEADER_BYTES + self._known * ENTRY_BYTES)
             while self._known < count:
@@ -189,7 +190,6 @@ class Segment:
                 index, begin, its = entries["index"], entries["offset"], entries["length"]
                 fits = (its > RECORD_HEAD) & (its <= LARGEST) & (begin >= 0) & (begin <= size - its)
                 yield entries[fits & (index >= 0) & (index < samples)]
-            self.size = length + size
 
     def read(self, offset: int, length: int) -> bytes:
         """Give bytes of the file of records; fewer where it ends before.

@@ -165,9 +165,11 @@ class Shelf:
                 return
             segment = self._segments[number - 1]
             before = segment.size
-            for entries in segment.new_entries(self._key, len(self._places)):
-                self._merge(entries, number)
-            self.grow(segment.size - before)
+            try:
+                for entries in segment.new_entries(self._key, len(self._places)):
+                    self._merge(entries, number)
+            finally:
+                self.grow(segment.size - before)
         except (OSError, ValueError) as error:
             if by_handler(error):
                 raise

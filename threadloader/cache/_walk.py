@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -125,6 +126,19 @@ class Walk:
         if found is None:
             found = self._libraries[module] = installed(module)
         return found
+
+    def stands(self, thing: Any) -> bool:
+        """Tell whether something stands in a library's module under its name there."""
+        module = getattr(thing, "__module__", None)
+        if module is None:  # a method of what the module has, as `random.random`
+            module = home(type(getattr(thing, "__self__", None)))
+        name = getattr(thing, "__name__", None)
+        return (
+            isinstance(module, str)
+            and isinstance(name, str)
+            and self.library(module)
+            and getattr(sys.modules.get(module), "__dict__", {}).get(name) is thing
+        )
 
     def untold(self) -> UntoldError:
         """Give an error that says what is told now, and which thing of yours holds it."""

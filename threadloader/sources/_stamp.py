@@ -43,7 +43,10 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
         statuses.append(log_status(files[0]))
     digest = sha256()
     for status in statuses:
-        told = "none" if status is None else f"{status.st_size} {status.st_mtime_ns}"
+        told: tuple[int, ...] = ()
+        if status is not None:
+            # The last one cannot be set, as that before it is by whatever unpacks an archive.
+            told = status.st_size, status.st_mtime_ns, status.st_ctime_ns
         digest.update(f"{told}\n".encode())
     return f"{len(statuses)} files, sha256 of sizes and times {digest.hexdigest()}"
 
