@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import struct
+import tracemalloc
 from fractions import Fraction
 from pathlib import Path
 
@@ -749,6 +750,58 @@ def test_an_order_is_the_one_it_was_when_it_was_written_down(golden):
     order = sampler.order(golden["epoch"])
     assert (golden["name"], golden["length"]) == (sampler.name, order.n)
     assert golden["indices"] == order.at(np.array(golden["positions"])).tolist()
+
+
+@given(
+    indices=st.builds(
+        range, st.integers(0, 9), st.integers(-1, 10), st.sampled_from([1, 2, 7, -1, -3])
+    ),
+    excluded=st.sets(st.integers(0, 9)),
+    asked=st.booleans(),
+)
+def test_a_range_is_the_order_that_its_list_is(indices, excluded, asked):
+    kept = kept_of(10, excluded)
+    orders = [
+        room.given((lambda epoch, n, it=it: it) if asked else it, 10, kept).order(3)
+        for it in (indices, list(indices))
+    ]
+    first, expected = ([order.n, *map(order.at, np.arange(order.n))] for order in orders)
+    assert expected == first
+    found, expected = ([order.find(it).tolist() for it in range(10)] for order in orders)
+    assert expected == found
+
+
+def test_a_range_takes_no_memory_however_long_it_is():
+    n = 10**15
+    tracemalloc.start()
+    try:
+        sampler = room.given(range(n - 1, -1, -1), n, kept_of(n, {n - 2}))
+        last = sampler.order(0).at(np.array([0, 1, n - 2])).tolist()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert ([n - 1, n - 3, 0], n - 1) == (last, sampler.length)
+    assert peak < 100_000
+
+
+@pytest.mark.parametrize(
+    ("indices", "got"),
+    [
+        (range(-1, 3), r"-1 in range\(-1, 3\)"),
+        (range(3, -2, -1), r"-1 in range\(3, -2, -1\)"),
+        (range(11), r"10 in range\(0, 11\)"),
+        (range(2**70, 2**70 + 1), str(2**70)),
+    ],
+    ids=str,
+)
+def test_a_range_that_leaves_the_source_is_refused(indices, got):
+    for sampler in (indices, lambda epoch, n: indices):
+        with pytest.raises(ConfigError, match=rf"sampler: expected indices from 0 to 9, got {got}"):
+            room.given(sampler, 10, kept_of(10, ())).order(0)
+
+
+def test_one_index_may_stand_in_a_range_of_any_step():
+    assert [4] == whole(room.given(range(4, 2**80, 2**80), 10, kept_of(10, {5}))).tolist()
 
 
 def test_a_mask_is_never_lost_without_a_word():

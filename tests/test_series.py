@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sweep import Interrupt, Sweep
 
 from threadloader import ClosedError, Loader
+from threadloader._runtime import Runtime
 from threadloader.loader import _schedule
 from threadloader.loader._choice import Choice
 from threadloader.order import BLOCK
@@ -337,6 +338,48 @@ def test_the_time_that_batches_take_is_waited(bad):
     source = Slow(64, bad)
     stats = stats_of(CONFIG, source, now, 32)
     assert len(source.read) == stats.first_batch_seconds + stats.data_wait_seconds
+
+
+def test_a_wait_counts_while_it_lasts():
+    """Whoever looks from elsewhere sees that the loop is blocked, and since when."""
+    now, seen = [0.0], []
+
+    class Slow(Read):
+        def __getitem__(self, index):
+            if index >= 2:  # behind the first batch
+                now[0] += 1.0
+                seen.append(batches.stats().data_wait_seconds)
+            return super().__getitem__(index)
+
+    loader = Loader({**CONFIG, "batch_size": 1, "prefetch_batches": 1}, source=Slow(6))
+    loader._runtime = Runtime()
+    loader._runtime.monotonic = lambda: now[0]
+    with loader as batches:
+        for _ in batches:
+            pass
+        assert [1.0, 2.0, 3.0, 4.0] == seen
+        assert 4.0 == batches.stats().data_wait_seconds
+
+
+def test_a_wait_that_failed_lasts_no_longer():
+    now = [0.0]
+
+    class Failing(Read):
+        def __getitem__(self, index):
+            now[0] += 1.0
+            if index == 3:
+                signal.raise_signal(signal.SIGINT)
+            return super().__getitem__(index)
+
+    loader = Loader({**CONFIG, "batch_size": 1}, source=Failing(6))
+    loader._runtime = Runtime()
+    loader._runtime.monotonic = lambda: now[0]
+    with loader as batches:
+        with pytest.raises(KeyboardInterrupt):
+            list(batches)
+        before = batches.stats().data_wait_seconds
+        now[0] += 10.0
+        assert before == batches.stats().data_wait_seconds
 
 
 def test_a_batch_that_was_given_is_held_by_nobody():

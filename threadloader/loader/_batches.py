@@ -70,6 +70,7 @@ class Batches:
         # has the lock.
         self._close_source = close_source
         self._closing = runtime.turn()
+        self._at_source = False  # whether it is being closed; written by who has the lock
         self._closed_at: float | None = None
         self._saved = False  # goes to True with the first `save`, whoever calls it
         self._run = Run(
@@ -87,7 +88,8 @@ class Batches:
         """Count the steps of a whole epoch on this shard.
 
         Of the epoch that is live, or of the one that comes next. Where a callable sampler
-        gives each epoch a length of its own, this waits until it was asked for that one.
+        gives each epoch a length of its own, this waits until it was asked for that one; behind
+        `num_epochs` it is asked for no other, and this is the length of the last one.
 
         Raises:
             ClosedError: it has to wait, and the ``with`` was left.
@@ -143,7 +145,7 @@ class Batches:
     def stats(self) -> Stats:
         """Give the numbers of the run up to now; after the ``with``, up to its end."""
         now = self._runtime.monotonic() if self._closed_at is None else self._closed_at
-        place = self._run.place
+        place = self._run.results.place.settled(now)
         return place.tally.stats(
             now,
             prefetch_batches=self._supply.ahead,
@@ -252,20 +254,28 @@ class Batches:
             return not (self._supply.inside() or self._run.turn.is_mine())
         self._run.forget()
         self._recipe.free()
-        if not self._closing.acquire(blocking=False):
-            return True  # another thread is at it
+        close_source = self._close_source
+        if close_source is None or not self._closing.acquire(blocking=False):
+            return True  # it is done, or another thread is at it
         try:
-            if self._close_source is not None:
-                self._close_source()
-            self._close_source = None
+            if not self._at_source:  # else this is a signal's handler, or a finalizer, in the midst
+                self._close_once(close_source)
             return True
+        finally:
+            self._closing.release()
+
+    def _close_once(self, close_source: Callable[[], None]) -> None:
+        try:
+            self._at_source = True
+            close_source()
+            self._close_source = None
         except BaseException as problem:
             # Interrupted, it may not even have begun; a second time it does what is left.
             if not from_signal(problem):
                 self._close_source = None
             raise
         finally:
-            self._closing.release()
+            self._at_source = False
 
     def _world(self) -> dict[str, int]:
         return {"batch_size": self._deal.batch_size, "shard_count": self._deal.shard_count}

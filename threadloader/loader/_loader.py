@@ -244,8 +244,10 @@ class Loader:
         except BaseException as problem:
             # A Ctrl-C, or whatever a signal handler raises, that came before the threads were told
             # to end must not leave them. What has been closed is not closed twice.
-            cast("Callable[[], bool | None]", close)()
-            self._batches = self._entered = None
+            try:
+                cast("Callable[[], bool | None]", close)()
+            finally:
+                self._batches = self._entered = None
             if error is None or from_signal(problem):
                 raise
             note_beside(error, problem)

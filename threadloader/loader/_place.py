@@ -45,7 +45,8 @@ class Delivery:
         size: how many there are.
         piece: how many of them are made together.
         made: how many of them are made; as what follows, it is written by who has the turn.
-        waited: seconds that were waited for those that were not made at first.
+        waits: seconds that were waited for those that were not made at first; and since when what
+            comes next is waited for, None where it is not. Written by one store.
         ready: how many further batches were ready when these were taken.
         awaited: whether these were not, so that the first one was waited for.
         marks: the running fingerprint behind each; empty unless it is wanted.
@@ -72,7 +73,7 @@ class Delivery:
         "ready",
         "served",
         "size",
-        "waited",
+        "waits",
     )
 
     def __init__(
@@ -90,7 +91,7 @@ class Delivery:
         self.size = job.span.size
         self.piece = self.made = len(batches)
         self.batches = batches + [None] * (self.size - self.made)
-        self.waited = 0.0
+        self.waits: tuple[float, float | None] = (0.0, None)
         self.ready = ready
         self.awaited = awaited
         self.marks = marks or []
@@ -181,8 +182,11 @@ class Place(NamedTuple):
 
         return replace(info, fingerprint=mark, skipped=passed + info.skipped)
 
-    def settled(self) -> "Place":
-        """The same place, at one moment, with all that follows from the delivery written down."""
+    def settled(self, now: float | None = None) -> "Place":
+        """The same place, at one moment, with all that follows from the delivery written down.
+
+        With `now` also what is waited for meanwhile, up to then.
+        """
         delivery = self.delivery
         if delivery is None:
             return self
@@ -203,7 +207,9 @@ class Place(NamedTuple):
                     passed += left_out
                 else:
                     batches, samples = served, delivery.job.samples(served)
-                    ready, waited = delivery.ready_sum(served), delivery.waited
+                    ready, (waited, since) = delivery.ready_sum(served), delivery.waits
+                    if now is not None and since is not None:
+                        waited += max(0.0, now - since)
                     if onward is not None:
                         batches += onward.batches
                         samples += onward.samples

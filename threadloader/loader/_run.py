@@ -262,13 +262,16 @@ class Run:
         job: Any = delivery.job
         stream: Any = place.stream
         outcome: Outcome | None = None
-        called = self._now()
-        if isinstance(job, SeriesJob):
-            outcome = stream.beside(job.single(made))
-            batches = None if outcome is None else outcome.value or []
-        else:
-            batches = stream.run(_more_of, job, made)
-        delivery.waited += self._now() - called
+        waited, called = delivery.waits[0], self._now()
+        delivery.waits = waited, called
+        try:
+            if isinstance(job, SeriesJob):
+                outcome = stream.beside(job.single(made))
+                batches = None if outcome is None else outcome.value or []
+            else:
+                batches = stream.run(_more_of, job, made)
+        finally:
+            delivery.waits = waited + self._now() - called, None
         if batches is None:  # the with was left meanwhile
             return False
         if not batches:
@@ -284,9 +287,26 @@ class Run:
 
     def _next_job(self, place: Place, epoch: Epoch) -> Any:
         """Deliver the first batch of the next job of which something is left."""
-        called = self._now()
-        before = 0.0 if place.delivery is None else place.delivery.waited
-        place = place.settled()
+        called, last = self._now(), place.delivery
+        if last is None:
+            return self._next_of(place, epoch, called, 0.0)
+        before, _ = last.waits
+        last.waits = before, called  # for whoever looks meanwhile
+        try:
+            return self._next_of(place.settled(), epoch, called, before)
+        except BaseException:
+            last.waits = before, None
+            raise
+
+    def _next_of(self, place: Place, epoch: Epoch, called: float, before: float) -> Any:
+        """As `_next_job`, from a settled place on.
+
+        Args:
+            place: the place.
+            epoch: of which it is.
+            called: since when it is waited for.
+            before: seconds that were waited for batches of the job before, once it was taken.
+        """
         while True:
             if place.over:
                 self._end_epoch(place, epoch, called)

@@ -134,6 +134,8 @@ class Supply:
         self._wish = wish = object()
         weakref.finalize(self, restore, wish).atexit = False  # for one that is dropped
         self.shortened = shorten(wish, seconds)
+        if self.closed:  # meanwhile: `stop` may not have seen the wish
+            restore(wish)
 
     def open(
         self,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, Problem
 from ..order import Indices
 
-__all__ = ["checked"]
+__all__ = ["checked", "checked_range"]
 
 
 def checked(indices: Any, n: int, pointer: str) -> Indices:
@@ -41,11 +41,32 @@ def checked(indices: Any, n: int, pointer: str) -> Indices:
     outside = np.flatnonzero((array < 0) | (array >= n))
     if len(outside):
         place = int(outside[0])
-        expected = f"indices from 0 to {n - 1}" if n else "no index: the source is empty"
         more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
-        got = f"{array[place]} at position {place}{more}"
-        raise ConfigError(Problem(pointer, expected, got, "no index counts from the end"))
+        raise _outside(n, pointer, f"{array[place]} at position {place}{more}")
     return array.astype(np.int64)
+
+
+def checked_range(indices: range, n: int, pointer: str) -> range:
+    """Give a range of dataset indices, if each is in [0, n).
+
+    Args:
+        indices: as above; none of them is made for it, however many they are.
+        n: samples of the source.
+        pointer: who gave them, for the message.
+
+    Returns:
+        The same indices; what the range says of itself is in [-n, n], too.
+
+    Raises:
+        ConfigError: one is negative or too large.
+    """
+    if not indices:
+        return range(0)
+    for index in (indices[0], indices[-1]):
+        if not 0 <= index < n:
+            raise _outside(n, pointer, f"{index} in {indices}")
+    # The step of a single one may be of any size.
+    return indices if indices[1:] else range(indices[0], indices[0] + 1)
 
 
 def _array(values: list[Any], pointer: str) -> NDArray[Any]:
@@ -65,6 +86,11 @@ def _array(values: list[Any], pointer: str) -> NDArray[Any]:
         return np.array(numbers, np.int64)
     except OverflowError:  # one that no source has
         return np.array(numbers, object)
+
+
+def _outside(n: int, pointer: str, got: str) -> ConfigError:
+    expected = f"indices from 0 to {n - 1}" if n else "no index: the source is empty"
+    return ConfigError(Problem(pointer, expected, got, "no index counts from the end"))
 
 
 def _no_indices(pointer: str, got: str) -> ConfigError:

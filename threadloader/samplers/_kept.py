@@ -11,7 +11,7 @@ from ..order import Indices
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EpochOrder", "Kept", "Listed", "Through", "from_text", "to_text"]
+__all__ = ["EpochOrder", "Kept", "Listed", "Ranged", "Through", "from_text", "to_text"]
 
 
 class EpochOrder(Protocol):
@@ -73,6 +73,15 @@ class Kept:
         places = np.minimum(np.searchsorted(self._excluded, indices), len(self._excluded) - 1)
         return np.asarray(self._excluded[places] != indices)
 
+    def gone_from(self, indices: range) -> Indices:
+        """Give the places in a range of dataset indices at which one is excluded, ascending.
+
+        >>> Kept(9, np.array([2, 3, 8])).gone_from(range(8, 0, -2))
+        array([0, 3])
+        """
+        places, rests = np.divmod(self._excluded - indices.start, indices.step)
+        return np.sort(places[(rests == 0) & (places >= 0) & (places < len(indices))])
+
 
 class Through:
     """An order of ranks, as an order of dataset indices."""
@@ -110,6 +119,26 @@ class Listed:
         if self._order is None or not len(places):
             return places
         return np.sort(np.concatenate([self._order.find(int(place)) for place in places]))
+
+
+class Ranged:
+    """A range of dataset indices as an order, without those that are excluded: in no memory."""
+
+    def __init__(self, indices: range, kept: Kept) -> None:
+        # Of places in the range, as the samples of the source are for others.
+        self._left = Kept(len(indices), kept.gone_from(indices))
+        self.n = self._left.count
+        self._indices = indices
+
+    def at(self, positions: Indices) -> Indices:
+        """Give the dataset indices at some positions."""
+        return self._indices.start + self._indices.step * self._left.indices(positions)
+
+    def find(self, index: int) -> Indices:
+        """Give the positions at which a sample comes: one, or none."""
+        there = index in self._indices
+        rank = self._left.rank(self._indices.index(index)) if there else None
+        return np.array([] if rank is None else [rank], np.int64)
 
 
 def to_text(indices: Indices) -> str:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, Problem
 from ..order import Indices, Order
 from ._classes import classes
-from ._indices import checked
-from ._kept import EpochOrder, Kept, Listed
+from ._indices import checked, checked_range
+from ._kept import EpochOrder, Kept, Listed, Ranged
 
 if TYPE_CHECKING:
     from . import Sampler
@@ -104,6 +104,18 @@ class _List:
         return Listed(self._indices, order)
 
 
+class _Range:
+    """A range of dataset indices."""
+
+    def __init__(self, indices: range, n: int, kept: Kept) -> None:
+        self.name = f"sequence, {indices}"
+        self._order = Ranged(checked_range(indices, n, "sampler"), kept)
+        self.length = self._order.n
+
+    def order(self, epoch: int) -> EpochOrder:
+        return self._order
+
+
 class _Asked:
     """A callable of the user's, asked for each epoch."""
 
@@ -116,7 +128,10 @@ class _Asked:
         self._kept = kept
 
     def order(self, epoch: int) -> EpochOrder:
-        indices = checked(self._sampler(epoch, self._n), self._n, "sampler")
+        given = self._sampler(epoch, self._n)
+        if type(given) is range:
+            return Ranged(checked_range(given, self._n, "sampler"), self._kept)
+        indices = checked(given, self._n, "sampler")
         return Listed(indices[self._kept.mask(indices)])
 
 
@@ -135,6 +150,8 @@ def given(sampler: Any, n: int, kept: Kept) -> Sampler:
     """
     if callable(sampler):
         return _Asked(sampler, n, kept)
+    if type(sampler) is range:
+        return _Range(sampler, n, kept)
     row = isinstance(sampler, Sequence) or hasattr(sampler, "__array__")
     if not row or isinstance(sampler, (str, bytes)):
         raise ConfigError(
