@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from threadloader import Loader, per_thread
+from threadloader import ClosedError, Loader, per_thread
 
 WAIT = 60.0
 
@@ -71,3 +71,35 @@ def test_what_shortens_the_switch_interval_behind_the_end_puts_it_back():
         pass
     batches._supply._shorten(before / 10)
     assert before == pytest.approx(sys.getswitchinterval())
+
+
+def test_who_waits_is_woken_when_the_sampler_never_comes_back():
+    """Not by the feeder, which is in it, but by who leaves the `with`."""
+    asked, never, told = threading.Event(), threading.Event(), []
+
+    def sampler(epoch, n):
+        if epoch:
+            asked.set()
+            never.wait()
+        return range(n)
+
+    def consume():
+        try:
+            for epoch in batches.epochs(2):
+                list(epoch)
+        except ClosedError as error:
+            told.append(error)
+
+    config = {"num_workers": 1, "close_timeout": 0.1}
+    try:
+        with Loader(config, list(range(4)), sampler=sampler) as batches:
+            thread = threading.Thread(target=consume, daemon=True)
+            thread.start()
+            assert asked.wait(WAIT)
+            while batches._supply.engine._shared.awaited is None:
+                pass
+        thread.join(WAIT)
+        assert not thread.is_alive()
+        assert 1 == len(told)
+    finally:
+        never.set()

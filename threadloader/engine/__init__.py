@@ -17,7 +17,8 @@ G1. Results come in job order, whatever the threads did.
 G2. At most `depth` jobs are begun and not yet taken by the consumer.
 G3. Each slot is filled exactly once: with a value, an error, or the word that it ended.
 G4. No thread ever blocks in a put.
-G5. A stop takes effect at once: no part is begun after it, and whoever waits is woken.
+G5. A stop takes effect at once: no part is begun after it, and whoever waits is woken; at the
+    end of its bound, if the iterator of jobs does not come back meanwhile.
 G6. After `stop` no thread of ours lives; if a job never returns, `stop` returns within its
     bound and the log names the worker, what it was doing and its stack.
 G7. Whatever a job or the iterator of jobs raises reaches the consumer at its place; of

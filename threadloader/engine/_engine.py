@@ -12,7 +12,7 @@ from .._runtime import Runtime, Thread, log
 from ._signals import from_signal
 from ._slots import Job
 from ._stream import Stream
-from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, inside, launch, release
+from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, inside, launch, replace_feeder
 from ._watch import Watch
 
 __all__ = ["Engine"]
@@ -145,7 +145,7 @@ class Engine:
                 self._runtime.stack(feeder),
             )
             # In its place. In a bare thread, where no signal can cut the queue's lock short.
-            self._runtime.launch(release, (shared,))
+            self._runtime.launch(replace_feeder, (shared,))
         elif feeder.ident is not None:
             feeder.join(GRACE_SECONDS)
         return True

@@ -92,10 +92,13 @@ class Stream:
         self.prefetch(number)
         if self._winding_down and number >= self._sent:  # all that was begun has been taken
             return ENDED
-        # Sent first, looked afterwards: a stop that comes after this look finds the slot.
+        # Sent and said first, looked afterwards: a stop that comes after this look finds the slot.
+        slot = self._shared.awaited = line[0]
         if self._shared.stopping:
+            self._shared.awaited = None  # it may be filled, and keep its job
             return ENDED
-        outcome = line[0].wait() if self._watch is None else self._watch.wait(line[0])
+        outcome = slot.wait() if self._watch is None else self._watch.wait(slot)
+        self._shared.awaited = None
         if self._shared.max_bytes is not None:
             self._origin.taken = number + 1
             self._shared.inbox.put(LOOK)
@@ -122,3 +125,4 @@ class Stream:
         """End the stream: what is in work is left unfinished, what is ready is thrown away."""
         self._origin.cancelled = True
         self._line.clear()
+        self._shared.awaited = None

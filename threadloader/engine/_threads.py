@@ -22,6 +22,7 @@ __all__ = [
     "inside",
     "launch",
     "release",
+    "replace_feeder",
 ]
 
 CLAIM_SECONDS = 150e-6
@@ -64,7 +65,8 @@ class Shared:
 
     `inbox` takes the consumer's slots, and words, to the feeder. `tickets` takes slots to the
     workers: one stands there once for each worker that may help with its job. The feeder fills
-    `started` when the workers are there, and `end` when they are gone.
+    `started` when the workers are there, and `end` when they are gone. `awaited` is the slot that
+    the consumer waits for, which writes it; None where it does not.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Shared:
         self.crew: tuple[tuple[Worker, Thread], ...] = ()
         self.started = Slot(runtime)
         self.end = Slot(runtime)
+        self.awaited: Slot | None = None
 
 
 _here = threading.local()
@@ -279,6 +282,14 @@ def release(shared: Shared) -> None:
     """Send each worker the word to end, behind what it still has to look at."""
     for _ in range(shared.num_workers):
         shared.tickets.put(STOP)
+
+
+def replace_feeder(shared: Shared) -> None:
+    """End the workers and wake the consumer, when the feeder is in the user's sampler for good."""
+    release(shared)
+    slot = shared.awaited
+    if slot is not None:
+        slot.fill(ENDED)
 
 
 def abandon(shared: Shared) -> None:
