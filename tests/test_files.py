@@ -681,7 +681,6 @@ def test_colours_of_more_than_8_bits_are_refused_and_never_cut(pillow, name, mod
     [
         (b"P6 1 1 255\n\x01\x02\xff", [[[1, 2, 255]]]),
         (b"P3 1 1 255\n1 2 255\n", [[[1, 2, 255]]]),
-        (b"P1 1 1\n1\n", [[False]]),
         (b"P5 1 1 65535\n\x12\x34", [[0x1234]]),
         (wide_png(0, 1), [[0x1234]]),
     ],
@@ -707,6 +706,43 @@ def grey_tiff(values, signed=False, black=0):
     )
     head += struct.pack(f"{order}IH", 8, len(tags)) + entries
     return head.ljust(200, b"\0") + values.tobytes()
+
+
+def tiff(values, tags):
+    """Makes a TIFF of 8 bits a value, with these tags besides; its values are at 200."""
+    tags = {256: len(values), 257: 1, 258: 8, 259: 1, 262: 1, 277: 1} | tags
+    if 324 not in tags:  # strips in the place of tiles
+        tags = {273: 200, 278: 1, 279: len(values)} | tags
+    entries = b"".join(
+        struct.pack("<HHII", tag, 3, *(value if isinstance(value, tuple) else (1, value)))
+        for tag, value in sorted(tags.items())
+    )
+    return (b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries).ljust(200, b"\0") + values
+
+
+@pytest.mark.parametrize("compression", [None, "tiff_lzw", "tiff_adobe_deflate"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_tiff_that_is_to_be_turned_stays_as_it_lies(pillow, orientation, compression):
+    """As other formats do; Pillow turns it when it is loaded."""
+    module, decoders = pillow
+    file = io.BytesIO()
+    tags = {274: orientation}
+    module.fromarray(PIXELS).save(file, "TIFF", tiffinfo=tags, compression=compression)
+    assert PIXELS.tolist() == decoders["image"]()(file.getvalue()).tolist()
+
+
+def test_a_tiff_that_is_to_be_turned_by_its_xmp_stays_as_it_lies(pillow):
+    module, decoders = pillow
+    file = io.BytesIO()
+    module.fromarray(PIXELS).save(file, "TIFF", tiffinfo={700: b'<x tiff:Orientation="6"/>'})
+    assert PIXELS.tolist() == decoders["image"]()(file.getvalue()).tolist()
+
+
+def test_greys_that_are_to_be_turned_stay_without_a_sign(pillow):
+    _, decoders = pillow
+    values = np.array([[1, 2**31, 2**32 - 1]], "<u4")
+    data = tiff(values.tobytes(), {256: 3, 258: 32, 274: 6})
+    assert values.tolist() == decoders["image"](mode="keep")(data).tolist()
 
 
 @pytest.mark.parametrize(
@@ -750,6 +786,12 @@ SCALED = {
         grey_tiff(np.array([0, 9], "u1"), black=255),
         [[[255] * 3, [246] * 3]],
     ),
+    "TIFF of a bit with white as 0": (
+        tiff(b"\x40", {256: 2, 258: 1, 262: 0}),
+        [[[255] * 3, [0] * 3]],
+    ),
+    "PBM": (b"P4 2 1\n\x40", [[[255] * 3, [0] * 3]]),
+    "PBM in digits": (b"P1 2 1\n0 1\n", [[[255] * 3, [0] * 3]]),
     "PGM": (b"P5 1 1 7\n\3", [[[109] * 3]]),
     "PGM in digits": (b"P2 1 1 7\n3\n", [[[109] * 3]]),
     "PGM of 10 bits": (b"P5 1 1 1023\n\1\2", None),
@@ -769,6 +811,112 @@ def test_what_is_kept_is_not_scaled(pillow, name):
         decoders["image"](mode="keep")(data)
     if shown:
         assert shown == decoders["image"]()(data).tolist()
+
+
+def test_colours_that_are_multiplied_by_their_alpha_are_refused_where_they_are_kept(pillow):
+    """Pillow divides them."""
+    _, decoders = pillow
+    data = tiff(bytes([10, 20, 30, 100]), {256: 1, 262: 2, 277: 4, 338: 1})
+    with pytest.raises(SourceError, match="got colours multiplied by it, which Pillow divides"):
+        decoders["image"](mode="keep")(data)
+    assert [[[25, 51, 76, 100]]] == decoders["image"](mode="RGBA")(data).tolist()
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L"])
+def test_grey_that_is_multiplied_by_its_alpha_is_refused_unless_it_is_kept(pillow, mode):
+    module, decoders = pillow
+    if int(module.__version__.partition(".")[0]) < 13:
+        pytest.skip("an older Pillow does not know such a file")
+    data = tiff(bytes([10, 100]), {256: 1, 277: 2, 338: 1})
+    with pytest.raises(SourceError, match=r"got grey multiplied by it, .* read it with .*keep"):
+        decoders["image"](mode=mode)(data)
+    assert [[[10, 100]]] == decoders["image"](mode="keep")(data).tolist()
+
+
+def bitmap_of_greys(bits, colours, oldest=False):
+    """Makes a BMP of eight pixels with a palette of greys."""
+    head = struct.pack("<IHHHH", 12, 8, 1, 1, bits)
+    if not oldest:
+        head = struct.pack("<IiiHHIIiiII", 40, 8, 1, 1, bits, 0, 0, 0, 0, len(colours), 0)
+    palette = b"".join(bytes([grey] * 3 if oldest else [grey] * 3 + [0]) for grey in colours)
+    start = 14 + len(head) + len(palette)
+    return b"BM" + struct.pack("<IHHI", start + 8, 0, 0, start) + head + palette + b"\0\1" * 4
+
+
+@pytest.mark.parametrize("mode", ["keep", "L", "RGB"])
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (bitmap_of_greys(4, range(16)), "a bit depth of 8 .*, got 4, which"),
+        (bitmap_of_greys(4, range(16), oldest=True), "a bit depth of 8 .*, got 4, which"),
+        (bitmap_of_greys(4, [0, 255]), "a bit depth of 1 .*, got 4, which"),
+        (bitmap_of_greys(8, [0, 255]), "a bit depth of 1 .*, got 8, which"),
+    ],
+    ids=["16 greys", "16 greys, the oldest head", "4 bits, black and white", "8 bits, the same"],
+)
+def test_a_bmp_whose_bits_pillow_mistakes_is_refused(pillow, mode, data, said):
+    """It goes by the greys of the palette alone: the pixels would be others."""
+    _, decoders = pillow
+    with pytest.raises(SourceError, match=said):
+        decoders["image"](mode=mode)(data)
+
+
+@pytest.mark.parametrize("oldest", [False, True])
+@pytest.mark.parametrize(
+    ("bits", "colours", "pixels"),
+    [
+        (8, range(256), [0, 1] * 4),
+        (8, [0, 9], [0, 1] * 4),
+        (4, [0, *range(2, 17)], [0, 0, 0, 1] * 2),
+        (1, [0, 255], [False] * 8),
+    ],
+)
+def test_other_bmps_of_greys_are_kept(pillow, bits, colours, pixels, oldest):
+    _, decoders = pillow
+    if oldest:  # a palette of all colours
+        colours = [*colours, *[7] * (2**bits - len(colours))]
+    found = decoders["image"](mode="keep")(bitmap_of_greys(bits, colours, oldest))
+    assert [pixels] == found.tolist()
+
+
+TILES = {257: 16, 322: 16, 323: 16, 324: 200, 325: 256}
+
+LACKING = {
+    "strips": tiff(b"ab", {257: 4}),
+    "planes": tiff(b"ab", {262: 2, 277: 3, 284: 2}),
+    "tiles": tiff(b"a" * 256, TILES | {256: 32}),
+    "left out": tiff(b"ab", {273: 0}),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_tiff_that_lacks_strips_or_tiles_is_refused(pillow, name):
+    """And is not made whole with zeros, or with the head of the file."""
+    _, decoders = pillow
+    with pytest.raises(SourceError, match="got a TIFF that lacks some strips or tiles"):
+        decoders["image"]()(LACKING[name])
+
+
+@pytest.mark.parametrize(
+    ("data", "pixels"),
+    [
+        (tiff(b"abcd", {256: 2, 257: 2, 278: 9}), [[[97] * 3, [98] * 3], [[99] * 3, [100] * 3]]),
+        (tiff(b"a" * 256, TILES | {256: 1, 257: 1}), [[[97] * 3]]),
+        # Behind the three values, at 204, stand the places of the planes.
+        (
+            tiff(
+                b"abc\0" + struct.pack("<3H", 200, 201, 202),
+                {256: 1, 262: 2, 273: (3, 204), 277: 3, 284: 2},
+            ),
+            [[[97, 98, 99]]],
+        ),
+    ],
+    ids=["strip", "tile", "planes"],
+)
+def test_strips_and_tiles_that_reach_beyond_the_image_are_whole(pillow, data, pixels):
+    """And planes of which each is one strip."""
+    _, decoders = pillow
+    assert pixels == decoders["image"]()(data).tolist()
 
 
 def test_a_transparent_palette_is_read_without_a_warning(pillow):

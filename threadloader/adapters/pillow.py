@@ -1,9 +1,9 @@
 """Images by Pillow: the only file that imports PIL, when an image decoder is made.
 
 What Pillow could do and is kept from: run another program (Ghostscript, for EPS), read
-formats that nobody trains on, fill a damaged image with grey, cut colours of 16 bits to 8,
-take signed values for unsigned ones or the other way round, scale what is to be kept, or unpack
-a small file into more memory than the limit.
+formats that nobody trains on, fill a damaged image with grey or black, cut colours of 16 bits to
+8, take signed values for unsigned ones or the other way round, scale or invert what is to be kept,
+turn a TIFF, or unpack a small file into more memory than the limit.
 """
 
 from __future__ import annotations
@@ -39,6 +39,25 @@ _SAMPLE_FORMAT = 339
 
 _SIGNED = 2
 
+_PLANES = 284
+"""The tag of a TIFF that says whether each channel lies for itself: `_APART`, or not."""
+
+_APART = 2
+
+_ORIENTATION = 274
+"""The tag that says how a picture is to be turned or mirrored."""
+
+_BACK = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_90",
+    7: "TRANSVERSE",
+    8: "ROTATE_270",
+}
+"""What undoes an orientation, by the names of Pillow."""
+
 
 def image_decoder(
     mode: str = "RGB", max_pixels: int = MAX_PIXELS
@@ -60,7 +79,7 @@ def image_decoder(
         indices. Of an animation it is the first picture. Exif is not applied: a photograph
         that is to be turned stays as it lies. It raises SourceError for what is no whole
         image, and for one whose values would become others: cut to 8 bits, with or without a
-        sign, or under ``"keep"`` scaled.
+        sign, or under ``"keep"`` scaled, inverted, or divided by their alpha.
 
     Raises:
         SourceError: Pillow is not installed.
@@ -104,6 +123,40 @@ def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) ->
             f"expected at most {max_pixels} pixels, got {width} x {height}; "
             'raise "max_pixels" if it is no mistake'
         )
+    _refuse_what_would_change(image, data, mode)
+    unsigned = image.format == "TIFF" and _is_unsigned(image)
+    if image.format == "PNG":
+        # Its checksums, which reading the pixels passes over.
+        with module.open(BytesIO(data), formats=["PNG"]) as again:
+            again.verify()
+    image = _as_it_lies(module, image)
+    if mode not in ("keep", image.mode):
+        if mode != "RGBA":
+            # Dropped with the fourth channel; Pillow would drop it too, and warn.
+            image.info.pop("transparency", None)
+        image = image.convert(mode)
+    # A copy: what is seen through Pillow's memory cannot be written to.
+    array = np.array(image)
+    if array.dtype == np.int32 and unsigned:
+        array = array.view(np.uint32)
+    # A TIFF may have the other byte order, and beside a PNG they would not stack.
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _as_it_lies(module: Any, image: Any) -> Any:
+    """Load the pixels, and turn back those of a TIFF, which Pillow turns as its tag says.
+
+    Without the tag it would mistake width for height.
+    """
+    turned = image.getexif().get(_ORIENTATION) if image.format == "TIFF" else None
+    image.load()
+    # Pillow takes away the orientation that it has obeyed.
+    if turned in _BACK and _ORIENTATION not in image.getexif():
+        return image.transpose(module.Transpose[_BACK[turned]])
+    return image
+
+
+def _refuse_what_would_change(image: Any, data: bytes, mode: str) -> None:
     if mode not in ("keep", image.mode) and image.mode.startswith(_WIDE):
         raise SourceError(
             f"expected an image of 8 bits a value, got mode {image.mode}, which would be cut; "
@@ -114,32 +167,63 @@ def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) ->
             "expected an image of 8 bits a value, or one of grey alone, got several channels of "
             "more bits, which Pillow cannot hold; convert it to npy, or to 8 bits a value"
         )
-    if image.format == "TIFF" and not image.mode.startswith(_WIDE) and _SIGNED in _formats(image):
-        raise SourceError(
-            "expected values without a sign, or of more than 8 bits, got signed ones of 8, which "
-            "Pillow takes for others; convert it to npy, or to 16 bits a value"
-        )
+    if image.format == "TIFF":
+        _refuse_tiff(image, mode)
+    if image.format == "BMP" and image.mode in ("1", "L") and image.tile[0][0] == "raw":
+        # By the greys of the palette alone Pillow chooses how to unpack the file.
+        taken = 1 if image.mode == "1" else 8
+        bits = _bits_of_bmp(data)
+        if bits != taken:
+            raise SourceError(
+                f"expected a bit depth of {taken} in a BMP with this palette of greys, got {bits}, "
+                f"which Pillow takes for {taken}; convert it to PNG"
+            )
     if mode == "keep" and _is_scaled(image):
         raise SourceError(
             "expected values of 8 or 16 bits, got a file of fewer levels or with white as 0, which "
             'Pillow changes; convert it to 8 or 16 bits a value, or choose another "image_mode"'
         )
-    if image.format == "PNG":
-        # Its checksums, which reading the pixels passes over.
-        with module.open(BytesIO(data), formats=["PNG"]) as again:
-            again.verify()
-    image.load()
-    if mode not in ("keep", image.mode):
-        if mode != "RGBA":
-            # Dropped with the fourth channel; Pillow would drop it too, and warn.
-            image.info.pop("transparency", None)
-        image = image.convert(mode)
-    # A copy: what is seen through Pillow's memory cannot be written to.
-    array = np.array(image)
-    if array.dtype == np.int32 and image.format == "TIFF" and _is_unsigned(image):
-        array = array.view(np.uint32)
-    # A TIFF may have the other byte order, and beside a PNG they would not stack.
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _refuse_tiff(image: Any, mode: str) -> None:
+    if _lacks_tiles(image):
+        raise SourceError("expected a whole image, got a TIFF that lacks some strips or tiles")
+    if not image.mode.startswith(_WIDE) and _SIGNED in _formats(image):
+        raise SourceError(
+            "expected values without a sign, or of more than 8 bits, got signed ones of 8, which "
+            "Pillow takes for others; convert it to npy, or to 16 bits a value"
+        )
+    if mode == "keep" and _unpacked(image).startswith("RGBa"):
+        raise SourceError(
+            "expected colours beside their alpha, got colours multiplied by it, which Pillow "
+            'divides again; save it with unassociated alpha, or choose another "image_mode"'
+        )
+    if mode != "keep" and image.mode == "La":
+        raise SourceError(
+            "expected grey beside its alpha, got grey multiplied by it, which Pillow does not "
+            'convert; save it with unassociated alpha, or read it with "image_mode": "keep"'
+        )
+
+
+def _lacks_tiles(image: Any) -> bool:
+    """Tell whether a TIFF has no place for some of its pixels, which Pillow leaves black.
+
+    libtiff, which unpacks the compressed ones, notices.
+    """
+    tiles = image.tile
+    if tiles and tiles[0][0] == "libtiff":
+        return False
+    # At 0 stands the file's own head: so some writers mark what they have left out.
+    boxes = [box for _, box, offset, _ in tiles if offset]
+    there = sum((right - left) * (lower - upper) for left, upper, right, lower in boxes)
+    planes = len(image.getbands()) if image.tag_v2.get(_PLANES) == _APART else 1
+    return bool(there < image.width * image.height * planes)
+
+
+def _bits_of_bmp(data: bytes) -> int:
+    """Give the bits of a pixel; the oldest kind of head, of 12 bytes, has them further ahead."""
+    at = 24 if int.from_bytes(data[14:18], "little") == 12 else 28
+    return int.from_bytes(data[at : at + 2], "little")
 
 
 def _is_cut(image: Any) -> bool:
@@ -162,13 +246,20 @@ def _is_cut(image: Any) -> bool:
 
 def _is_scaled(image: Any) -> bool:
     """Tell whether Pillow is going to scale values to 8 or 16 bits, or to put black for white."""
+    # "L;2" and "L;4": grey of so many bits; "1;I" and "L;I": inverted; "BGR;15": 5 bits a colour,
+    # in a BMP.
+    if _unpacked(image).startswith(("L;2", "L;4", "1;I", "L;I", "BGR;1")):
+        return True
+    if image.format != "PPM" or image.mode == "F" or not image.tile:
+        return False
+    how = image.tile[0][3]  # a mode alone, or with the largest value
+    return isinstance(how, tuple) and how[-1] not in (255, 65535)
+
+
+def _unpacked(image: Any) -> str:
+    """Give Pillow's note of how the file is unpacked. Some formats have more beside it."""
     how = image.tile[0][3] if image.tile else None
-    if image.format == "PPM":
-        return isinstance(how, tuple) and image.mode != "F" and how[-1] not in (255, 65535)
-    # "L;2" and "L;4": grey of so many bits; "L;I": inverted; "BGR;15": 5 bits a colour, in a BMP.
-    # A TIFF has more beside it.
-    unpacked = how[0] if isinstance(how, tuple) and how else how
-    return str(unpacked).startswith(("L;2", "L;4", "L;I", "BGR;1"))
+    return str(how[0] if isinstance(how, tuple) and how else how)
 
 
 def _is_unsigned(image: Any) -> bool:
