@@ -261,16 +261,47 @@ def test_what_indexing_gives_is_never_gone_round(workers, make, wrapped, transfo
     ],
     ids=["short", "long", "no rows", "texts", "no texts", "samples", "ragged"],
 )
-def test_a_take_that_gives_another_number_of_rows_is_an_error(given):
+@pytest.mark.parametrize("method", ["take", "take_into"])
+def test_a_take_that_gives_another_number_of_rows_is_an_error(given, method):
     class Short(Rows):
         def take(self, indices):
             return given(super().take(indices))
 
-    with Loader({"batch_size": 5}, Short()) as batches:
+    class Into(Rows):
+        def take_into(self, indices, empty):
+            return given(self.take(indices))
+
+    source = Short() if method == "take" else Into()
+    with Loader({"batch_size": 5}, source) as batches:
         with pytest.raises(
-            CollateError, match=r"take: expected arrays and lists of 5 rows, got one of [046]"
+            CollateError, match=f"{method}: expected arrays and lists of 5 rows, got one of [046]"
         ):
             next(iter(batches))
+
+
+def test_several_batches_that_a_subclass_takes_with_too_few_rows_are_an_error():
+    """Though what it inherits does not have its rows counted."""
+
+    class Short(ArraySource):
+        def take_into(self, indices, empty):
+            return super().take_into(indices[::2], empty)
+
+    with Loader({"batch_size": 4}, Short(np.arange(80))) as batches:
+        with pytest.raises(CollateError, match=r"take_into: expected .* of 4 rows, got one of 2"):
+            next(iter(batches))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_a_subclass_calls_take_batches_is_not_asked(workers):
+    """No source is to offer a method of this name."""
+
+    class Other(ArraySource):
+        def take_batches(self, indices, empty):
+            return lambda first, last: [batch[:1] for batch in indices[first:last]]
+
+    config = {"batch_size": 4, "num_workers": workers, "shuffle": False}
+    with Loader(config, Other(np.arange(80))) as batches:
+        assert list(range(80)) == np.concatenate(list(batches)).tolist()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
