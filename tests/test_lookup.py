@@ -1,7 +1,6 @@
 """``threadloader order`` says what a run would give."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from strategies import remainders
 from threadloader import ConfigError, Loader
 from threadloader.cli import main
 
-LONGEST = sys.maxsize  # what `len` can give
+LONGEST = 2**62
 SHARDS = 2**31 - 1
 SHARD = "expected R/W with R from 0 to W - 1 and W"
 
@@ -185,6 +184,18 @@ def test_as_many_samples_as_can_be_are_dealt_to_the_last(config, capsys):
         out[out.index("row") : out.index("(")],
         err,
     )
+
+
+def test_a_file_of_more_samples_than_an_order_has_is_refused(config, capsys):
+    """Rows without bytes: as many of them as the header says."""
+    path = config(source={"type": "npy", "path": "empty.npy"}, shuffle=False, batch_size=4)
+    said = f"expected a source whose len() is an integer from 0 to {LONGEST}, got: {LONGEST + 1}"
+    for length, code in (LONGEST, 0), (LONGEST + 1, 1):
+        with Path(path).with_name("empty.npy").open("wb") as file:
+            header = {"descr": "|u1", "fortran_order": False, "shape": (length, 0)}
+            np.lib.format.write_array_header_1_0(file, header)
+        got, out, err = ask(capsys, path, "--shard", "2/3", "--step", LONGEST // 12)
+        assert (code, not code, bool(code)) == (got, bool(out), said in err)
 
 
 def test_as_many_shards_are_taken_as_by_a_config(config, capsys):

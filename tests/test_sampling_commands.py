@@ -230,6 +230,10 @@ def test_with_the_source_in_code_lists_are_not_held_against_its_length(check, co
         (subset("negative.npy"), "/sampler/indices", "indices from 0 to 0, got -1 at position 1"),
         (balanced(labels="floats.npy"), "/sampler/labels", "an integer or a text for each"),
         ({**weighted("seven.npy"), "exclude": [7]}, "/exclude", "indices from 0 to 6, got 7"),
+        *(
+            ({"exclude": [2**62 - 1, far]}, "/exclude", f"indices from 0 to {2**62 - 1}, got {far}")
+            for far in (2**62, 2**63 - 1)
+        ),
     ],
     ids=str,
 )

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threadloader._schema import KEYWORDS, Schema, pointer, show
+from threadloader.order import LONGEST
 
 FILE = Path(__file__).parent.parent / "config_schema.json"
 OURS = json.loads(FILE.read_text(encoding="utf-8"))
@@ -331,3 +332,8 @@ def test_what_is_shown_is_short_and_fits_on_a_line(value):
 
 def test_an_integer_too_long_to_print_is_shown_by_its_size():
     assert "an integer of 33220 bits" == show(10**10_000)
+
+
+def test_an_epoch_that_is_drawn_may_be_as_long_as_an_order():
+    kinds = [kind.get("properties", {}) for kind in OURS["properties"]["sampler"]["anyOf"]]
+    assert [LONGEST] * 3 == [it["num_samples"]["maximum"] for it in kinds if "num_samples" in it]

@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from ._named import add_config
 from ._tried import GOOD, PROBLEM, USAGE, from_source, located, open_source, read, told
 from .config import LoaderConfig
 from .errors import ConfigError, Problem
-from .loader import Samplings, deal_of
-from .order import Deal
+from .loader import Samplings, deal_of, length_of
+from .order import LONGEST, Deal
 from .samplers import EpochOrder
 
 __all__ = ["add_command"]
@@ -58,7 +57,7 @@ def add_command(commands: Any) -> None:
     )
     parser.set_defaults(command=_order)
     add_config(parser)
-    count = _up_to(sys.maxsize)  # what `len` can give: no source has more, and no epoch more steps
+    count = _up_to(LONGEST)  # no source has more samples, and no epoch more steps
     parser.add_argument(
         "--epoch", type=_up_to(_LAST_EPOCH), default=0, help="the epoch, from 0 (default: 0)"
     )
@@ -139,6 +138,7 @@ def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Path, s
     Raises:
         ConfigError: what the config names does not fit, its sampler asks a source for labels
             that is not there, or there is no such step or sample.
+        SourceError: the source has more samples than an order.
     """
     field = (config.sampler or {}).get("field")
     if arguments.samples is not None and field is not None:
@@ -154,13 +154,13 @@ def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Path, s
         index, count = arguments.shard
         given = {} if config.shard == "auto" else config.shard
         config = dataclasses.replace(config, shard={**given, "index": index, "count": count})
-    deal = deal_of(config)
-    sampler = Samplings(config, base, source, len(source), None).now.sampler
+    deal, length = deal_of(config), length_of(source)
+    sampler = Samplings(config, base, source, length, None).now.sampler
     order = sampler.order(arguments.epoch)
     if arguments.step is not None:
         lines, answer = _step(order, deal, arguments.epoch, arguments.step)
     elif arguments.find is not None:
-        lines, answer = _find(order, deal, arguments.epoch, arguments.find, len(source))
+        lines, answer = _find(order, deal, arguments.epoch, arguments.find, length)
     else:
         lines, answer = _epoch(order, deal, arguments.epoch)
     return json.dumps(answer, indent=2) if arguments.json else "\n".join(lines)

@@ -16,7 +16,7 @@ from ._base import based
 from ._batches import Batches
 from ._epochs import Epoch, Epochs
 from ._loader import Loader
-from ._opening import open_configured
+from ._opening import length_of, open_configured
 from ._sampling import Samplings, deal_of, without_source
 from ._skipping import unlisted
 
@@ -28,6 +28,7 @@ __all__ = [
     "Samplings",
     "based",
     "deal_of",
+    "length_of",
     "open_configured",
     "unlisted",
     "without_source",

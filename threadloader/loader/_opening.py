@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from .. import sources
 from ..errors import SourceError
+from ..order import LONGEST
 
 __all__ = ["length_of", "open_configured"]
 
@@ -39,17 +39,23 @@ def length_of(source: Any) -> int:
     """Give how many samples an open source has.
 
     Raises:
-        SourceError: its ``len()`` is none that Python takes.
+        SourceError: its ``len()`` is none that Python takes, or more than an order has room for.
         Exception: whatever the source raises itself.
     """
     try:
-        return len(source)
+        length = len(source)
     except (ValueError, TypeError, OverflowError) as error:
         if _where(error) not in (length_of.__code__, sources.PerThread.__len__.__code__):
             raise  # by the source's own code, or by who makes it for each thread
-        raise SourceError(
-            f"expected a source whose len() is an integer from 0 to {sys.maxsize}, got: {error}"
-        ) from error
+        raise _no_length(error) from error
+    if length > LONGEST:
+        raise _no_length(length)
+    return length
+
+
+def _no_length(got: object) -> SourceError:
+    expected = f"expected a source whose len() is an integer from 0 to {LONGEST}"
+    return SourceError(f"{expected}, got: {got}")
 
 
 def _image(**options: Any) -> Callable[[bytes], Any]:

@@ -14,7 +14,7 @@ from .. import samplers, sources
 from ..config import LoaderConfig
 from ..engine import from_signal
 from ..errors import ConfigError, Problem, SourceError, StateError
-from ..order import Deal
+from ..order import LONGEST, Deal
 from ..state import NOTHING, Excluded
 from ._schedule import Plan, Sampling
 
@@ -50,7 +50,7 @@ def without_source(config: LoaderConfig, base: Path) -> tuple[LoaderConfig, int]
         The config, less a sampler that asks the source for a field, and a cache in a folder,
         which asks it for its fingerprint; and a length of the source by which the lists of
         other samplers are judged by themselves: that of the weights or labels, or one for
-        which no index is too large.
+        which no index is too large, but those that no source has.
 
     Raises:
         ConfigError: a file of them is missing or damaged.
@@ -67,7 +67,7 @@ def without_source(config: LoaderConfig, base: Path) -> tuple[LoaderConfig, int]
     for named, pointer in ((spec.get("indices"), "/sampler/indices"), (config.exclude, "/exclude")):
         indices = np.asarray([] if named is None else _numbers(config, base, named, pointer))
         if indices.size and indices.dtype.kind in "iu":
-            n = max(n, int(indices.max()) + 1)
+            n = max(n, min(int(indices.max()) + 1, LONGEST))
     return config, n
 
 

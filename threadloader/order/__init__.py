@@ -7,6 +7,17 @@ order, `_deal` cuts it into the batches of one shard.
 """
 
 from ._deal import BLOCK, Deal, Row, Share
-from ._shuffle import SMALL, VERSION, Indices, Order, key
+from ._shuffle import LONGEST, SMALL, VERSION, Indices, Order, key
 
-__all__ = ["BLOCK", "SMALL", "VERSION", "Deal", "Indices", "Order", "Row", "Share", "key"]
+__all__ = [
+    "BLOCK",
+    "LONGEST",
+    "SMALL",
+    "VERSION",
+    "Deal",
+    "Indices",
+    "Order",
+    "Row",
+    "Share",
+    "key",
+]

@@ -28,10 +28,14 @@ try:  # the function that `hashlib` gives, without OpenSSL, which is 3.5 MiB
 except ImportError:  # pragma: no cover - a Python whose `hashlib` has it from elsewhere
     from hashlib import blake2b
 
-__all__ = ["SMALL", "VERSION", "Indices", "Order", "key"]
+__all__ = ["LONGEST", "SMALL", "VERSION", "Indices", "Order", "key"]
 
 VERSION = 1
 """Version of the arithmetic below; a state of another one is refused."""
+
+LONGEST = 1 << 62
+"""Samples of an order, at most: with what is added to deal them to shards, int64 holds every
+position. As in the schema of the config, for `num_samples`."""
 
 SMALL = 8192
 """Up to here an order is sorted (0.4 ms), above it is computed where it is needed."""
@@ -86,7 +90,7 @@ class Order:
     """The global order of one epoch: a dataset index for each position.
 
     Args:
-        n: number of samples, 0 to 2**62.
+        n: number of samples, 0 to `LONGEST`.
         seed: seed of the run.
         epoch: number of the epoch, from 0.
         shuffle: whether to permute; otherwise position i holds sample i.
