@@ -14,7 +14,7 @@ from threadloader.state._state import checksum
 RUN = {"source": "x", "seed": 2**64 - 1, "shuffle": True, "order": 1}
 WORLD = {"batch_size": 4, "shard_count": 2}
 counts = st.integers(0, 2**62)
-skips = st.lists(st.tuples(counts, counts, counts), max_size=3).map(tuple)
+skips = st.lists(st.tuples(counts, counts, st.integers(0, 2**124)), max_size=3).map(tuple)
 hashes = st.just("") | st.binary(min_size=16, max_size=16).map(bytes.hex)
 cursors = st.builds(Cursor, counts, counts, counts, counts, counts, skips, hashes, counts)
 lists = st.sampled_from([NOTHING, Excluded.of("3 7-9")])
@@ -68,6 +68,10 @@ def test_a_newer_version_is_refused_as_such():
         load({**dump(Cursor(), RUN, WORLD, 0), "version": 2}, RUN, WORLD, 0)
 
 
+COUNT = f"an integer from 0 to {2**63 - 1}"
+SIZE = f"an integer from 1 to {2**63 - 1}"
+
+
 def walk(value, path=()):
     """Lists the places of all leaves."""
     if isinstance(value, dict):
@@ -111,9 +115,23 @@ def test_any_missing_value_is_refused(path):
     ("section", "value", "told"),
     [
         ("world", [8], "world: expected an object, got"),
-        ("world", {**STATE["world"], "step": -1}, "world.step: expected an integer >= 0, got -1"),
+        ("world", {**STATE["world"], "step": -1}, f"world.step: expected {COUNT}, got -1"),
         ("world", {**STATE["world"], "skips": [[1, 2]]}, "world.skips: expected a list of"),
-        ("shard", {**STATE["shard"], "samples": True}, "shard.samples: expected an integer >= 0"),
+        ("shard", {**STATE["shard"], "samples": True}, f"shard.samples: expected {COUNT}, got T"),
+        *(
+            (section, {**STATE[section], name: value}, f"{section}.{name}: expected {expected}")
+            for section, name, value, expected in (
+                ("world", "epoch", 2**62 + 1, f"an integer from 0 to {2**62}, got {2**62 + 1}"),
+                ("world", "position", 2**63, f"{COUNT}, got {2**63}"),
+                ("world", "batch_size", 0, f"{SIZE}, got 0"),
+                ("world", "batch_size", 2**63, f"{SIZE}, got {2**63}"),
+                ("world", "shard_count", 0, f"{SIZE}, got 0"),
+                ("world", "skips", [[2**62 + 1, 0, 1]], f"epochs up to {2**62} and steps up to"),
+                ("world", "skips", [[0, 2**63, 1]], f"epochs up to {2**62} and steps up to"),
+                ("shard", "batches", 2**63, f"{COUNT}, got {2**63}"),
+                ("shard", "skipped", 2**63, f"{COUNT}, got {2**63}"),
+            )
+        ),
         *(
             (
                 "shard",

@@ -11,16 +11,13 @@ from ..errors import StateError, WorkerError
 from ..jobs import BatchJob, GroupJob, NoBatch, Recipe, SeriesJob, Span
 from ..order import Deal, key
 from ..samplers import EpochOrder, Sampler
-from ..state import Cursor, Excluded
+from ..state import LAST_EPOCH, Cursor, Excluded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["NoStepsError", "Plan", "Sampling", "jobs", "skipped"]
 
-
-_LAST_EPOCH = 1 << 62
-"""Far beyond any run, and within what keys of orders have room for."""
 
 _MOST_EMPTY = 100
 """Epochs without a step, one behind the other, after which a callable sampler is taken to give
@@ -282,6 +279,6 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
         whole = 1 if position or sampler.length is None else steps // there
         steps -= whole * there
         epoch, position, step = epoch + whole, 0, 0
-        if epoch > _LAST_EPOCH:
+        if epoch > LAST_EPOCH:
             raise NoStepsError(f"so many that they end in epoch {epoch}")
     return cursor._replace(epoch=epoch, position=position, step=step, skips=(*cursor.skips, skip))

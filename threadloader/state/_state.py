@@ -1,6 +1,7 @@
 """A state as plain JSON values: made, and read again."""
 
 import json
+import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -12,10 +13,29 @@ try:  # the function that `hashlib` gives, without OpenSSL, which is 3.5 MiB
 except ImportError:  # pragma: no cover - a Python whose `hashlib` has it from elsewhere
     from hashlib import blake2b
 
-__all__ = ["FORMAT", "NOTHING", "VERSION", "Cursor", "Excluded", "checksum", "dump", "load"]
+__all__ = [
+    "FORMAT",
+    "LAST_EPOCH",
+    "NOTHING",
+    "VERSION",
+    "Cursor",
+    "Excluded",
+    "checksum",
+    "dump",
+    "load",
+]
 
 FORMAT = "threadloader.state"
 VERSION = 1
+
+LAST_EPOCH = 1 << 62
+"""Far beyond any run, and within what keys of orders have room for."""
+
+_MOST = (1 << 63) - 1
+"""Of any other count: no run comes near it."""
+
+_BOUNDS = {"epoch": (0, LAST_EPOCH), "batch_size": (1, _MOST), "shard_count": (1, _MOST)}
+"""Lowest and highest value; of a count that is not here, 0 and the most."""
 
 _FINGERPRINT = "([0-9a-f]{32})?"
 
@@ -238,8 +258,8 @@ def _refuse_another_run(
         )
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _is_count(value: Any, low: int = 0, high: float = math.inf) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def _counts(state: Mapping[str, Any], section: str, names: tuple[str, ...]) -> dict[str, int]:
@@ -247,8 +267,10 @@ def _counts(state: Mapping[str, Any], section: str, names: tuple[str, ...]) -> d
     if not isinstance(values, Mapping):
         raise _damaged(section, "an object", values)
     for name in names:
-        if not _is_count(values.get(name)):
-            raise _damaged(f"{section}.{name}", "an integer >= 0", values.get(name))
+        low, high = _BOUNDS.get(name, (0, _MOST))
+        if not _is_count(values.get(name), low, high):
+            expected = f"an integer from {low} to {high}"
+            raise _damaged(f"{section}.{name}", expected, values.get(name))
     return {name: values[name] for name in names}
 
 
@@ -257,7 +279,10 @@ def _skips(values: Any) -> tuple[Skip, ...]:
     for row in values if isinstance(values, list) else [values]:
         if not (isinstance(row, list) and len(row) == 3 and all(map(_is_count, row))):
             raise _damaged("world.skips", "a list of [epoch, step, steps]", values)
-        epoch, step, steps = row
+        epoch, step, steps = row  # they may reach over many epochs, and so be more than the most
+        if epoch > LAST_EPOCH or step > _MOST:
+            expected = f"epochs up to {LAST_EPOCH} and steps up to {_MOST}"
+            raise _damaged("world.skips", expected, row)
         skips.append((epoch, step, steps))
     return tuple(skips)
 
