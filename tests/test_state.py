@@ -150,6 +150,20 @@ def test_values_of_another_kind_are_refused_under_a_fitting_checksum(section, va
         load(state, RUN, WORLD, 0)
 
 
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("field", ["format", "version", "checksum"])
+@pytest.mark.parametrize("value", [10**5000, nested(10**5)], ids=["huge", "deep"])
+def test_what_cannot_be_printed_is_told_by_its_type(field, value):
+    with pytest.raises(StateError, match=f"got a value of type {type(value).__name__}"):
+        load({**STATE, field: value}, RUN, WORLD, 0)
+
+
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, b"x"])
 def test_what_json_does_not_write_is_refused_as_damaged(value):
     with pytest.raises(StateError, match="checksum: expected plain JSON values"):

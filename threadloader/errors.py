@@ -200,7 +200,7 @@ class BusyError(LoaderError, RuntimeError):
     """Two users of one loader at once: it serves one at a time."""
 
 
-# For the rooms, and none of the names above: whoever catches errors of the system asks it.
+# For the rooms, and none of the names above. This is asked by whoever catches errors of the system.
 def by_handler(error: BaseException) -> bool:
     """Tell whether a signal handler has raised this, in the middle of a call of the system.
 
@@ -220,3 +220,15 @@ def lost_interrupt() -> NoReturn:
     The engine knows this function, and takes what comes out of it for a handler's.
     """
     raise KeyboardInterrupt
+
+
+def shown(value: object) -> str:
+    """Give a value for a message, in 80 characters; its type where it cannot be printed.
+
+    >>> shown("x"), shown(10**5000)
+    ("'x'", 'a value of type int')
+    """
+    try:
+        return f"{value!r:.80}"
+    except Exception:  # noqa: BLE001 - an int of too many digits, a list too deep, or anything
+        return f"a value of type {type(value).__name__}"

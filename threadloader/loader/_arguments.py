@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, Problem, shown
 
 __all__ = ["count_of", "wrong"]
 
@@ -21,7 +21,7 @@ def count_of(argument: str, value: Any, expected: str = "an integer >= 0") -> in
     except TypeError:  # also of what has an __index__ and is none, as an array
         count = -1
     if count < 0:
-        raise ConfigError(Problem(argument, expected, repr(value)))
+        raise ConfigError(Problem(argument, expected, shown(value)))
     return count
 
 

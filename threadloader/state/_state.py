@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from ..errors import ConfigError, Problem, StateError
+from ..errors import ConfigError, Problem, StateError, shown
 
 try:  # the function that `hashlib` gives, without OpenSSL, which is 3.5 MiB
     from _blake2 import blake2b
@@ -162,7 +162,7 @@ def load(
     if not isinstance(state, Mapping) or state.get("format") != FORMAT:
         got = type(state).__name__ if not isinstance(state, Mapping) else state.get("format")
         raise StateError(
-            f'state: expected an object with "format": "{FORMAT}", got {got!r:.80}; '
+            f'state: expected an object with "format": "{FORMAT}", got {shown(got)}; '
             "pass what state_dict() gave, or the file that save() wrote"
         )
     version = state.get("version")
@@ -170,7 +170,7 @@ def load(
         raise _damaged("version", "an integer", version)
     if version != VERSION:
         raise StateError(
-            f"state: expected version {VERSION}, got {version}; "
+            f"state: expected version {VERSION}, got {shown(version)}; "
             "load it with the threadloader that wrote it, or begin the run anew"
         )
     if not isinstance(state.get("exclude"), str):
@@ -235,7 +235,7 @@ def _allowed(allow: Any, run: Mapping[str, Any]) -> frozenset[str]:
         names = None
     if names is None or not names <= set(run):
         known = ", ".join(f'"{name}"' for name in run)
-        raise ConfigError(Problem("allow", f"a list of fields among {known}", repr(allow)))
+        raise ConfigError(Problem("allow", f"a list of fields among {known}", shown(allow)))
     return names
 
 
@@ -289,6 +289,6 @@ def _skips(values: Any) -> tuple[Skip, ...]:
 
 def _damaged(field: str, expected: str, got: Any) -> StateError:
     return StateError(
-        f"the state is damaged: {field}: expected {expected}, got {got!r:.80}; "
+        f"the state is damaged: {field}: expected {expected}, got {shown(got)}; "
         "use an older one, or begin the run anew"
     )
