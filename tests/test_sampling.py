@@ -729,7 +729,7 @@ class TestState:
             next(iter(batches))
             state = batches.state_dict()
         np.save("w.npy", np.arange(1, N + 1))
-        with pytest.raises(StateError, match="sampler: the state has 'weighted, 12 x") as caught:
+        with pytest.raises(StateError, match='sampler: the state has "weighted, 12 x') as caught:
             Loader(config, range(N), resume=state).__enter__()
         assert ("sampler",) == caught.value.fields
         with Loader(config, range(N)) as batches:

@@ -51,8 +51,28 @@ def test_another_shard_of_the_same_world_goes_on_without_the_counts_of_the_first
 )
 def test_a_state_of_another_run_is_refused_by_the_field_that_differs(field, value):
     state = dump(Cursor(), {**RUN, field: value}, WORLD, 0)
-    with pytest.raises(StateError, match=f"{field}: the state has {value!r}") as caught:
+    with pytest.raises(StateError, match=f"{field}: the state has {json.dumps(value)}") as caught:
         load(state, RUN, WORLD, 0)
+    assert (field,) == caught.value.fields
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("seed", True, "seed: the state has true, this run 1;"),
+        ("seed", 1.0, "seed: the state has 1.0, this run 1;"),
+        ("shuffle", 1, "shuffle: the state has 1, this run true;"),
+        ("sampler", ..., "sampler: the state has nothing, this run null;"),
+        ("more", None, "more: the state has null, this run nothing;"),
+    ],
+)
+def test_a_value_that_only_python_takes_for_the_same_is_another(field, value, told):
+    run = {"source": "x", "seed": 1, "shuffle": True, "sampler": None}
+    saved = {**run, field: value}
+    if value is ...:
+        del saved[field]
+    with pytest.raises(StateError, match=told) as caught:
+        load(dump(Cursor(), saved, WORLD, 0), run, WORLD, 0)
     assert (field,) == caught.value.fields
 
 

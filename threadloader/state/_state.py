@@ -243,11 +243,11 @@ def _refuse_another_run(
     saved: Mapping[str, Any], run: Mapping[str, Any], allowed: frozenset[str]
 ) -> None:
     names = [name for name in {**saved, **run} if name not in allowed]
-    differing = [name for name in names if saved.get(name) != run.get(name)]
+    fields = {name: (_field(saved, name), _field(run, name)) for name in names}
+    differing = [name for name, (there, here) in fields.items() if there != here]
     if differing:
         lines = (
-            f"{name}: the state has {saved.get(name)!r}, this run {run.get(name)!r}"
-            for name in differing
+            "{}: the state has {}, this run {}".format(name, *fields[name]) for name in differing
         )
         named = "".join(f"{name!r}, " for name in differing)
         raise StateError(
@@ -256,6 +256,11 @@ def _refuse_another_run(
             f"load_state_dict(state, allow=({named.rstrip()}))",
             differing,
         )
+
+
+def _field(fields: Mapping[str, Any], name: str) -> str:
+    """Give a field as JSON, which tells `true` and 1.0 from 1, and null from what is not there."""
+    return json.dumps(fields[name]) if name in fields else "nothing"
 
 
 def _is_count(value: Any, low: int = 0, high: float = math.inf) -> bool:
