@@ -707,6 +707,14 @@ class TestKept:
         with pytest.raises(ValueError, match=r"expected ascending|invalid literal"):
             room.from_text(text, 5)
 
+    @pytest.mark.parametrize(
+        "text",
+        ["+3", "0_1 3", "03", "\u0663", "3-3", "1 2", "0-1 2", "1\n3", "1  3", " 3", "3 ", " "],
+    )
+    def test_text_of_another_form_than_ours_is_refused(self, text):
+        with pytest.raises(ValueError, match=r"expected ascending|expected numbers and ranges"):
+            room.from_text(text, 5)
+
 
 SPECS = [
     {"type": "weighted", "weights": [1, 0, 2, 3, 0.5, 4], "num_samples": 40},

@@ -238,16 +238,27 @@ class TestExclude:
         assert "10-199999" == states[0]["exclude"]
         assert states[0]["exclude"] is states[1]["exclude"]
 
-    def test_a_state_that_leaves_out_what_is_not_there_is_damaged(self):
+    @pytest.mark.parametrize(
+        ("n", "text", "expected"),
+        [
+            (N, "11-12", "ascending numbers below 12, got 11-12"),
+            (N, "+3", "numbers and ranges as in '3 7-9', got '+3'"),
+            # More bytes than addresses, whatever the system says about memory.
+            (2**46, f"0-{2**46 - 1}", "no more samples than memory has room for, got '0-703687441"),
+        ],
+    )
+    def test_a_state_that_leaves_out_what_cannot_be_is_refused(self, n, text, expected):
         """By hand, with a checksum that fits."""
-        with loader("plain", exclude=[11]) as batches:
+        with loader("plain", source=range(n), exclude=[11]) as batches:
             next(iter(batches))
             state = batches.state_dict()
         world = {"batch_size": 3, "shard_count": 1}
         cursor, _ = load(state, state["run"], world, 0)
-        forged = dump(cursor, state["run"], world, 0, Excluded.of("11-12"))
-        with pytest.raises(StateError, match="the state does not fit: exclude: expected ascending"):
-            loader("plain", resume=forged).__enter__()
+        forged = dump(cursor, state["run"], world, 0, Excluded.of(text))
+        with pytest.raises(StateError) as caught:
+            loader("plain", source=range(n), resume=forged).__enter__()
+        expected = f"the state does not fit: exclude: expected {expected}"
+        assert expected == str(caught.value)[: len(expected)]
 
 
 class Asked:

@@ -140,8 +140,8 @@ class Samplings:
             excluded: what was left out of that epoch.
 
         Raises:
-            StateError: samples are left out that the source does not have, or that leave its
-                sampler nothing to draw from.
+            StateError: samples are left out that the source does not have, that leave its
+                sampler nothing to draw from, or that are too many for the memory.
         """
         if not position or excluded == self.now.excluded:
             return Plan(self.now)
@@ -149,6 +149,11 @@ class Samplings:
             return Plan(self.now, self._make(excluded), epoch)
         except (ValueError, OverflowError) as error:
             raise StateError(f"the state does not fit: exclude: {error}") from error
+        except MemoryError as error:
+            raise StateError(
+                "the state does not fit: exclude: expected no more samples than memory has room "
+                f"for, got '{excluded.text:.40}'"
+            ) from error
 
     @contextlib.contextmanager
     def _files_named(self) -> Iterator[None]:

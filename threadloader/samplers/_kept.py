@@ -148,9 +148,13 @@ def to_text(indices: Indices) -> str:
     '3 7-9'
     """
     cuts = np.flatnonzero(np.diff(indices) != 1)
-    firsts = indices[np.append(0, cuts + 1)[: len(indices)]].tolist()
-    lasts = indices[np.append(cuts, -1)[: len(indices)]].tolist()
-    return " ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts, strict=True))
+    firsts = indices[np.append(0, cuts + 1)[: len(indices)]]
+    return _joined(firsts, indices[np.append(cuts, -1)[: len(indices)]])
+
+
+def _joined(firsts: Indices, lasts: Indices) -> str:
+    ranges = zip(firsts.tolist(), lasts.tolist(), strict=True)
+    return " ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ranges)
 
 
 def from_text(text: str, n: int) -> Indices:
@@ -162,15 +166,19 @@ def from_text(text: str, n: int) -> Indices:
 
     Raises:
         ValueError: it is something else, or names a sample that is not there.
+        OverflowError: it has a number that no sample can have.
+        MemoryError: it names more samples than there is memory for.
     """
     words = [word.partition("-") for word in text.split()]
     firsts = np.array([int(first) for first, _, _ in words], np.int64)
     lasts = np.array([int(last if dash else first) for first, dash, last in words], np.int64)
     wrong = (firsts > lasts) | (lasts >= n)
-    wrong[1:] |= firsts[1:] <= lasts[:-1]
+    wrong[1:] |= firsts[1:] - 1 <= lasts[:-1]  # what is side by side is one range
     if wrong.any():
         got = "".join(words[int(np.flatnonzero(wrong)[0])])
         raise ValueError(f"expected ascending numbers below {n}, got {got:.40}")
+    if _joined(firsts, lasts) != text:  # int() takes "+3", "1_0" and other digits than ours, too
+        raise ValueError(f"expected numbers and ranges as in '3 7-9', got {text!r:.40}")
     sizes = lasts - firsts + 1
     before = np.cumsum(sizes) - sizes
     found: Indices = np.repeat(firsts - before, sizes)
