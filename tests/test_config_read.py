@@ -70,7 +70,7 @@ def test_everything_that_is_wrong_is_said_at_once_in_the_order_of_the_document(f
         "5:19: /mine/seed: expected a finite number, got NaN",
         '6:50: /mine/collate/truncate: expected false, or a "length" to cut to, got true',
         '6:65: /mine/collate/value: expected a number or a non-empty object, got "x"',
-        '6:70: /mine/collate/pad: expected a known key, got "pad"; the nearest known key is "type"',
+        '6:70: /mine/collate/pad: expected a known key, got "pad"',
         '7:30: /mine/source/type: expected one of "npz", "npy", "csv", "jsonl", "text", "tokens", "files", "tar", "sqlite", got "npx"; did you mean "npz"?',  # noqa: E501 - the same
         "8:22: /mine/shuffle: expected true or false, got an array of 1",
         '8:24: /mine/shuffle: expected another item after the comma, got "]"; take the comma away',
@@ -252,7 +252,7 @@ def test_unknown_keys_are_let_through_at_the_top_of_the_section_only(file):
     assert [] == told(file(json.dumps(own)), unknown="ignore")
     assert len(own) == len(told(own))
     (said,) = told({**own, "shard": {"rank": 0}}, unknown="ignore")
-    assert said.startswith('/shard/rank: expected a known key, got "rank"; ')
+    assert '/shard/rank: expected a known key, got "rank"' == said
 
 
 def test_what_is_let_through_is_not_looked_at():

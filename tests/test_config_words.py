@@ -1,10 +1,17 @@
-"""Words that are nearly right: never let through, and the right one named."""
+"""Words that are nearly right, and values of another form: refused, with what to write instead."""
 
+from pathlib import Path
+
+import numpy as np
+import pytest
 from configs import OPTIONS, told
 from hypothesis import given
 from hypothesis import strategies as st
 
+from threadloader._schema import show
+from threadloader.config import read_config
 from threadloader.config._words import hint, one_edit
+from threadloader.errors import ConfigError
 
 letters = st.sampled_from("abz_A9é")
 
@@ -46,5 +53,105 @@ def test_the_nearest_word_is_the_one_with_the_fewest_edits():
     words = ["index", "count", "remainder"]
     assert 'did you mean "remainder"?' == hint("remaidner", words)
     assert 'did you mean "count"?' == hint("coutn", words)
-    assert 'the nearest known key is "count"' == hint("rank", words, is_key=True)
-    assert "" == hint("rank", words) == hint("rank", [], is_key=True)
+    assert "" == hint("world", words) == hint("world", [], is_key=True)
+
+
+@pytest.mark.parametrize(
+    ("word", "nearest"),
+    [
+        ("workers", "num_workers"),
+        ("num_threads", "num_workers"),
+        ("epochs", "num_epochs"),
+        ("prefetch", "prefetch_batches"),
+        ("batch", "batch_size"),
+    ],
+)
+def test_the_nearest_key_shares_the_most_letters_though_it_may_be_much_longer(word, nearest):
+    assert f'the nearest known key is "{nearest}"' == hint(word, OPTIONS, is_key=True)
+
+
+@pytest.mark.parametrize("word", ["lr", "k0", "model", "optimizer", "learning_rate", "é" * 100])
+def test_of_a_key_that_is_near_to_none_no_other_is_told(word):
+    assert "" == hint(word, OPTIONS, is_key=True)
+    own = 'unknown="ignore" (in a command: --unknown ignore) lets keys of your own through'
+    assert [f"/{word}: expected a known key, got {show(word)}; {own}"] == told({word: 1})
+
+
+@pytest.mark.parametrize("word", ["lr", "workers"])
+def test_how_keys_pass_is_said_for_code_and_for_a_command(word):
+    (said,) = told({word: 1})
+    assert said.endswith(
+        '; unknown="ignore" (in a command: --unknown ignore) lets keys of your own through'
+    )
+
+
+def test_a_key_further_down_that_is_near_to_none_has_no_hint():
+    assert ['/shard/rank: expected a known key, got "rank"'] == told({"shard": {"rank": 0}})
+
+
+GIVEN = "give it in code: Loader(config, {}=...)"
+FORM = 'write an object with its type, as in {"type": "npz", "path": "x.npz"}'
+
+
+@pytest.mark.parametrize(
+    ("config", "what_to_do"),
+    [
+        ({"source": [1, 2]}, GIVEN.format("source")),
+        ({"source": []}, GIVEN.format("source")),
+        ({"source": np.arange(3)}, GIVEN.format("source")),
+        ({"source": print}, GIVEN.format("source")),
+        ({"source": "x.npz"}, 'write {"type": "npz", "path": "x.npz"}'),
+        ({"source": Path("x.csv")}, 'write {"type": "csv", "path": "x.csv"}'),
+        ({"source": "train-*.TXT"}, 'write {"type": "text", "path": "train-*.TXT"}'),
+        ({"source": "images"}, FORM),
+        ({"source": "x" * 50 + ".npz"}, FORM),
+        ({"source": 5}, FORM),
+        ({"transform": print}, GIVEN.format("transform")),
+        ({"collate": np.stack}, GIVEN.format("collate")),
+        ({"sampler": print}, GIVEN.format("sampler")),
+        (
+            {"sampler": [1, 2]},
+            GIVEN.format("sampler") + ', or write {"type": "subset", "indices": [...]}',
+        ),
+        (
+            {"sampler": np.arange(3)},
+            GIVEN.format("sampler") + ', or write {"type": "subset", "indices": [...]}',
+        ),
+        ({"exclude": np.arange(3)}, "give the list that its tolist() makes"),
+        (
+            {"sampler": {"type": "weighted", "weights": np.ones(3)}},
+            "give the list that its tolist() makes",
+        ),
+    ],
+)
+def test_what_has_another_form_in_a_config_is_told_where_it_belongs(config, what_to_do):
+    said = [problem.hint for problem in _problems(config)]
+    assert [what_to_do] == said
+
+
+def test_arrays_inside_of_a_source_are_told_both_ways():
+    """They may be a list of an option, or the data itself."""
+    said, _ = _problems({"source": {"x": np.arange(3)}})
+    expected = "give the list that its tolist() makes, or data in code: Loader(config, source=...)"
+    assert expected == said.hint
+
+
+@pytest.mark.parametrize("config", [{}, {"source": None}, {"source": {}}])
+def test_a_source_that_is_missing_is_no_value_of_another_form(config):
+    """What is expected there says it all."""
+    with pytest.raises(ConfigError) as caught:
+        read_config(config)
+    assert [""] == [problem.hint for problem in caught.value.problems]
+
+
+def test_a_file_is_told_the_same(tmp_path):
+    (tmp_path / "c.json").write_text('{"source": "x.npz", "sampler": [1]}', encoding="utf-8")
+    source, sampler = told(tmp_path / "c.json")
+    assert source.endswith('got "x.npz"; write {"type": "npz", "path": "x.npz"}')
+    assert sampler.endswith('or write {"type": "subset", "indices": [...]}')
+
+
+def _problems(config):
+    with pytest.raises(ConfigError) as caught:
+        read_config(config, source_in_code=True)
+    return caught.value.problems

@@ -19,7 +19,7 @@ from threadloader.errors import ConfigError, Problem
 
 from ._bytes import bytes_of
 from ._file import DEEPEST, LARGEST_TEXT
-from ._words import hint, one_edit
+from ._words import belongs, hint, one_edit
 
 __all__ = ["check", "filled", "ours", "plain", "problems", "schema"]
 
@@ -251,8 +251,10 @@ def problems(
 
 def _advice(mismatch: Mismatch) -> str:
     if not mismatch.at_key:
-        return hint(mismatch.got.strip('"'), mismatch.known)
-    advice = hint(str(mismatch.path[-1]), mismatch.known, is_key=True)
-    if len(mismatch.path) > 1 or advice.startswith("did you mean"):
-        return advice
-    return f'{advice}; unknown="ignore" lets keys of your own through'
+        near = hint(mismatch.got.strip('"'), mismatch.known)
+        return near or belongs(mismatch.path, mismatch.expected, mismatch.got)
+    near = hint(str(mismatch.path[-1]), mismatch.known, is_key=True)
+    if len(mismatch.path) > 1 or near.startswith("did you mean"):
+        return near
+    own = 'unknown="ignore" (in a command: --unknown ignore) lets keys of your own through'
+    return f"{near}; {own}" if near else own

@@ -1,14 +1,17 @@
-"""The known word that a wrong one was meant to be."""
+"""What to do about a wrong word or value: the known word that is near, or where it belongs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from threadloader._schema import Path as Place
 from threadloader._schema import show
 
-__all__ = ["hint", "one_edit"]
+__all__ = ["belongs", "hint", "one_edit"]
 
 _LONGEST = 40  # characters that count; nothing that we know is longer
+_IN_CODE = ("source", "transform", "collate", "sampler")  # what Loader takes of any kind
+_SUFFIXES = {"txt": "text"} | {kind: kind for kind in ("npz", "npy", "csv", "jsonl", "tar")}
 
 
 def hint(word: str, known: Iterable[str], *, is_key: bool = False) -> str:
@@ -17,22 +20,64 @@ def hint(word: str, known: Iterable[str], *, is_key: bool = False) -> str:
     Args:
         word: what stands there.
         known: what could stand there.
-        is_key: whether it is a key: then the nearest known one is named in any case.
+        is_key: whether it is a key: then the nearest known one is also named if it is no
+            slip away, as long as half of the letters of the longer one are the same.
 
     Returns:
         A hint, or ``""`` where no known word is near.
 
     >>> hint("sede", ["shard", "seed"])
     'did you mean "seed"?'
-    >>> hint("learning_rate", ["shard", "seed"], is_key=True)
-    'the nearest known key is "shard"'
-    >>> hint("zip", ["npz", "text"])
-    ''
+    >>> hint("workers", ["seed", "num_workers"], is_key=True)
+    'the nearest known key is "num_workers"'
+    >>> hint("zip", ["npz", "text"]), hint("learning_rate", ["shard", "seed"], is_key=True)
+    ('', '')
     """
-    nearest = min(known, key=lambda other: _edits(word, other), default="")
+    word = word[:_LONGEST]
+
+    def apart(other: str) -> float:
+        return _edits(word, other) / max(len(word), len(other[:_LONGEST]), 1)
+
+    # By the part of the letters that differ: by their number, most words are near a short one.
+    nearest = min(known, key=apart, default="")
     if nearest and _edits(word, nearest) <= max(1, len(nearest) // 3):
         return f"did you mean {show(nearest)}?"
-    return f"the nearest known key is {show(nearest)}" if nearest and is_key else ""
+    near = nearest and is_key and apart(nearest) <= 1 / 2
+    return f"the nearest known key is {show(nearest)}" if near else ""
+
+
+def belongs(place: Place, expected: str, got: str) -> str:
+    """What to do about a value that no option has in this form, though the loader takes it.
+
+    Args:
+        place: the path of the value.
+        expected: what would be right there.
+        got: what stands there, as `show` shows it.
+
+    Returns:
+        Where it belongs, or how it is written; ``""`` where that is not known.
+
+    >>> belongs(("source",), "null or an object", '"x.npz"')
+    'write {"type": "npz", "path": "x.npz"}'
+    >>> belongs(("transform",), "a JSON value", "a Python function")
+    'give it in code: Loader(config, transform=...)'
+    """
+    option = place[0] if place else ""
+    foreign, array = expected == "a JSON value", got == "a Python ndarray"
+    items = array or got.startswith(("an array", "an empty array"))
+    if len(place) > 1 or option not in _IN_CODE:
+        data = ", or data in code: Loader(config, source=...)" if option == "source" else ""
+        return f"give the list that its tolist() makes{data}" if foreign and array else ""
+    if foreign or (items and option in ("source", "sampler")):
+        subset = ', or write {"type": "subset", "indices": [...]}'
+        also = subset if items and option == "sampler" else ""
+        return f"give it in code: Loader(config, {option}=...){also}"
+    if option == "source" and expected == "null or an object":
+        kind = _SUFFIXES.get(got.strip('"').rpartition(".")[2].lower())
+        if kind:
+            return f'write {{"type": "{kind}", "path": {got}}}'
+        return 'write an object with its type, as in {"type": "npz", "path": "x.npz"}'
+    return ""
 
 
 def one_edit(one: str, other: str) -> bool:
