@@ -6,6 +6,7 @@ import threading
 import tracemalloc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
@@ -99,6 +100,16 @@ def test_what_has_length_and_items_is_taken_as_it_is(data):
         (None, "got NoneType"),
         (3, "got int; give an array, a dict or tuple of arrays, a list of samples, or"),
         ("train.npz", "a file is named in the config"),
+        ("x", '"path": ...}; for the characters of a string give list(...)'),
+        (
+            Path("train.npz"),
+            'Path; a file is named in the config, as in {"type": "text", "path": ...}',
+        ),
+        (
+            {"type": "npz", "path": "x.npz"},
+            "arrays or samples, got an object of options; it stands in the config, as in Loader({",
+        ),
+        ({"type": "train", "x": np.zeros(3)}, "(field 'type'), got str; give numpy.asarray"),
         (Squares, "the class Squares; give an object of it"),
         ((i for i in range(3)), "a stream cannot be indexed: give a list"),
         (map(str, [1]), "a stream cannot be indexed"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from threadloader import ConfigError, Loader
+from threadloader.errors import Problem
 from threadloader.state import Cursor, dump, read, write
 
 CONFIG = {"batch_size": 2, "num_workers": 0}
@@ -47,6 +48,11 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda number: None)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+class AsBytes(os.PathLike):
+    def __fspath__(self):
+        return b"run.state"
 
 
 def fifo(path):
@@ -134,6 +140,36 @@ def test_a_name_that_no_file_can_have_is_told(use):
         use("run\0.state")
     (problem,) = caught.value.problems
     expected = ("path", "the name of a file", "'run\\x00.state'")
+    assert expected == (problem.pointer, problem.expected, problem.got)
+
+
+@pytest.mark.parametrize("use", [lambda path: write(STATE, path), read], ids=["write", "read"])
+@pytest.mark.parametrize(
+    ("path", "got"),
+    [("", "''"), (None, "NoneType"), (5, "int"), (b"run.state", "bytes"), (AsBytes(), "AsBytes")],
+)
+def test_what_names_no_file_is_told(folder, use, path, got):
+    """The system takes bytes, and the number of an open file."""
+    with pytest.raises(ConfigError) as caught:
+        use(path)
+    expected = Problem("path", "the name of a file", got, "give a str or a pathlib.Path")
+    assert (expected,) == caught.value.problems
+    assert [] == os.listdir()
+
+
+@pytest.mark.parametrize("path", [None, 5, b"run.state", ""])
+def test_a_save_to_what_names_no_file_is_a_wrong_argument(folder, path):
+    with Loader(CONFIG, np.arange(6)) as batches:
+        with pytest.raises(ConfigError, match="path: expected the name of a file, got"):
+            batches.save(path)
+
+
+def test_an_empty_name_to_resume_from_is_a_wrong_argument(folder):
+    """Before anything is opened, as of an empty name of a config."""
+    with pytest.raises(ConfigError) as caught:
+        Loader(CONFIG, np.arange(6), resume="")
+    (problem,) = caught.value.problems
+    expected = ("resume", "a state, or the path of a file of one", '""')
     assert expected == (problem.pointer, problem.expected, problem.got)
 
 

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import CollateError
+from .errors import CollateError, ConfigError, Problem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +32,8 @@ __all__ = ["Several", "Transform", "bind", "takes_rng"]
 
 Transform = Callable[[Any, int, int], Any]
 """A bound transform: (sample, key of the epoch, position) -> sample."""
+
+_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def bind(transform: Callable[..., Any] | None) -> Transform | None:
@@ -43,7 +47,7 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         A callable of (sample, key, position), or None for None.
 
     Raises:
-        TypeError: it is not callable, or takes ``rng`` by position only.
+        ConfigError: it is not callable, is an async function, or takes ``rng`` by position only.
 
     >>> jitter = bind(lambda sample, rng: sample + int(rng.integers(1000)))
     >>> jitter(0, 7, 0) == jitter(0, 7, 0), jitter(0, 7, 0) == jitter(0, 7, 1)
@@ -52,11 +56,15 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
     if transform is None:
         return None
     if not callable(transform):
-        raise TypeError(
-            f"transform: expected a callable of one sample, got {type(transform).__name__}"
-        )
+        # Options of a transform, {"type": "mlm"}, are right elsewhere.
+        options = isinstance(transform, Mapping)
+        hint = "an object of options stands in the config" if options else ""
+        raise _refusal(type(transform).__name__, hint)
     if _offers_many(transform):
         return Several(transform)
+    if (function := _async_function(transform)) is not None:
+        hint = "nothing awaits it: give a plain function, which may call asyncio.run(...)"
+        raise _refusal(f"the async function {function.__qualname__}", hint)
     if not takes_rng(transform):
         return lambda sample, key, position: transform(sample)
     generators = _Generators()
@@ -67,7 +75,7 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
     """Tell whether a transform is given a generator.
 
     Raises:
-        TypeError: it takes ``rng`` by position only.
+        ConfigError: it takes ``rng`` by position only.
     """
     try:
         parameter = inspect.signature(transform).parameters.get("rng")
@@ -76,11 +84,28 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
     if parameter is None or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
         return False
     if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise TypeError(
-            "transform: its parameter rng can be given by position only; make it a keyword, "
-            "as in def transform(sample, *, rng)"
-        )
+        got = "one that takes rng by position only"
+        raise _refusal(got, "make it a keyword, as in def transform(sample, *, rng)")
     return True
+
+
+def _refusal(got: str, hint: str) -> ConfigError:
+    expected = "a callable of one sample, or of a sample and rng"
+    return ConfigError(Problem("transform", expected, got, hint))
+
+
+def _async_function(transform: Any) -> FunctionType | None:
+    """Give the function behind a transform whose result has to be awaited; None for others.
+
+    A generator function is none: a collate may take what it yields.
+    """
+    while isinstance(transform, partial):
+        transform = transform.func
+    for called in (transform, type(transform).__call__):
+        function = called.__func__ if isinstance(called, MethodType) else called
+        if isinstance(function, FunctionType) and function.__code__.co_flags & _ASYNC:
+            return function
+    return None
 
 
 def _offers_many(transform: Any) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
+from .._schema import show
 from ..errors import ConfigError, Problem, shown
 
 __all__ = ["count_of", "wrong"]
@@ -25,6 +27,8 @@ def count_of(argument: str, value: Any, expected: str = "an integer >= 0") -> in
     return count
 
 
-def wrong(argument: str, expected: str, got: Any, hint: str = "") -> ConfigError:
-    """Give the error of an argument of another type."""
-    return ConfigError(Problem(argument, expected, type(got).__name__, hint))
+def wrong(argument: str, expected: str, got: Any) -> ConfigError:
+    """Give the error of an argument of another type, or of a text that it cannot be."""
+    hint = "an object of options stands in the config" if isinstance(got, Mapping) else ""
+    text = show(got) if isinstance(got, str) else type(got).__name__
+    return ConfigError(Problem(argument, expected, text, hint))

@@ -102,11 +102,9 @@ class Loader:
         if shard is not None:
             self._config = dataclasses.replace(self._config, shard=cast("Any", shard))
         if collate is not None and not callable(collate):
-            hint = (
-                "an object of options stands in the config" if isinstance(collate, Mapping) else ""
-            )
-            raise wrong("collate", "a callable of a list of samples", collate, hint)
-        if resume is not None and not isinstance(resume, (Mapping, str, PathLike)):
+            raise wrong("collate", "a callable of a list of samples", collate)
+        states = (Mapping, str, PathLike)
+        if resume is not None and (not isinstance(resume, states) or resume == ""):
             raise wrong("resume", "a state, or the path of a file of one", resume)
         self._source = source
         self._opened = False  # whether that is the source of the config; `based` says so
@@ -117,18 +115,14 @@ class Loader:
         try:
             if transform is None and self._config.transform is not None:
                 transform = _configured(self._config.transform)
-            self._transform = transforms.bind(transform)
-            # What always makes the same of a sample, and can be done before it is kept.
-            several = isinstance(self._transform, transforms.Several)
-            drawing = transform is None or several or transforms.takes_rng(transform)
-            self._steady = None if drawing else transform
         except ConfigError as error:
             self._report.complete(error)
             raise
-        except TypeError as error:
-            raise wrong(
-                "transform", "a callable of one sample, or of a sample and rng", transform
-            ) from error
+        self._transform = transforms.bind(transform)
+        # What always makes the same of a sample, and can be done before it is kept.
+        several = isinstance(self._transform, transforms.Several)
+        drawing = transform is None or several or transforms.takes_rng(transform)
+        self._steady = None if drawing else transform
         self._batches: Batches | None = None
         # Says who has entered. Checked and set under the guard, a raw lock.
         self._entered: object | None = None

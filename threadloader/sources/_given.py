@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,10 @@ def as_source(data: Any) -> Any:
     ...
     ConfigError: source: expected an object with __len__ and __getitem__, got generator; ...
     """
+    if isinstance(data, Mapping) and _is_options(data):
+        hint = 'it stands in the config, as in Loader({"source": {"type": ...}})'
+        got = "an object of options"
+        raise ConfigError(Problem("source", "arrays or samples", got, hint))
     holds_array = isinstance(data, tuple) and any(isinstance(part, np.ndarray) for part in data)
     if isinstance(data, (np.ndarray, Mapping)) or holds_array:
         return ArraySource(data)
@@ -65,12 +70,17 @@ def as_source(data: Any) -> Any:
     return Without(data, hidden) if hidden else data
 
 
+def _is_options(data: Mapping[Any, Any]) -> bool:
+    """Tell whether it says where samples are, as in a config, and holds none."""
+    named = isinstance(data.get("type"), str)
+    return named and not any(isinstance(part, np.ndarray) for part in data.values())
+
+
 def _advice(data: Any) -> str:
-    if isinstance(data, str):
-        return (
-            'a file is named in the config, as in {"type": "text", "path": ...}; '
-            "for the characters of a string give list(...)"
-        )
+    if isinstance(data, (str, os.PathLike)):
+        named = 'a file is named in the config, as in {"type": "text", "path": ...}'
+        characters = "; for the characters of a string give list(...)"
+        return named + characters if isinstance(data, str) else named
     if isinstance(data, type):
         return "give an object of it"
     if hasattr(type(data), "__next__") or hasattr(type(data), "__iter__"):

@@ -98,6 +98,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             other end for ever, and a device may never end.
         ConfigError: no file can have this name.
     """
+    path = _name(path)
     try:
         # Looked at before it is opened: opening a pipe waits for its other end.
         found = Path(path).stat()
@@ -121,7 +122,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         whole = False  # not UTF-8, not JSON, absurdly deep, or JSON of something else
     if not whole:
         raise StateError(
-            f"{os.fspath(path)}: the state is damaged: expected what save() writes, got "
+            f"{path}: the state is damaged: expected what save() writes, got "
             f"{size} bytes that are not; use an older one, or begin the run anew"
         )
     return dict(state)
@@ -129,6 +130,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _place(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     """Give the place that a path leads to, and the permissions of the file that is there."""
+    path = _name(path)
     try:
         place = Path(os.path.realpath(path))
         mode = place.stat().st_mode  # where links lead in a circle, this says so
@@ -140,17 +142,26 @@ def _place(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     return place, stat.S_IMODE(mode)
 
 
-def _refuse_others(mode: int, path: str | os.PathLike[str]) -> None:
+def _refuse_others(mode: int, path: str) -> None:
     """Refuse what is no regular file."""
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "expected a regular file", os.fspath(path))
+        raise OSError(errno.EINVAL, "expected a regular file", path)
 
 
-def _no_name(path: str | os.PathLike[str], error: ValueError) -> ConfigError:
-    problem = Problem("path", "the name of a file", repr(os.fspath(path)), str(error))
-    return ConfigError(problem)
+def _name(path: Any) -> str:
+    """Give a path as text; the system takes others, the number of an open file among them."""
+    name = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if isinstance(name, str) and name:
+        return name
+    got = repr(name) if isinstance(name, str) else type(path).__name__
+    hint = "give a str or a pathlib.Path"
+    raise ConfigError(Problem("path", "the name of a file", got, hint))
+
+
+def _no_name(path: str, error: ValueError) -> ConfigError:
+    return ConfigError(Problem("path", "the name of a file", repr(path), str(error)))
 
 
 def _short(name: str) -> str:
