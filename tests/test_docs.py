@@ -9,7 +9,7 @@ How the documents are written, for this to work:
 - A block that imports an optional package, or has images decoded, runs where that is declared.
 - In a ``console`` block ``$ cat FILE`` makes the file of what follows, and what follows the
   other commands is what they print; files are in ``/data``.
-- `FILES` are the other files that blocks may name: one of a checkout, and texts of the reader's.
+- `FILES` are the other files that blocks may name: those of a checkout.
 
 Longer than other files: all that is held against the documents stands together.
 """
@@ -49,8 +49,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 FILES = {
     "digits.npz": functools.partial(shutil.copy, ROOT / "examples" / "data" / "digits.npz"),
-    "notes.txt": lambda path: path.write_text("a line\n\nanother line\n" * 20, encoding="utf-8"),
-    "more.txt": lambda path: path.write_text("one more line", encoding="utf-8"),
 }
 
 OPTIONAL = ("torch", "jax", "PIL", "sklearn", "tokenizers")
