@@ -113,6 +113,67 @@ def test_a_query_may_be_any_select(tmp_path, query, key, expected):
     assert expected == samples(opened(made(tmp_path), query, key))
 
 
+def indexed(folder):
+    """Make a database whose index on label gives the rows in another order than the table."""
+    made(folder, [(number, f"text {number}", number % 5) for number in range(20)])
+    run(folder, "CREATE INDEX by_label ON t (label)")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id, text, label FROM t LIMIT 8",
+        "WITH u AS (SELECT * FROM t) SELECT id, text FROM u limit 8; ",
+        "SELECT id, label FROM (SELECT * FROM t LIMIT 8) -- nested",
+    ],
+)
+def test_a_query_with_a_limit_gives_as_many_samples(tmp_path, query):
+    assert 8 == len(samples(opened(indexed(tmp_path), query)))
+
+
+@pytest.mark.parametrize("columns", ["*", "id, label"])
+def test_the_limit_of_a_view_gives_as_many_samples(tmp_path, columns):
+    run(indexed(tmp_path), "CREATE VIEW some AS SELECT * FROM t LIMIT 8")
+    assert 8 == len(samples(opened(tmp_path, f"SELECT {columns} FROM some")))
+
+
+def test_the_samples_of_a_limit_are_the_rows_of_the_query(tmp_path):
+    query = "SELECT id, text, label FROM t LIMIT 8"
+    with closing(sqlite3.connect(indexed(tmp_path) / "a.db")) as database:
+        expected = sorted(database.execute(query))
+    assert expected == [tuple(sample.values()) for sample in samples(opened(tmp_path, query))]
+
+
+limits = st.sampled_from(["", " LIMIT 7", " LIMIT 9 OFFSET 2"])
+levels = st.tuples(
+    st.sampled_from(["*", "id, text, label", "label, id, text"]),
+    st.sampled_from(["", " WHERE label < 4", " WHERE id % 2"]),
+    st.sampled_from(["", " ORDER BY label", " ORDER BY text"]),
+    limits,
+)
+
+
+@given(st.lists(levels, max_size=3), st.sampled_from(["*", "id", "id, text", "label, id"]), limits)
+def test_every_key_of_a_query_with_limits_has_its_row(tmp_path_factory, inner, columns, limit):
+    """Whatever SQLite takes together of it to read the keys alone."""
+    table = "t"
+    for chosen, where, order, bound in inner:
+        table = f"(SELECT {chosen} FROM {table}{where}{order}{bound})"
+    folder = indexed(tmp_path_factory.mktemp("limits"))
+    source = opened(folder, f"SELECT {columns} FROM {table}{limit}")
+    assert source._keys.tolist() == [sample["id"] for sample in samples(source)]
+
+
+def test_the_keys_of_a_query_without_a_limit_are_read_from_an_index(tmp_path):
+    """Which is smaller than the table."""
+    indexed(tmp_path)
+    with closing(opened(tmp_path)) as source, source._connections.mine() as connection:
+        statement, values = source._key_statement(QUERY)
+        plan = str(connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall())
+    assert "USING COVERING INDEX by_label" in plan
+
+
 def test_null_is_an_error_that_names_row_and_column(tmp_path):
     made(tmp_path, [(1, "a", 1), (2, None, 1)])
     source = opened(tmp_path)
@@ -228,6 +289,8 @@ WRITES = {
     "SELECT id, id FROM t": "a name for each column, got 'id' twice, in whatever case; name one",
     "SELECT id, 1 AS ID FROM t": "a name for each column, got 'id' twice, in whatever case",
     "SELECT id, 1 AS b, 2 AS B FROM t": "a name for each column, got 'b' twice, in whatever case",
+    'SELECT id, 1 AS "b:1", 2 AS "B:1" FROM t': "a name for each column, got 'b:1' twice, in",
+    'SELECT id, 1 AS "id:1", 2 AS id FROM t': "a name for each column, got 'id' twice, in",
 }
 
 
@@ -240,6 +303,22 @@ def test_all_but_a_single_select_is_a_config_error_and_does_not_run(tmp_path, qu
     assert error.startswith("/source/query: expected ")
     assert WRITES[query] in error
     assert (before, ["a.db"]) == ((tmp_path / "a.db").read_bytes(), os.listdir(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ('SELECT id, text AS "id:1" FROM t WHERE id = 2', {"id": 2, "id:1": "two"}),
+        ('SELECT text AS "ID:1", id FROM t WHERE id = 2', {"ID:1": "two", "id": 2}),
+        ("SELECT 7 AS id, * FROM u", {"id": 7, "a": 1, "a:1": 2}),
+        ('SELECT rowid, 1 AS id, label AS "id:1" FROM t WHERE id = 2',
+         {"rowid": 2, "id": 1, "id:1": 0.5}),
+    ],
+)  # fmt: skip
+def test_a_name_like_those_that_sqlite_makes_for_doubles_is_a_name(tmp_path, query, expected):
+    made(tmp_path)
+    run(tmp_path, 'CREATE TABLE u (a, "a:1")', "INSERT INTO u VALUES (1, 2)")
+    assert [expected] == samples(opened(tmp_path, query))
 
 
 def test_a_pragma_beside_the_key_is_a_config_error_too(tmp_path):

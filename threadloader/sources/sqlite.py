@@ -45,10 +45,11 @@ _MANY = 1000
 """Rows from which on it is worth a warning that each of them is searched for in all."""
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
-_AGAIN = re.compile(r"(.+):[0-9]+", re.DOTALL)
-"""What SQLite makes of a column's name that another column has already."""
+_AGAIN = re.compile(r":[0-9]+\Z")
+"""How SQLite ends a column's name that another column of a query in brackets has already."""
 _SEARCHED = re.compile(r"SCAN (?!\(|CONSTANT)")
 """In a plan: all rows of a table are looked at."""
+_LIMITED_VIEWS = "SELECT 1 FROM sqlite_master WHERE type = 'view' AND sql LIKE '%limit%'"
 
 
 def open_sqlite(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> SqliteSource:
@@ -100,13 +101,12 @@ class SqliteSource:
         self._path = path.absolute()
         self._key = key
         query = query.rstrip().removesuffix(";")
-        name = '"' + key.replace('"', '""') + '"'
         # The line ends keep a comment at the end of the query from hiding what follows.
-        self._row = f"SELECT * FROM (\n{query}\n) WHERE {name} = ?"
+        self._row = f"SELECT * FROM (\n{query}\n) WHERE {_quoted(key)} = ?"
         self._connections = Connections(self._path)
         try:
             self.columns = self._checked_columns(query)
-            self._keys = self._read_keys(f"SELECT {name} FROM (\n{query}\n)")
+            self._keys = self._read_keys(*self._key_statement(query))
             self._warn_of_searches()
             digest = sha256(f"{query}\0{key}\0".encode())
             digest.update(self._keys.astype("<i8").tobytes())
@@ -128,6 +128,12 @@ class SqliteSource:
                     mine.execute(f"EXPLAIN QUERY PLAN\n{text}").close()
                 with closing(mine.execute(f"SELECT * FROM (\n{query}\n) LIMIT 0")) as cursor:
                     columns = tuple(column[0] for column in cursor.description)
+                names = columns
+                # Only the query by itself tells a name of the user's from one made of a double.
+                # It goes as far as its first row for that.
+                if any(map(_AGAIN.search, columns)):
+                    with closing(mine.execute(query)) as cursor:
+                        names = tuple(column[0] for column in cursor.description)
             except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
                 self._connections.raise_kept(error)
                 if denied := self._connections.denied:
@@ -139,11 +145,9 @@ class SqliteSource:
                     hint = 'leave out the ";" and what is behind it' if '";"' in str(error) else ""
                     raise _refused(f"one that {self._path} answers", str(error), hint) from error
                 raise
-        alike = [column.lower() for column in columns]
-        for column in alike:
-            again = _AGAIN.fullmatch(column)
-            if again and again[1] in alike:
-                got = f"{again[1]!r} twice, in whatever case"
+        for column, name in zip(columns, names, strict=True):
+            if _AGAIN.search(column) and column != name:
+                got = f"{name.lower()!r} twice, in whatever case"
                 raise _refused("a name for each column", got, "name one with AS")
         if self._key not in columns:
             raise ConfigError(
@@ -156,10 +160,22 @@ class SqliteSource:
             )
         return columns
 
-    def _read_keys(self, query: str) -> npt.NDArray[np.int64]:
+    def _key_statement(self, query: str) -> tuple[str, tuple[int, ...]]:
+        """Give what reads the keys, and the values in it."""
+        keys = f"SELECT {_quoted(self._key)} FROM (\n{query}\n)"
+        with self._connections.mine() as mine, closing(mine.execute(_LIMITED_VIEWS)) as views:
+            if views.fetchone() is None and "limit" not in query.lower():
+                return keys, ()
+        # Which rows a LIMIT lets through hangs on how SQLite looks for them: for the key alone in
+        # an index, say, that `_row` does not use. With a condition on all columns it plans both
+        # alike. (This one is always true, as its first part tells; but not yet to who plans.)
+        names = ", ".join(map(_quoted, self.columns))
+        return f"{keys} WHERE ?1 OR ?1 IN ({names})", (1,)
+
+    def _read_keys(self, query: str, values: tuple[int, ...]) -> npt.NDArray[np.int64]:
         parts = [np.empty(0, np.int64)]
         telling, count = Telling(), 0
-        with self._connections.mine() as mine, closing(mine.execute(query)) as cursor:
+        with self._connections.mine() as mine, closing(mine.execute(query, values)) as cursor:
             while rows := cursor.fetchmany(_ROWS):
                 keys = [row[0] for row in rows]
                 if set(map(type, keys)) != {int}:
@@ -251,6 +267,10 @@ class SqliteSource:
     def close(self) -> None:
         """Close the connections of all threads; a second time does nothing."""
         self._connections.close()
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
 
 
 def _refused(expected: str, got: str, hint: str = "") -> ConfigError:
