@@ -246,7 +246,7 @@ def test_the_rules_for_rows(tmp_path, data, rows):
         (b'a,b\n1,"2"\n"a",b\n3,4\n', "line 3", "got the names of the columns again"),
         (b"a,b\n1,2\n3,\xff\n", "line 3", "expected UTF-8, got the byte 0xff"),
         (b"", "", "expected the names of columns, got an empty file"),
-        (b"a,a\n1,2\n", "column 'a'", "one column of this name, got 'a'; there are 'a', 'a'"),
+        (b"a,a\n1,2\n", "column 'a'", "one column of this name, got 2, at"),
     ],
 )  # fmt: skip
 def test_what_is_no_row_names_file_and_line(tmp_path, data, place, message):
@@ -328,10 +328,39 @@ def test_a_column_that_is_not_there_is_an_error_that_lists_them(tmp_path, fields
 
 
 @pytest.mark.parametrize(
+    ("fields", "option"),
+    [(None, ""), (["b", "a"], "/fields"), ({"x": "a"}, "/fields")],
+)
+def test_a_name_of_several_columns_is_an_error_that_says_how_to_choose(tmp_path, fields, option):
+    path = write(tmp_path, "a,a,b,a\n")
+    error = refused(path, fields=fields)
+    assert option == error.option
+    assert str(error) == (
+        f"{path}: column 'a': expected one column of this name, got 3, at positions 0, 1, 3; "
+        'choose each by its position, as in "fields": {"x": 0, "y": 1}'
+    )
+
+
+def test_columns_of_one_name_are_chosen_as_the_error_says(tmp_path):
+    path = write(tmp_path, "a,a,b,a\n1,2,3,4\n")
+    assert [{"x": "1", "y": "2"}] == read(path, fields={"x": 0, "y": 1})
+
+
+def test_positions_of_one_name_are_an_error_that_says_how_to_name_them(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        opened(write(tmp_path, "b,a,a\n"), fields=[0, 2, 1])
+    assert str(caught.value) == (
+        "/source/fields: expected each field once, got columns 2 and 1, both called 'a'; "
+        'give each a name of its own, as in {"x": 2, "y": 1}'
+    )
+
+
+@pytest.mark.parametrize(
     ("options", "pointer", "message"),
     [
         ({"fields": ["a", "a"]}, "/source/fields", "expected each field once"),
-        ({"fields": ["a", 0]}, "/source/fields", "expected each field once"),
+        ({"fields": ["a", 0]}, "/source/fields", "each field once, got 'a' twice; name it once"),
+        ({"fields": [1, "a", "b"]}, "/source/fields", "each field once, got 'b' twice; name it"),
         ({"fields": []}, "/source/fields", "expected at least one field"),
         ({"dtypes": {"A": "int8"}}, "/source/dtypes", "expected the name of a field, got 'A'"),
         ({"dtypes": {"a": "int"}}, "/source/dtypes", "expected one of str, bool"),

@@ -82,13 +82,14 @@ class CsvOptions:
 
         Raises:
             KeyError: there is no column of a name, or position, or two of a name.
+            ConfigError: two of the list are fields of one name.
         """
         fields = chosen_fields(self.fields, "every column")
         if fields is None:
             fields = dict(zip(names, range(len(names)), strict=True))
             if len(fields) < len(names):
                 raise KeyError(repeated(names))
-        chosen = {}
+        chosen: dict[str, int] = {}
         for name, column in fields.items():
             if isinstance(column, str):
                 if names.count(column) != 1:
@@ -96,9 +97,10 @@ class CsvOptions:
                 column = names.index(column)
             if not 0 <= column < len(names):
                 raise KeyError(column)
-            chosen[names[column] if isinstance(name, int) else name] = column
-        if len(chosen) < len(fields):
-            raise ConfigError(Problem("/source/fields", "each field once", "one twice"))
+            called = names[column] if isinstance(name, int) else name
+            if called in chosen:
+                raise _called_again(called, chosen[called], column)
+            chosen[called] = column
         return chosen
 
     def check_fields(self, fields: Iterable[str], file: object) -> None:
@@ -158,6 +160,14 @@ class CsvOptions:
 
     def __str__(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
+
+
+def _called_again(name: str, first: int, second: int) -> ConfigError:
+    got, hint = f"{name!r} twice", "name it once"
+    if first != second:
+        got = f"columns {first} and {second}, both called {name!r}"
+        hint = f'give each a name of its own, as in {{"x": {first}, "y": {second}}}'
+    return ConfigError(Problem("/source/fields", "each field once", got, hint))
 
 
 def _number(fill: float | None) -> float:

@@ -92,7 +92,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"did you mean {likely[0]!r}?" if likely else ""
 
 
-def listed(names: Iterable[str], most: int = 20) -> str:
+def listed(names: Iterable[object], most: int = 20) -> str:
     """List names, the first of them where they are many.
 
     >>> listed("abc", 2), listed([])

@@ -218,8 +218,14 @@ class _Columns:
         except KeyError as error:
             column = error.args[0]
             expected = "one column of this name" if isinstance(column, str) else "this position"
+            got, hint = repr(column), near(str(column), names)
+            places = [at for at, name in enumerate(names) if name == column]
+            if len(places) > 1:
+                got = f"{len(places)}, at positions {listed(places, 10)}"
+                example = f'{{"x": {places[0]}, "y": {places[1]}}}'
+                hint = f'choose each by its position, as in "fields": {example}'
             raise SourceError(
-                f"expected {expected}, got {column!r}; {near(str(column), names)}",
+                f"expected {expected}, got {got}; {hint}",
                 path,
                 f"column {column!r}",
                 "" if self._options.fields is None else "/fields",
