@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sweep
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -504,4 +505,24 @@ def test_a_reader_that_is_not_kept_open_reads_without_its_lock(tmp_path):
     lock, reader._lock = reader._lock, Held()
     assert b"\1\2" == reader.read(1, 2)
     reader._lock = lock
+    reader.close()
+
+
+def test_an_interrupt_in_a_function_of_numpy_comes_out_of_gathering(tmp_path, monkeypatch):
+    """At each line of those that are written in Python: some of numpy's C code would lose it."""
+    (path,) = write(tmp_path, bytes(range(100)))
+    reader = FileReader(path)
+    monkeypatch.setattr(sweep, "LIBRARY", str(Path(np.__file__).parent))
+    for at in range(1, 200):
+        with sweep.Interrupt() as interrupt:
+            swept = sweep.Sweep(at, interrupt)
+            try:
+                with swept:
+                    reader.gather(np.array([9, 3, 9]), 2)
+            except KeyboardInterrupt as error:
+                interrupt.came_as(error)
+            interrupt.look()
+        if not swept.where:
+            break
+    assert 1 < at < 199
     reader.close()

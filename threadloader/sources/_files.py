@@ -182,7 +182,7 @@ class FileReader:
                     given[order[at]] = np.frombuffer(data, np.uint8)
                 else:
                     # Seen as one value, a range is copied in one piece, which is faster.
-                    one = np.dtype((np.void, length))
+                    one = np.dtype(f"V{length}")
                     ranges = np.ndarray((len(data) - length + 1,), one, data, strides=(1,))
                     given.view(one)[order[at:upto], 0] = ranges[begins[at:upto] - begin]
                 at = upto
