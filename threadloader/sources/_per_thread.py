@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from threadloader.errors import ClosedError, ConfigError, Problem, by_handler
+from threadloader.errors import ClosedError, ConfigError, Problem, from_signal
 
 from ._closing import close_all
 
@@ -72,9 +72,9 @@ class _Part:
         try:
             _close(self.made)
             over = True
-        except Exception as error:
+        except BaseException as error:
             # What a signal handler raises may have come before anything was closed.
-            over = not by_handler(error)
+            over = not from_signal(error)
             raise
         finally:
             if over:
