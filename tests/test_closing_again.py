@@ -1,16 +1,19 @@
 """Closing that an interrupt cuts short does the rest when it is called again."""
 
+import gc
+import os
 import signal
 import sqlite3
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 from conftest import open_files, our_threads
 from sweep import Interrupt, Sweep
 
-from threadloader import Loader, per_thread
+from threadloader import ClosedError, Loader, per_thread
 from threadloader.sources import _per_thread
 from threadloader.sources._files import FileReader
 from threadloader.sources._sqlite_connections import Connections
@@ -110,6 +113,22 @@ def test_what_could_not_be_closed_is_not_closed_twice(raised):
         assert count == len(asked)
 
 
+def test_what_is_being_closed_is_not_closed_in_the_middle_of_that():
+    """As by a signal's handler, or by a finalizer: the close goes on behind it."""
+    asked = []
+
+    class Nested(Opened):
+        def close(self):
+            asked.append(self)
+            source.close()
+
+    source = per_thread(Nested)
+    assert 4 == len(source)
+    source.close()
+    source.close()
+    assert 1 == len(asked)
+
+
 def file_reader(path):
     """A reader with a handle for each thread, as where the system has no `os.pread`."""
     path.write_bytes(b"abc")
@@ -128,6 +147,117 @@ def connections(path):
             return connection.execute("SELECT * FROM t").fetchall()
 
     return made, read
+
+
+def objects(path):
+    path.touch()
+    source = per_thread(lambda: Lines(path))
+    return source, source.mine
+
+
+class Lines:
+    """A file as a user's object; it is closed once."""
+
+    def __init__(self, path):
+        self.file = path.open("rb")
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return self.file.read()  # pragma: no cover - a source offers it, and nobody reads here
+
+    def close(self):
+        assert not self.file.closed
+        self.file.close()
+
+
+@pytest.mark.parametrize("opening", [file_reader, connections, objects])
+def test_closing_at_each_line_in_the_same_thread_waits_for_nothing(tmp_path, opening):
+    """As a signal's handler or a finalizer does, in the middle of opening, reading and closing."""
+    hung = []
+
+    def sweep_all():
+        for at in range(1, 400):
+            opened, read = opening(tmp_path / "data")
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(read).result()
+
+            def close(frame, opened=opened):
+                # What SQLite calls in the middle of its own work may not close its connection.
+                if frame.f_code.co_name not in ("_authorize", "_denied"):
+                    opened.close()
+
+            sweep = Sweep(at, close)
+            hung[:] = [sweep]
+            with sweep, suppress(ClosedError):
+                read()
+                opened.close()
+            opened.close()
+            if str(tmp_path / "data") in open_files():
+                gc.collect()  # from CPython 3.12 on, a statement that was cut short is in a cycle
+            assert str(tmp_path / "data") not in open_files(), sweep.where
+            if not sweep.where:
+                break
+        assert 20 < at < 399
+        hung.clear()
+
+    # Not in the main thread, which a close that waits for itself would keep for ever.
+    thread = threading.Thread(target=sweep_all, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert [] == [sweep.where for sweep in hung]
+
+
+def forked(close):
+    """Closes in a fork, and gives how that ended."""
+    if not (child := os.fork()):
+        code = 1
+        try:
+            signal.alarm(10)  # the end of one that waits for ever
+            close()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the fork, where threads run
+@pytest.mark.parametrize("opening", [file_reader, connections])
+def test_a_fork_closes_what_a_thread_of_its_parent_was_opening(tmp_path, opening):
+    """At each line of that: the thread is not there to go on."""
+    forks = 0
+    for at in range(1, 400):
+        opened, read = opening(tmp_path / "data")
+        told, goes_on = threading.Event(), threading.Event()
+
+        def stand(frame, told=told, goes_on=goes_on):
+            if frame.f_code.co_name in ("_connection", "_handle"):
+                told.set()
+                assert goes_on.wait(60)
+
+        sweep = Sweep(at, stand)
+
+        def read_swept(read=read, sweep=sweep, told=told):
+            with sweep:
+                read()
+            told.set()
+
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(read_swept)
+            assert told.wait(60)
+            stands = sweep.where.endswith(("_connection", "_handle"))
+            status = forked(opened.close) if stands else 0
+            goes_on.set()
+            reading.result()
+        opened.close()
+        assert 0 == status, sweep.where
+        forks += stands
+        if not sweep.where:
+            break
+    assert 5 < forks
+    assert at < 399
 
 
 @pytest.mark.parametrize("raises", [KeyboardInterrupt, TimeoutError])

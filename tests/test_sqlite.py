@@ -646,9 +646,9 @@ def test_a_thread_closes_the_connection_that_an_interrupt_left_it_holding(tmp_pa
 def test_an_interrupt_at_the_end_of_connecting_leaves_what_can_be_closed(tmp_path, monkeypatch):
     """The connection is in the list of those to close, and closed all the same."""
 
-    class Interrupted(list):
-        def append(self, connection):
-            super().append(connection)
+    class Interrupted(dict):
+        def __setitem__(self, connection, value):
+            super().__setitem__(connection, value)
             raise KeyboardInterrupt
 
     real = _sqlite_connections.Connections.__init__
@@ -941,7 +941,7 @@ def test_a_fork_leaves_the_connections_of_its_parents_threads_alone(tmp_path):
                 thread = threading.Thread(target=lambda: source[1])
                 thread.start()
                 thread.join()
-                there = source._connections._made
+                there = list(source._connections._made)
                 code = int(there[:2] != before or len(there) != 3)
             finally:
                 os._exit(code)

@@ -432,7 +432,7 @@ def test_the_handles_of_threads_that_have_ended_are_closed_by_the_next_one(tmp_p
     for _ in range(5):
         with ThreadPoolExecutor(1) as pool:
             assert b"line" == pool.submit(reader.read, 0, 4).result()
-    assert 1 == len(reader._handles)
-    (last,) = reader._handles
+    first, last = reader._handles  # the first is that of the reader itself
     reader.close()
     assert last.thing.closed
+    assert first.thing.closed

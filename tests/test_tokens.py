@@ -490,24 +490,6 @@ def test_a_reader_whose_file_is_gone_says_that_it_was_there(tmp_path, monkeypatc
     reader.close()
 
 
-def test_a_reader_that_is_not_kept_open_reads_without_its_lock(tmp_path):
-    """Who was forked while another thread held it would wait for it for ever."""
-
-    class Held:
-        def __enter__(self):
-            raise AssertionError("waits")
-
-        def __exit__(self, *exception):
-            pass
-
-    (path,) = write(tmp_path, bytes(range(10)))
-    reader = FileReader(path, keep=False)
-    lock, reader._lock = reader._lock, Held()
-    assert b"\1\2" == reader.read(1, 2)
-    reader._lock = lock
-    reader.close()
-
-
 def test_an_interrupt_in_a_function_of_numpy_comes_out_of_gathering(tmp_path, monkeypatch):
     """At each line of those that are written in Python: some of numpy's C code would lose it."""
     (path,) = write(tmp_path, bytes(range(100)))

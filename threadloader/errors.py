@@ -204,8 +204,7 @@ class BusyError(LoaderError, RuntimeError):
     """Two users of one loader at once: it serves one at a time."""
 
 
-# From here on for the rooms, and none of the names above. Whoever catches errors of the system
-# asks this one.
+# From here on for the rooms, none of the names above. Who catches errors of the system asks this.
 def by_handler(error: BaseException) -> bool:
     """Tell whether a signal handler has raised this, in the middle of a call of the system.
 

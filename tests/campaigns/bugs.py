@@ -374,8 +374,8 @@ INPUT = [
     _bug(
         "A lock is held while a factory opens a thread's own source.",
         "threadloader/sources/_per_thread.py",
-        "        part.made = self._factory()\n",
-        "        with here.lock:\n            part.made = self._factory()\n",
+        "        part.made = made = self._factory()\n",
+        "        with here.lock:\n            part.made = made = self._factory()\n",
         "sources.py",
     ),
     _bug(

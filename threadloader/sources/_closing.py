@@ -2,6 +2,13 @@
 
 What each thread has of its own outlives the thread where a source is read by one run after the
 other, each with new workers. So whoever makes one more closes those that are left over.
+
+Nobody waits for a lock here, nor in the ``close`` of what uses this: a signal's handler, or a
+finalizer, may close in the middle of any of it in the same thread, and in a forked child
+whoever held the lock is not there. So a flag says that all is closed, and is set before a dict
+of what is open is looked at. Whoever opens something puts it there before looking at the flag:
+so one of both sees the other. Each use of the dict is one operation, which the language
+promises to be atomic ("Thread safety for dict objects", Python's documentation).
 """
 
 from __future__ import annotations
@@ -30,48 +37,55 @@ class Token:
 
 
 class Held(Generic[_Thing]):
-    """What a thread has made for itself.
+    """What a thread has made for itself, and others may close.
 
     Args:
-        thing: it.
+        thing: it. To close it again does no harm, nor in the middle of that in the same thread.
         token: of the thread.
     """
 
-    __slots__ = ("_process", "_token", "thing")
+    __slots__ = ("_closing", "_process", "_token", "thing")
 
     def __init__(self, thing: _Thing, token: Token) -> None:
         self.thing = thing
         self._process = os.getpid()
         self._token = weakref.ref(token)
+        # Held by who closes the thing, and only tried. Reentrant: an interrupt behind the taking
+        # leaves it held, and its thread closes the thing the second time.
+        self._closing = threading.RLock()
+
+    def close(self, close: Callable[[_Thing], object]) -> bool:
+        """Close the thing by calling this with it, and say so; not if another thread does."""
+        if not self._closing.acquire(blocking=False):
+            return False
+        try:
+            close(self.thing)
+        finally:
+            self._closing.release()
+        return True
 
     def is_left_over(self) -> bool:
         """Tell whether its thread has ended; a fork leaves what its parent made alone."""
         return self._token() is None and self._process == os.getpid()
 
 
-def close_left_over(
-    held: list[Held[_Thing]], lock: threading.Lock, close: Callable[[_Thing], object]
-) -> None:
+def close_left_over(held: dict[Held[_Thing], None], close: Callable[[_Thing], object]) -> None:
     """Close what is left over.
 
     Args:
         held: what threads have made; what is closed is taken out.
-        lock: guards that. Of several threads that find the same one closes it.
         close: closes one. An error of that is nobody's result, and passed over.
     """
-    for each in held[:]:
+    for each in held.copy():
         if not each.is_left_over():
             continue
-        with lock:
-            mine = each in held
-            if mine:
-                held.remove(each)
         try:
-            if mine:
-                close(each.thing)
+            if not each.close(close):
+                continue  # of several threads that find the same one closes it
         except Exception as error:
             if by_handler(error):
-                raise
+                raise  # it stays there: nothing may have been closed yet
+        held.pop(each, None)
 
 
 def close_all(closes: Sequence[Callable[[], object]]) -> None:

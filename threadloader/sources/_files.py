@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -72,12 +73,13 @@ class FileReader:
         self._identity = _identity(self._first)
         self.size = os.fstat(self._first.fileno()).st_size
         self._local = threading.local()
-        # Guards _handles and _closed. A raw lock, held for a few lines of our own.
-        self._lock = threading.Lock()
-        self._handles: list[Held[FileIO]] = []  # beside the first one
-        self._closed = False
+        # Neither has a lock: `_closing` says why.
+        self._handles: dict[Held[FileIO], None] = {}
+        self._closed = False  # set by close
+        self._token = Token()  # of the first one, which is never left over
         if keep:
             self._local.handle = self._first
+            self._handles[Held(self._first, self._token)] = None
         else:
             self._first.close()
 
@@ -208,7 +210,7 @@ class FileReader:
         handle: FileIO | None = getattr(self._local, "handle", None)
         if handle is not None:
             return handle
-        close_left_over(self._handles, self._lock, FileIO.close)
+        close_left_over(self._handles, FileIO.close)
         with ExitStack() as undo:
             handle = self._opened_again()
             undo.callback(handle.close)
@@ -220,12 +222,13 @@ class FileReader:
                 )
             if self._keep:
                 token = self._local.token = Token()
-                with self._lock:
-                    if self._closed:
-                        raise closed_error(self.path)
-                    self._handles.append(Held(handle, token))
-                    self._local.handle = handle
-            elif self._closed:  # no lock: close() in a forked process might wait for it for ever
+                held = Held(handle, token)
+                self._handles[held] = None
+                undo.pop_all()  # who finds it there closes it
+                self._local.handle = handle
+                if self._closed:
+                    held.close(FileIO.close)
+            if self._closed:
                 raise closed_error(self.path)
             undo.pop_all()
         return handle
@@ -248,11 +251,9 @@ class FileReader:
         Call it when no thread reads any more. One that does gets its bytes or
         `ClosedError`.
         """
-        with self._lock:
-            self._closed = True
-            # They stay in the list: what an interrupt leaves open, a second time closes.
-            handles = [self._first, *(each.thing for each in self._handles)]
-        close_all([handle.close for handle in handles])
+        self._closed = True
+        # They stay there: what an interrupt leaves open, a second time closes.
+        close_all([partial(each.close, FileIO.close) for each in self._handles.copy()])
 
 
 def _identity(handle: FileIO) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -39,9 +38,9 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
 class _Opening:
     """What was made from one opening to the next close.
 
-    All is written under the lock of its `_Process`. ``closed`` is also read without
-    it: it goes from False to True once, and a thread that reads it too early goes on
-    with the object that it holds, as if it had come a moment before.
+    Nothing here has a lock. ``closed`` goes from False to True once, and a thread that reads it
+    too early goes on with the object that it holds, as if it had come a moment before. Who
+    writes ``length`` beside another has counted the same.
     """
 
     def __init__(self, opener: int) -> None:
@@ -63,15 +62,19 @@ class _Part:
         self.made: Any = None
         self.source: Any = None
         self.lock = threading.RLock()
+        self.closing = False  # whether a close of the object has begun; written under the lock
 
     def close(self) -> bool:
         """Close the object, if it is open; say whether no other thread is in a call of it."""
         if not self.lock.acquire(blocking=False):
-            return False
-        over = False
+            return self.closing  # then it closes the object, and is in no other call of it
+        # A signal's handler, or a finalizer, in the middle of that: it goes on behind this.
+        nested, over = self.closing, False
         try:
-            _close(self.made)
-            over = True
+            if not nested:
+                self.closing = True
+                _close(self.made)
+                over = True
         except BaseException as error:
             # What a signal handler raises may have come before anything was closed.
             over = not from_signal(error)
@@ -79,6 +82,7 @@ class _Part:
         finally:
             if over:
                 self.made = self.source = None
+            self.closing = nested
             self.lock.release()
         return True
 
@@ -91,11 +95,11 @@ class _Process:
     """
 
     def __init__(self) -> None:
-        # Guards the opening, what is in it, and the list of what is open. A raw lock, held
-        # for a few lines of our own: no factory, no close() and no waiting inside.
+        # Held while the opening is looked at and replaced: no factory, no close() and no waiting
+        # inside. Closing needs neither it nor another: `_closing` says why.
         self.lock = threading.Lock()
         self.opening: _Opening | None = None
-        self.parts: list[_Part] = []
+        self.parts: dict[_Part, None] = {}
 
     def end(self, part: _Part) -> None:
         """Close an object, or leave it to its thread, if that is in a call of it."""
@@ -104,8 +108,7 @@ class _Process:
             left = not part.close()
         finally:
             if left or part.made is None:  # or else an interrupt came: it is closed the next time
-                with self.lock, suppress(ValueError):
-                    self.parts.remove(part)
+                self.parts.pop(part, None)
         if left:
             import logging  # as in `_telling`
 
@@ -148,16 +151,17 @@ class PerThread:
         # By `_forks`. Kept of the parents as well, whose objects would else be freed here,
         # which closes some. Two threads at once get the same one: a dict's setdefault is whole.
         self._processes = {_forks: _Process()}
-        self._lent = False  # under the lock of the process
+        # Taken by the user that this has; nobody waits for it. It is given back by putting a fresh
+        # one in its place, which is whole, and harmless a second time.
+        self._lent = threading.Lock()
 
     def lend(self) -> PerThread:
         """Give a source to somebody who closes it: this one, or one of its own if it has a user.
 
         Two loaders at once, for training and for testing, say, each close theirs.
         """
-        with self._here().lock:
-            lent, self._lent = self._lent, True
-        return PerThread(self._factory, self._adapt).lend() if lent else self
+        mine = self._lent.acquire(blocking=False)
+        return self if mine else PerThread(self._factory, self._adapt).lend()
 
     def _here(self) -> _Process:
         return self._processes.get(_forks) or self._processes.setdefault(_forks, _Process())
@@ -186,30 +190,23 @@ class PerThread:
                 here.opening = _Opening(thread)
             opening = here.opening
         part = _Part(opening)  # before there is an object that an interrupt could leave open
-        part.made = self._factory()
-        with here.lock:
-            late = opening.closed
-            if not late:
-                here.parts.append(part)
-        if late:
-            part.close()
+        part.made = made = self._factory()
+        here.parts[part] = None
+        if opening.closed:
+            here.end(part)
             raise ClosedError("this source was closed while a thread still opened its part of it")
-        part.source = self._adapt(part.made)
+        part.source = self._adapt(made)  # not the part's: that is None as soon as it is closed
         self._local.part = part
         return part
 
     def __len__(self) -> int:
-        here = self._here()
         # Counted once, by the thread that opens: no other needs an object for it.
-        with here.lock:
-            opening = here.opening
-            known = None if opening is None or opening.closed else opening.length
+        opening = self._here().opening
+        known = None if opening is None or opening.closed else opening.length
         if known is not None:
             return known
         part = self._part()
-        length = len(part.source)
-        with here.lock:
-            part.opening.length = length
+        part.opening.length = length = len(part.source)
         return length
 
     def __getitem__(self, index: int) -> Any:
@@ -270,11 +267,11 @@ class PerThread:
         open, a second time closes.
         """
         here = self._here()
-        with here.lock:
-            self._lent = False
-            if here.opening is not None:
-                here.opening.closed = True
-            parts = [part for part in here.parts if part.opening.closed]
+        self._lent = threading.Lock()
+        opening = here.opening
+        if opening is not None:
+            opening.closed = True
+        parts = [part for part in here.parts.copy() if part.opening.closed]
         close_all([partial(here.end, part) for part in parts])
 
 

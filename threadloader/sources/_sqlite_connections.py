@@ -59,10 +59,9 @@ class Connections:
         self._status = self._look()
         self._bytes = self._status[2]
         self._local = threading.local()
-        # Guards _made and _closed. A raw lock, held for a few lines of our own.
-        self._lock = threading.Lock()
-        self._made: list[Held[_Connection]] = []
-        self._closed = False
+        # Neither has a lock: `_closing` says why.
+        self._made: dict[Held[_Connection], None] = {}
+        self._closed = False  # set by close
 
     @contextmanager
     def mine(self, place: str = "") -> Iterator[sqlite3.Connection]:
@@ -113,7 +112,7 @@ class Connections:
             return connection
         if self._closed:
             raise closed_error(self._path)
-        close_left_over(self._made, self._lock, lambda old: old.close(self._path, 0.0))
+        close_left_over(self._made, lambda old: old.close(self._path, 0.0))
         token = self._local.token = Token()
         with ExitStack() as undo:
             with self._mistrust(place):
@@ -129,12 +128,13 @@ class Connections:
                     f"bytes, {rest} too many: it has been cut; copy the database again",
                     self._path,
                 )
-            with self._lock:
-                if self._closed:
-                    raise closed_error(self._path)  # pragma: no cover - a race with close
-                self.size = self.size or connection.pages * connection.page_size
-                self._made.append(Held(connection, token))
-            undo.pop_all()
+            self.size = self.size or connection.pages * connection.page_size  # the same in each
+            held = Held(connection, token)
+            self._made[held] = None
+            undo.pop_all()  # who finds it there closes it
+        if self._closed:
+            self._end(held, 0.0)
+            raise closed_error(self._path)
         self._local.connection = connection
         return connection
 
@@ -210,9 +210,8 @@ class Connections:
         Call it when no thread reads any more. Those that do are told to end their statements
         and get `ClosedError`; what one of them does not let go of soon stays open.
         """
-        with self._lock:
-            self._closed = True
-            made = self._made[:]
+        self._closed = True
+        made = self._made.copy()
         until = time.monotonic() + _PATIENCE_SECONDS
         try:
             # All of them before one is waited for: so they end at the same time.
@@ -224,9 +223,8 @@ class Connections:
             close_all([partial(self._end, each, until) for each in made])
 
     def _end(self, each: Held[_Connection], until: float) -> None:
-        each.thing.close(self._path, until)
-        with self._lock, suppress(ValueError):  # not before: an interrupt may leave it open
-            self._made.remove(each)
+        if each.close(lambda made: made.close(self._path, until)):
+            self._made.pop(each, None)  # not before: an interrupt may leave it open
 
 
 def _denied(action: int, first: str | None, second: str | None) -> str | None:
