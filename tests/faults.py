@@ -6,6 +6,7 @@ other files, as a collection is.
 # ruff: noqa: NPY002, PLW0603 - what these rules warn of is what is to be found
 
 import contextvars
+import datetime as dt
 import functools
 import itertools
 import os
@@ -234,6 +235,10 @@ def clock(sample):
 
 
 from_time = time.perf_counter
+
+
+def of_the_date(sample):
+    return sample + dt.datetime.now().microsecond
 
 
 def imported_clock(sample):

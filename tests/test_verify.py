@@ -86,6 +86,7 @@ FAULTS = [
     (None, faults.global_numpy, None, "transform global-random", "numpy.random"),
     (None, faults.global_random, None, "transform global-random", "the module random"),
     (None, faults.clock, None, "transform clock", "with the clock stopped"),
+    (None, faults.of_the_date, None, "transform clock", "with the clock stopped"),
     (None, faults.imported_clock, None, "transform clock", "with the clock stopped"),
     (None, faults.counter, None, "transform own-state", "(calls)"),
     (None, faults.Augment, None, "transform own-state", "(Augment.draws)"),

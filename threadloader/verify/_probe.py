@@ -6,7 +6,6 @@ each time on fresh copies of the same, and gives what came of it.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import random
 import sys
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..fingerprint import digest
+from ._clock import stopped_clock
 from ._held import changed, held
 
 __all__ = ["RAISED", "Call", "Repeat", "elsewhere", "overwritten", "repeated", "result"]
@@ -43,11 +43,6 @@ BLOCKS, BLOCK_BYTES = 8, 1 << 20
 """Blocks of memory of each size that are filled anew between two calls, and for how many bytes, at
 least one. Chosen: numpy and the C library hand out the last ones again, of small sizes seven."""
 
-LOOKS = 10 * MANY
-"""How often a stopped clock is looked at before it goes on, for whoever waits for it."""
-
-CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
-
 RAISED = b"raised "
 """How the result of a call begins that raised; behind it the name of the exception."""
 
@@ -59,6 +54,8 @@ class Repeat(NamedTuple):
         differs: after how many calls it gave something else; 0: it always gave the same.
         calls: how many were made, the last time.
         moved: the global random states that the calls changed.
+        tried: whether it was tried with these states put back, and with the clock stopped; not
+            where by then it always gave the same by itself.
         by_state: whether it always gives the same with these states put back before each call.
         by_clock: whether it does with the clock stopped.
         places: names of what the function itself keeps and the calls changed.
@@ -67,6 +64,7 @@ class Repeat(NamedTuple):
     differs: int
     calls: int
     moved: tuple[str, ...]
+    tried: bool = False
     by_state: bool = False
     by_clock: bool = False
     places: tuple[str, ...] = ()
@@ -139,13 +137,15 @@ def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
         stirred = _states()
         kept, began = held(function), time.monotonic()
         first, differs, calls = result(call), 0, 1
+        other = first
         moved = _moved(stirred, _states())
         least = began + (TICK_SECONDS if most >= CALLS else 0)
         while not differs and (calls < most or time.monotonic() < least):
             if time.monotonic() > began + SECONDS:
                 break
             calls += 1
-            differs = calls if result(call) != first else 0
+            other = result(call)
+            differs = calls if other != first else 0
         places = tuple(changed(kept, held(function)))
         if not differs:
             return Repeat(0, calls, moved, places=places)
@@ -165,12 +165,16 @@ def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
             return True
 
         # What is steady by itself by now, as after a first call, is steady for no reason of these.
-        by_state = by_clock = False
-        if not steady(lambda: None, time.monotonic() + TICK_SECONDS):
-            by_state = bool(moved) and steady(lambda: _put_back(before))
-            with _stopped_clock(function):
-                by_clock = not by_state and steady(lambda: None)
-        return Repeat(differs, again, moved, by_state, by_clock, places)
+        tried = not steady(lambda: None, time.monotonic() + TICK_SECONDS)
+        by_state = tried and bool(moved) and steady(lambda: _put_back(before))
+        by_clock = False
+        if tried and not by_state:
+            with stopped_clock(function):
+                # What fails only there, as by dividing by the time that has passed, shows nothing.
+                given = result(call)
+                usual = given in (first, other) or not given.startswith(RAISED)
+                by_clock = usual and steady(lambda: None)
+        return Repeat(differs, again, moved, tried, by_state, by_clock, places)
     finally:
         _put_back(before)
 
@@ -235,31 +239,3 @@ def _put_back(states: dict[str, Any]) -> None:
 
 def _moved(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in before if digest(before[name]) != digest(after[name]))
-
-
-@contextlib.contextmanager
-def _stopped_clock(function: Any) -> Iterator[None]:
-    """Stop Python's clocks: those of `time`, also where a function's module has their names."""
-    real = {name: getattr(time, name) for name in CLOCKS}
-    # Who waits for the time to pass sees it go on at last.
-    stopped = {
-        clock: itertools.chain(itertools.repeat(clock(), LOOKS), iter(clock, None)).__next__
-        for clock in real.values()
-    }
-    home = sys.modules.get(getattr(function, "__module__", None) or "")
-    mine = (
-        {name: it for name, it in vars(home).items() if any(it is clock for clock in stopped)}
-        if home is not None
-        else {}
-    )
-    try:
-        for name, clock in real.items():
-            setattr(time, name, stopped[clock])
-        for name, clock in mine.items():
-            setattr(home, name, stopped[clock])
-        yield
-    finally:
-        for name, clock in real.items():
-            setattr(time, name, clock)
-        for name, clock in mine.items():
-            setattr(home, name, clock)

@@ -51,10 +51,10 @@ _SAFE = {
 }
 
 
-NOT_KNOWN = (
-    "not the cause: the global random states, the clock, and variables that it names; perhaps a "
-    "generator without a seed, an array that was never filled (numpy.empty), or something outside "
-    "of the program"
+PERHAPS = (
+    "perhaps a generator without a seed, an array that was never filled (numpy.empty), a clock "
+    "that was not stopped (numpy.datetime64('now'), datetime.now() in another module), something "
+    "that it keeps where nobody has looked, or something outside of the program"
 )
 
 
@@ -107,9 +107,19 @@ def repeat(part: str, name: str, found: Repeat) -> Cause:
         part=part,
         kind="not-repeatable",
         says=f"the {part} is not repeatable: it gives something else when the same is asked of it",
-        evidence=(*evidence, NOT_KNOWN),
+        evidence=(*evidence, *_tried(found), PERHAPS),
         advice=_ALONE[part],
     )
+
+
+def _tried(found: Repeat) -> tuple[str, ...]:
+    """Say what has not shown why a part gives something else: what was tried, and nothing more."""
+    looked = "none of the variables that it names was seen to change"
+    if not found.tried:
+        return ("from some call on it always gave the same, so nothing could be tried", looked)
+    put_back = "that put back before each call, or with " if found.moved else ""
+    stopped = f"with {put_back}the clocks of time and datetime stopped"
+    return (f"{stopped}, it still differed, or only failed", looked)
 
 
 def reused(part: str, one: str, other: str) -> Cause:

@@ -1,0 +1,99 @@
+"""Clocks that stand still: what gives the same with them, and not without, depends on the time."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import functools
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+__all__ = ["stopped_clock"]
+
+CLOCKS = tuple(
+    name
+    for clock in ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+    for name in (clock, f"{clock}_ns")
+)
+ASKED = ("clock_gettime", "clock_gettime_ns", "localtime", "gmtime", "asctime", "ctime", "strftime")
+"""The same for those that may be asked for something; not every system has all of them."""
+
+LOOKS = 30_000
+"""How often a stopped clock is looked at before it goes on, for whoever waits for it: ten times
+for each call that an experiment makes."""
+
+_datetime = dt.datetime
+
+
+@contextlib.contextmanager
+def stopped_clock(function: Any) -> Iterator[None]:
+    """Stop Python's clocks: those of `time` and `datetime`.
+
+    Args:
+        function: where its module has them by names of its own, they are stopped, too.
+    """
+    clocks = [getattr(time, name) for name in (*CLOCKS, *ASKED) if hasattr(time, name)]
+    stopped: dict[int, Any] = {id(clock): _stopped(clock) for clock in clocks}
+    stopped[id(_datetime)] = _stopped_datetime()
+    places = [
+        (home, name, it)
+        for home in (time, dt, *_homes(function))
+        for name, it in vars(home).items()
+        if id(it) in stopped
+    ]
+    try:
+        for home, name, it in places:
+            setattr(home, name, stopped[id(it)])
+        yield
+    finally:
+        for home, name, it in places:
+            setattr(home, name, it)
+
+
+def _homes(function: Any) -> Iterator[ModuleType]:
+    """Give the module of a function, or of an object's class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    home = sys.modules.get(getattr(function, "__module__", None) or "")
+    if home is not None:
+        yield home
+
+
+def _stopped(clock: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a clock that always says what it has said first, to whoever asks it for the same."""
+    looks, said = itertools.count(), functools.cache(clock)
+
+    def stopped(*arguments: Any, **options: Any) -> Any:
+        return (said if next(looks) < LOOKS else clock)(*arguments, **options)
+
+    return stopped
+
+
+def _stopped_datetime() -> type:
+    """Give a class in the place of `datetime.datetime`, whose methods in C cannot be replaced.
+
+    What it makes are objects of the real one.
+    """
+    return _Standing(
+        "datetime",
+        (_datetime,),
+        {
+            "__new__": lambda cls, *arguments, **options: _datetime(*arguments, **options),
+            "now": staticmethod(_stopped(_datetime.now)),
+            "utcnow": staticmethod(_stopped(_datetime.utcnow)),
+        },
+    )
+
+
+class _Standing(type):
+    """Of a class that stands for `datetime.datetime`: has as its objects those of the real one."""
+
+    def __instancecheck__(cls, thing: Any) -> bool:
+        return isinstance(thing, _datetime)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, _datetime)
