@@ -4,7 +4,6 @@ The faults stand in `faults`. Longer than other files: from the runs to the comm
 it is one thing, which most tests look at from the outside.
 """
 
-import functools
 import importlib
 import itertools
 import json
@@ -49,7 +48,6 @@ from threadloader.verify import (
 )
 from threadloader.verify._compare import differing
 from threadloader.verify._follow import told
-from threadloader.verify._held import changed, held
 from threadloader.verify._plan import runs
 from threadloader.verify._probe import overwritten, repeated, result
 from threadloader.verify._progress import Progress
@@ -997,74 +995,6 @@ def test_a_stopped_clock_goes_on_for_who_waits_for_it():
 
     found = repeated(waiting, waiting)
     assert (("the module random",), False, False) == (found.moved, found.by_state, found.by_clock)
-
-
-# What a function keeps.
-
-
-def test_what_a_call_has_changed_is_named():
-    """Variables, attributes, closures, defaults, items, arguments of a partial, classes."""
-
-    class Holder:
-        total = 0
-
-        def __init__(self):
-            self.parts = [faults.Augment()]
-            self.seen = np.zeros(2)
-
-        def method(self, sample):
-            self.seen[0] += 1
-
-        def __call__(self, sample):
-            Holder.total += 1
-            self.parts[0].draws.random()
-
-    def remembers(sample, memory=[]):  # noqa: B006 - what is looked for
-        memory.append(sample)
-        remembers.calls = getattr(remembers, "calls", 0) + 1
-
-    holder, numbers = Holder(), itertools.count()
-
-    def counts(sample):
-        return next(numbers)
-
-    for function, expected in [
-        (holder, ["Holder.total", "Holder.parts[0].draws"]),
-        (holder.method, ["self.seen"]),
-        (remembers, ["memory", "remembers.calls"]),
-        (counts, ["numbers"]),
-        (functools.partial(lambda box, sample: box.append(sample), []), ["partial[0]"]),
-        (faults.careless, []),
-    ]:
-        before = held(function)
-        function(1)
-        assert expected == changed(before, held(function))
-
-
-def test_a_legacy_generator_is_seen_and_what_cannot_be_compared_is_passed_over():
-    legacy, strange = np.random.RandomState(3), np.array([object()])
-
-    def function(sample):
-        strange[0] = object()
-        return legacy.random_sample()
-
-    before = held(function)
-    function(1)
-    assert ["legacy"] == changed(before, held(function))
-
-
-def test_a_function_that_is_not_written_in_python_keeps_nothing_that_can_be_seen():
-    assert [] == changed(held(len), held(len))
-
-
-def test_a_variable_that_is_not_yet_there_is_passed_over():
-    def function(sample):
-        return later
-
-    before = held(function)
-    later = 1
-    assert [] == changed({}, before)
-    assert {} != held(function)
 
 
 # What is not to be had.

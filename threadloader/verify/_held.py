@@ -7,12 +7,16 @@ each such place, so that two marks tell which of them a call has changed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import itertools
+import operator
 import random
+import warnings
+from collections import deque
 from collections.abc import Iterator, Mapping
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, GeneratorType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -34,6 +38,8 @@ MOST_BYTES = 1 << 16
 MOST_ITEMS = 1000
 """The same for containers, and for places altogether."""
 
+CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset, deque)
+
 
 def held(thing: Any) -> dict[str, bytes]:
     """Take a mark of each place in which a function or an object keeps something.
@@ -53,26 +59,45 @@ def held(thing: Any) -> dict[str, bytes]:
     ['draws']
     """
     name = getattr(thing, "__name__", type(thing).__name__)
-    return dict(itertools.islice(_places(thing, name, DEEPEST, set()), MOST_ITEMS))
+    marks: dict[str, bytes] = {}
+    for place, mark in itertools.islice(_places(thing, name, DEEPEST, set()), MOST_ITEMS):
+        # An object and its class may have a place of the same name: neither may hide the other.
+        marks[place] = marks.get(place, b"") + mark
+    return marks
 
 
 def changed(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[str]:
-    """List the places whose marks differ, shortest names first."""
+    """List the places whose marks differ, shortest names first; none inside of another one."""
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    return sorted(names, key=lambda name: (len(name), name))
+    inside = tuple(f"{name}{sign}" for name in names for sign in ".[")
+    return sorted(
+        (name for name in names if not name.startswith(inside)), key=lambda name: (len(name), name)
+    )
 
 
 def _places(thing: Any, name: str, depth: int, seen: set[int]) -> Iterator[tuple[str, bytes]]:
     if depth < 0 or id(thing) in seen or isinstance(thing, ModuleType):
         return
-    seen.add(id(thing))
-    mark = _mark(thing)
+    try:
+        mark, inside = _looked(thing)
+    except Exception:  # noqa: BLE001 - of code of the user's, or what another thread changes now
+        return
     if mark is not None:
         yield name, mark
-        return
-    for key, it in _inside(thing).items():
+    if inside:  # of constants there is none; one of them may be in two places, and is one object
+        seen.add(id(thing))
+    for key, it in inside.items():
         joined = f"{name}{key}" if key.startswith((".", "[")) else key or name
         yield from _places(it, joined, depth - 1, seen)
+
+
+def _looked(thing: Any) -> tuple[bytes | None, dict[str, Any]]:
+    """Give the mark of a thing, at least of its size, and what is to be looked at inside of it."""
+    mark = _mark(thing)
+    if mark is not None:
+        return mark, {}
+    kind = _container(thing)
+    return None if kind is None else b"%d" % kind.__len__(thing), _inside(thing)
 
 
 def _inside(thing: Any) -> dict[str, Any]:
@@ -84,19 +109,42 @@ def _inside(thing: Any) -> dict[str, Any]:
         return {"self": thing.__self__, "": thing.__func__}
     if isinstance(thing, FunctionType):
         return _variables(inspect.unwrap(thing))
-    if isinstance(thing, (list, tuple)):
-        return {f"[{number}]": it for number, it in enumerate(thing[:MOST_ITEMS])}
     if isinstance(thing, type):
         return {f".{key}": it for key, it in vars(thing).items() if not key.startswith("__")}
-    inside = {f".{key}": it for key, it in getattr(thing, "__dict__", {}).items()}
+    inside = _contents(thing)
+    inside |= {f".{key}": it for key, it in getattr(thing, "__dict__", {}).items()}
     kind = type(thing)
     if kind.__module__ != "builtins":
+        inside |= dict(_slots(thing))
         inside[kind.__name__] = kind
         for name in CALLED:
             method = inspect.getattr_static(kind, name, None)
             if isinstance(method, FunctionType):
                 inside |= _variables(method)
     return inside
+
+
+def _contents(thing: Any) -> dict[str, Any]:
+    """Give the items of a container, or what a generator that has been stopped goes on with."""
+    if isinstance(thing, dict):
+        some = list(itertools.islice(dict.items(thing), MOST_ITEMS))
+        return {f"[{key!r}]": it for key, it in some if type(key) in (str, int)}
+    if isinstance(thing, (list, tuple, deque)):
+        return {f"[{number}]": it for number, it in enumerate(_items(thing))}
+    if isinstance(thing, GeneratorType):
+        own = inspect.getgeneratorlocals(thing).items()
+        at = thing.gi_frame.f_lasti if thing.gi_frame is not None else None
+        return {"": at} | {f".{key}": it for key, it in own}
+    return {}
+
+
+def _slots(thing: Any) -> Iterator[tuple[str, Any]]:
+    """Give what an object has in slots, which are no part of its `__dict__`."""
+    for kind in type(thing).__mro__:
+        for name, slot in vars(kind).items():
+            if isinstance(slot, MemberDescriptorType) and not name.startswith("__"):
+                with contextlib.suppress(AttributeError):  # nothing is in it yet
+                    yield f".{name}", slot.__get__(thing)
 
 
 def _variables(function: Any) -> dict[str, Any]:
@@ -130,7 +178,42 @@ def _mark(value: Any) -> bytes | None:
         return None if isinstance(value, random.SystemRandom) else _digest(value.getstate())
     if isinstance(value, itertools.count):
         return repr(value).encode()  # the only way to see where it stands, without moving it
+    if isinstance(value, itertools.cycle):
+        return _round(value)
+    if type(value) is deque and len(value) <= MOST_ITEMS:
+        value = list(value)
+    if type(value) in (set, frozenset):
+        return _of_set(value)
     return _digest(value) if _is_small(value) else None
+
+
+def _round(cycle: itertools.cycle[Any]) -> bytes | None:
+    """Take the mark of a cycle: how many items of its first round it has kept, or which is next."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of CPython 3.12, which will not always have it
+            state: Any = cycle.__reduce__()
+        _, (rest,), (kept, again) = state
+    except Exception:  # noqa: BLE001 - CPython 3.14 has it no more
+        return None
+    return f"{len(kept)} {operator.length_hint(rest) if again else ''}".encode()
+
+
+def _of_set(value: Any) -> bytes | None:
+    """Take the mark of a set, in no order: of its size, and of the constants in it."""
+    items = list(value) if len(value) <= MOST_ITEMS else []
+    marks = (_digest(it) for it in items if _is_small(it))
+    return _digest([len(value), *sorted(mark for mark in marks if mark is not None)])
+
+
+def _container(thing: Any) -> Any:
+    """Give the builtin container that a thing is: its methods run no code of a subclass."""
+    return next((kind for kind in CONTAINERS if isinstance(thing, kind)), None)
+
+
+def _items(thing: Any) -> list[Any]:
+    """Give the first items of a container."""
+    return list(itertools.islice(_container(thing).__iter__(thing), MOST_ITEMS))
 
 
 def _is_small(value: Any, depth: int = DEEPEST) -> bool:
@@ -148,5 +231,5 @@ def _is_small(value: Any, depth: int = DEEPEST) -> bool:
 def _digest(value: Any) -> bytes | None:
     try:
         return digest(value)
-    except TypeError:
+    except Exception:  # noqa: BLE001 - it has none; or another thread changes it now
         return None
