@@ -273,6 +273,10 @@ def of_the_system(sample):
     return sample + np.random.default_rng().random()
 
 
+def of_its_address(sample):
+    return {"x": sample, "address": float(id(sample) % 9973)}
+
+
 def in_place(sample):
     sample += 1
     return sample

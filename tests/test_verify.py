@@ -4,6 +4,8 @@ The faults stand in `faults`. Longer than other files: from the runs to the comm
 it is one thing, which most tests look at from the outside.
 """
 
+import copy
+import functools
 import importlib
 import itertools
 import json
@@ -90,6 +92,7 @@ FAULTS = [
     (None, faults.Augment, None, "transform own-state", "(Augment.draws)"),
     (None, faults.closed_over, None, "transform own-state", "(draws)"),
     (None, faults.of_the_system, None, "transform not-repeatable", "a generator without a seed"),
+    (None, faults.of_its_address, None, "transform not-repeatable", "its address, id()"),
     (None, faults.never_filled, None, "transform not-repeatable", "that was never filled"),
     (None, faults.half_filled, None, "transform not-repeatable", "that was never filled"),
     (None, faults.Scratch, None, "transform not-thread-safe", "with a lock around "),
@@ -982,6 +985,33 @@ def test_what_is_steady_after_its_first_call_is_not_blamed_on_the_clock():
     results = iter([1.0])
     found = repeated(lambda: next(results, 0.0), None)
     assert (2, False, False) == (found.differs, found.by_state, found.by_clock)
+
+
+class Thing:
+    """Its hash() is made of its address."""
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [{"a": np.zeros(3)}, [1, 2], (np.zeros(2), 1), {1, 2}, bytearray(9), np.zeros(4), Thing()],
+    ids=lambda sample: type(sample).__name__,
+)
+@pytest.mark.parametrize("most", [_causes.GLANCE, _probe.CALLS])
+def test_what_depends_on_where_a_sample_lies_is_not_repeatable(sample, most):
+    """Though it is gone by the next call, whose sample would lie at the same place."""
+
+    def address(sample):
+        return float(id(sample) % 9973)
+
+    call = functools.partial(_parts._call, address, functools.partial(copy.deepcopy, sample))
+    assert repeated(call, address, most).differs
+
+
+def test_what_differs_in_one_thread_is_not_blamed_on_another_one():
+    """Where looking at the part alone has not seen it."""
+    case = _case.Case(LoaderConfig(), Path(), faults.Source, faults.of_the_system)
+    (cause,) = _causes._in_threads(case, [3], {}, 0.0)
+    assert ("transform", "not-repeatable") == (cause.part, cause.kind)
 
 
 def test_a_stopped_clock_goes_on_for_who_waits_for_it():

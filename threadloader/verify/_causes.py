@@ -198,6 +198,11 @@ def _in_threads(
             other = next((it for it in threads if it[1] != it[2]), None)
             if other is not None:
                 name, _, there = other
+                # What differs in this thread, too, is no matter of the other one.
+                here = repeated(part.calls[name], part.function)
+                if here.differs:
+                    yield _words.repeat(part.name, name, here)
+                    continue
                 error = there.removeprefix(RAISED) if there.startswith(RAISED) else b""
                 yield _words.other_thread(part.name, name, error.decode())
                 continue

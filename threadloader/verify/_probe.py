@@ -43,6 +43,11 @@ BLOCKS, BLOCK_BYTES = 8, 1 << 20
 """Blocks of memory of each size that are filled anew between two calls, and for how many bytes, at
 least one. Chosen: numpy and the C library hand out the last ones again, of small sizes seven."""
 
+SIZES, ALIKE = range(16, 512, 16), 7
+"""Bytes of small objects that are given up before a call, and how many of each: their places come
+first for what it makes. So many times as many are made at once. Chosen: CPython keeps 80 places of
+some kinds, and by an odd number places differ in more of their bits."""
+
 RAISED = b"raised "
 """How the result of a call begins that raised; behind it the name of the exception."""
 
@@ -119,6 +124,18 @@ def _fill(size: int) -> None:
     _ = [np.full(size, filling, np.uint8) for _ in range(count)]  # free again with the return
 
 
+def _small() -> list[Any]:
+    """Make objects of each small size, and of the kinds of which CPython keeps places."""
+    return [
+        [
+            [bytes(size) for size in SIZES],
+            [(None,) * size for size in range(1, 20)],
+            (object(), {"": number}, float(number)),
+        ]
+        for number in range(ALIKE)
+    ]
+
+
 def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
     """Repeat a call until it gives something else; then find out what it depends on.
 
@@ -130,13 +147,22 @@ def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
     Returns:
         What came of it. The global random states are left as they were.
     """
+    small: list[list[Any]] = []
+
+    def anew() -> bytes:
+        # Else a sample lies where the last one lay, and what depends on its address looks steady.
+        if not small:
+            small.extend(_small() for _ in range(ALIKE))
+        small.pop()
+        return result(call)
+
     before = _states()
     try:
         # Runs before this one may have left the states where a call that seeds them puts them.
         _stir()
         stirred = _states()
         kept, began = held(function), time.monotonic()
-        first, differs, calls = result(call), 0, 1
+        first, differs, calls = anew(), 0, 1
         other = first
         moved = _moved(stirred, _states())
         least = began + (TICK_SECONDS if most >= CALLS else 0)
@@ -144,7 +170,7 @@ def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
             if time.monotonic() > began + SECONDS:
                 break
             calls += 1
-            other = result(call)
+            other = anew()
             differs = calls if other != first else 0
         places = tuple(changed(kept, held(function)))
         if not differs:
@@ -156,11 +182,11 @@ def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
 
         def steady(prepare: Call, end: float = 0) -> bool:
             prepare()
-            first, made = result(call), 1
+            first, made = anew(), 1
             while made < again or time.monotonic() < end:
                 prepare()
                 made += 1
-                if result(call) != first:
+                if anew() != first:
                     return False
             return True
 
@@ -171,7 +197,7 @@ def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
         if tried and not by_state:
             with stopped_clock(function):
                 # What fails only there, as by dividing by the time that has passed, shows nothing.
-                given = result(call)
+                given = anew()
                 usual = given in (first, other) or not given.startswith(RAISED)
                 by_clock = usual and steady(lambda: None)
         return Repeat(differs, again, moved, tried, by_state, by_clock, places)

@@ -53,8 +53,9 @@ _SAFE = {
 
 PERHAPS = (
     "perhaps a generator without a seed, an array that was never filled (numpy.empty), a clock "
-    "that was not stopped (numpy.datetime64('now'), datetime.now() in another module), something "
-    "that it keeps where nobody has looked, or something outside of the program"
+    "that was not stopped (numpy.datetime64('now'), datetime.now() in another module), where an "
+    "object lies (its address, id(), or a hash() made of it), something that it keeps where nobody "
+    "has looked, or something outside of the program"
 )
 
 
@@ -285,5 +286,6 @@ def unknown(tried: tuple[str, ...]) -> Cause:
         says="not found",
         evidence=tried,
         advice="run it again with more --batches; look at what source, transform and collate share "
-        "with each other or with the rest of the program",
+        "with each other or with the rest of the program, and whether one depends on where an "
+        "object lies (its address, id())",
     )
