@@ -52,9 +52,14 @@ class Numbers:
         return index
 
 
-def topology(code=0):
+STARTS_AT_EXIT = sys.version_info[:3] not in ((3, 12, 0), (3, 12, 1))
+"""Whether an exit hook may start threads: these two versions refuse it (CPython's issue 113964)."""
+
+
+def topology(code=0, *, there=True):
     def add(function):
-        CODES[function.__name__] = code
+        if there:
+            CODES[function.__name__] = code
         return function
 
     return add
@@ -204,12 +209,12 @@ def an_exit_hook_that_takes(*state):
     atexit.register(take, opened(*state))
 
 
-@topology()
+@topology(there=STARTS_AT_EXIT)
 def an_exit_hook_that_opens(*state):
     atexit.register(lambda: held.append(opened(*state)))
 
 
-@topology()
+@topology(there=STARTS_AT_EXIT)
 def an_exit_hook_that_opens_and_takes(*state):
     atexit.register(lambda: take(opened(*state)))
 

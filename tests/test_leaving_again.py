@@ -1,5 +1,6 @@
 """Leaving a loader within the leaving of it, or after one that has failed."""
 
+import os
 import signal
 import sys
 import threading
@@ -103,3 +104,66 @@ def test_who_waits_is_woken_when_the_sampler_never_comes_back():
         assert 1 == len(told)
     finally:
         never.set()
+
+
+def test_behind_a_job_in_another_thread_what_the_loader_opened_is_closed():
+    """The `with` is left while that thread is in the job, without workers: it does the rest."""
+    begun, go_on, closed = threading.Event(), threading.Event(), []
+
+    class Closed(Part):
+        @staticmethod
+        def closing():
+            closed.append(1)
+
+    def slow(sample):
+        begun.set()
+        assert go_on.wait(WAIT)
+        return sample
+
+    with Loader({"num_workers": 0}, per_thread(Closed), transform=slow) as batches:
+        thread = threading.Thread(target=lambda: next(iter(batches)), daemon=True)
+        thread.start()
+        assert begun.wait(WAIT)
+    before = len(closed)
+    go_on.set()
+    thread.join(WAIT)
+    assert not thread.is_alive()
+    assert before < len(closed)  # that of the thread
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_goes_on_though_another_thread_was_in_next(run_child):
+    """Who had the turn is not there; without workers, it makes its batches itself."""
+    done = run_child(
+        """
+import os, threading, warnings
+from threadloader import Loader
+
+warnings.simplefilter("ignore")  # of forks with threads
+begun, go_on, main = threading.Event(), threading.Event(), threading.main_thread()
+
+class Slow:
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        if threading.current_thread() is not main:
+            begun.set()
+            go_on.wait()
+        return index
+
+with Loader({"batch_size": 2, "num_workers": 0, "shuffle": False}, Slow()) as batches:
+    epoch = iter(batches)
+    thread = threading.Thread(target=lambda: next(epoch))
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if not child:
+        print([batch.tolist() for batch in epoch], flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    go_on.set()
+    thread.join()
+"""
+    )
+    assert ("[[0, 1], [2, 3], [4, 5], [6, 7]]\n", 0) == (done.stdout, done.returncode), done.stderr

@@ -29,6 +29,8 @@ class Inline:
         gil_held: False, likewise.
         context: the context in which jobs are run; None: that of the caller.
         running: whether something is being run; written by the consumer alone.
+        behind: called behind what is being run, once stopped; None for nothing. Written before the
+            stop, so that a stop finds nothing running, or what runs finds this.
     """
 
     def __init__(self, *, apart: bool = False) -> None:
@@ -38,6 +40,7 @@ class Inline:
         self.gil_delay = 0.0
         self.gil_held = False
         self.running = False
+        self.behind: Callable[[], object] | None = None
 
     def start(self) -> None:
         """Start nothing."""
@@ -160,6 +163,8 @@ class InlineStream:
             return work(*args) if engine.context is None else engine.context.run(work, *args)
         finally:
             engine.running = False
+            if not engine.usable and engine.behind is not None:
+                engine.behind()
 
 
 def _run(job: Job) -> Outcome:

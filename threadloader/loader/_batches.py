@@ -239,8 +239,8 @@ class Batches:
         """End the threads and close the source, if it is ours. Leaving the ``with`` does it.
 
         Harmless a second time and in any thread; an iterator that waits in another thread
-        raises `ClosedError`. In a worker, or while a job runs in another thread without
-        workers, it only tells the others to end: a later call does the rest.
+        raises `ClosedError`. In a worker it only tells the others to end: a later call does the
+        rest. While a job runs without workers, the rest is done behind that.
         """
         self._close()
 
@@ -248,9 +248,9 @@ class Batches:
         """Do what `close` does; say whether nothing is left for a later call."""
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()
-        if not self._supply.stop():
+        if not self._supply.stop(self._close):
             # Called from a job of this run, this leaves the rest to the end of the `with`. Else
-            # that has come, and the job that another thread is at work on ends by itself.
+            # that has come, and whoever is at work on a job comes here behind it.
             return not (self._supply.inside() or self._run.turn.is_mine())
         self._run.forget()
         self._recipe.free()

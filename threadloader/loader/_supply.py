@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any, cast
 
 from .._runtime import Runtime
@@ -102,14 +103,26 @@ class Supply:
         if isinstance(self._config.switch_interval, float | int):
             self._shorten(self._config.switch_interval)
 
-    def stop(self) -> bool:
-        """End the threads; say whether nothing is at work any more."""
+    def stop(self, behind: Callable[[], object]) -> bool:
+        """End the threads; say whether nothing is at work any more.
+
+        Args:
+            behind: called by the thread that is at work without workers, when it no longer is.
+        """
+        self._here.behind = behind
+        if isinstance(self.engine, Inline):
+            self.engine.behind = behind
         self.closed = True
         if self._wish is not None:
             restore(self._wish)
         if self._recipe.policy is not None:
             self._recipe.policy.pause.end()  # before the workers in it are waited for
-        return self.engine.stop() and self._here.stop()
+        if not (self.engine.stop() and self._here.stop()):
+            return False
+        self._here.behind = None
+        if isinstance(self.engine, Inline):
+            self.engine.behind = None
+        return True
 
     def inside(self) -> bool:
         """Tell whether the calling thread is one of the workers, or the feeder."""

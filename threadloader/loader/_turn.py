@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from os import getpid
+from typing import Any
 
 from ..errors import BusyError
 from ._supply import ITS_OWN, Supply
@@ -34,12 +35,13 @@ class Turn:
         inside: whether somebody is at work under it; likewise.
     """
 
-    __slots__ = ("_supply", "inside", "lock", "new")
+    __slots__ = ("_pid", "_supply", "inside", "lock", "new")
 
     def __init__(self, new: Callable[[], Any], supply: Supply) -> None:
         self.new = new
         self.lock = new()
         self.inside = False
+        self._pid = getpid()
         self._supply = supply
 
     def take(self) -> Any:
@@ -60,11 +62,19 @@ class Turn:
             self.refuse()
         return fresh
 
-    def refuse(self) -> NoReturn:
-        """Say why the turn is not to be had."""
-        self._supply.check_open()  # in a forked child whoever had the turn is not there
+    def refuse(self) -> None:
+        """Say why the turn is not to be had; in a fork of who had it, take it.
+
+        Raises:
+            BusyError, ClosedError: as of `take`.
+        """
+        self._supply.check_open()
         if self.is_mine():
             raise BusyError(ITS_OWN)
+        if self._pid != getpid():  # whoever had it is not here
+            self._pid, self.inside, self.lock = getpid(), False, self.new()
+            self.lock.acquire(blocking=False)
+            return
         raise BusyError(
             "another thread is using these batches; they serve one at a time: "
             "put a lock around next(), or give each thread a Loader with its own shard"
