@@ -39,8 +39,8 @@ def leave(code: int = 0) -> NoReturn:
                 if child.is_alive():  # it has a handler of its own; the exit functions would wait
                     child.kill()
         atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # there is none, or nobody reads it any more
+        for stream in filter(None, (sys.stdout, sys.__stdout__, sys.stderr)):
+            with contextlib.suppress(Exception):  # it is closed, or nobody reads it any more
                 stream.flush()
     finally:  # whatever came in between, as a Ctrl-C
         os._exit(code)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
+import io
 import json
 import os
 import sys
@@ -11,6 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn, TextIO
 
 from . import bench, lookup, verify
+from ._answer import answering
 from ._leaving import leave
 from ._named import add_config
 from ._tried import GOOD, USAGE, examined, line
@@ -36,9 +39,10 @@ file that the system cannot read.
 """
 
 
-def program() -> NoReturn:
-    """Runs `main` and ends the process, without waiting for what user code has left."""
-    leave(main())
+def program(argv: Sequence[str] | None = None) -> NoReturn:
+    """Runs as `main` does and ends the process, without waiting for what user code has left."""
+    with answering() as stdout:  # to the end: the exit functions of user code print as well
+        leave(_run(argv, stdout))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,15 +55,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 good, 1 a problem with the config or what it names, 2 bad
         usage or a file that the system cannot read, 130 interrupted by Ctrl-C.
     """
+    with answering() as stdout:
+        return _run(argv, stdout)
+
+
+def _run(argv: Sequence[str] | None, stdout: TextIO | None) -> int:
     out: list[str] = []
     err: list[str] = []
     try:
         try:
-            arguments = _parser().parse_args(argv)
+            with contextlib.redirect_stdout(io.StringIO()) as told:  # the help is an answer, too
+                arguments = _parser().parse_args(argv)
             code = int(arguments.command(arguments, out, err))
         except SystemExit as leaving:  # argparse has printed its help, or what is wrong
             code = int(leaving.code or 0)
-        if not _print(out, sys.stdout):
+            out += told.getvalue().splitlines()
+        if not _print(out, stdout):
             code, err = USAGE, [*err, "threadloader: the output cannot be written"]
         _print(err, sys.stderr)
     except KeyboardInterrupt:

@@ -35,8 +35,12 @@ def main_of(tool):
     return main
 
 
-def leave(code):
-    """Ends the process, and does not wait for what user code that it has run has left."""
-    from threadloader import _leaving
+def run(arguments):
+    """Runs a command that runs user code, and ends the process without waiting for what that left.
 
-    _leaving.leave(code)
+    Args:
+        arguments: the command and its own.
+    """
+    from threadloader import cli
+
+    cli.program(arguments)

@@ -47,8 +47,7 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
     if report is None or report.config is None or code:
         return code
     try:
-        # What the user's code prints is no part of the answer.
-        with contextlib.redirect_stdout(sys.stderr), _current_folder():
+        with _current_folder():
             names = {name: getattr(arguments, name) for name in PARTS if getattr(arguments, name)}
             given: dict[str, Any] = {part: named(f"--{part}", it) for part, it in names.items()}
             found = run(

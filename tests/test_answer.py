@@ -1,0 +1,104 @@
+"""A command has stdout for its answer alone, whatever the user's code prints, and to the end."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from threadloader import cli
+
+ROOT = Path(__file__).parent.parent
+
+MINE = """
+import atexit, os, subprocess, sys
+
+def prints():
+    "In every way that there is, of which a shell and an os.write know no sys.stdout."
+    atexit.register(lambda: print("at the exit"))
+    print("as usual")
+    print("as ever", file=sys.__stdout__)
+    sys.stdout.buffer.write(b"as bytes\\n")
+    os.write(1, b"by its number\\n")
+    subprocess.run([sys.executable, "-c", "print('in a process')"], check=True)
+    if sys.stderr:
+        subprocess.run([sys.executable, "-c", "print('to a stream')"], stdout=sys.stdout)
+    return list(range(8))
+
+def closes():
+    sys.stdout.close()
+    return list(range(8))
+"""
+SAYS = ["usual", "ever", "bytes", "its number", "a process", "a stream", "the exit"]
+
+MODULE = ["-m", "threadloader", "verify"]
+TOOL = [str(ROOT / "tools" / "verify")]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with the code above and a config."""
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    (tmp_path / "c.json").write_text('{"batch_size": 4}', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.modules.pop("mine", None)
+
+
+def verified(command, *arguments, shell=""):
+    """Run verify in a process of its own; `shell` is what a shell does with its descriptors."""
+    full = [sys.executable, *command, "c.json", *arguments]
+    if shell:
+        full = ["sh", "-c", f'exec "$@" {shell}', "sh", *full]
+    return subprocess.run(
+        full,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.mark.parametrize("command", [MODULE, TOOL], ids=["module", "tool"])
+def test_json_is_all_that_stdout_has_whatever_user_code_prints(folder, command):
+    done = verified(command, "--source", "mine:prints", "--json")
+    assert (0, "same") == (done.returncode, json.loads(done.stdout)["result"])
+    assert [] == [said for said in SAYS if said not in done.stderr]
+
+
+def test_a_line_is_all_that_stdout_has_whatever_user_code_prints(folder):
+    done = verified(MODULE, "--source", "mine:prints")
+    assert (0, 1) == (done.returncode, done.stdout.count("\n"))
+    assert done.stdout.startswith("c.json: OK: ")
+
+
+def test_user_code_that_closes_its_stdout_has_closed_nothing_of_the_command(folder):
+    done = verified(MODULE, "--source", "mine:closes")
+    assert (0, "c.json: OK", "") == (done.returncode, done.stdout[:10], done.stderr)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="it takes a shell that closes descriptors")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stdout_or_stderr_is_no_error(folder, closed):
+    done = verified(MODULE, "--source", "mine:closes", shell=closed)
+    assert (0, "") == (done.returncode, done.stderr)
+    assert (closed == "2>&-") == done.stdout.startswith("c.json: OK: the same ")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="it takes a shell that closes descriptors")
+def test_what_user_code_prints_without_a_stderr_is_not_the_answer(folder):
+    done = verified(MODULE, "--source", "mine:prints", "--json", shell="2>&-")
+    assert "same" == json.loads(done.stdout)["result"]
+
+
+def test_in_a_program_stdout_is_afterwards_what_it_was(folder, capfd):
+    before = sys.stdout, os.fstat(1).st_ino
+    code = cli.main(["verify", "c.json", "--source", "mine:prints"])
+    assert (0, before) == (code, (sys.stdout, os.fstat(1).st_ino))
+    os.write(1, b"behind it\n")
+    out, err = capfd.readouterr()
+    assert ("c.json: OK", "behind it") == (out[:10], out.splitlines()[1])
+    assert [] == [said for said in SAYS[:-1] if said not in err]

@@ -1,0 +1,96 @@
+"""Keeps stdout for the answer of a command: what anything else prints meanwhile goes to stderr.
+
+User code prints by `sys.stdout`, by `sys.__stdout__`, and by the descriptor 1 itself: in C, in the
+processes that it starts, in its exit functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+__all__ = ["answering"]
+
+
+@contextlib.contextmanager
+def answering() -> Iterator[TextIO | None]:
+    """Within, stdout is stderr for all but the answer; behind it, it is what it was.
+
+    Yields:
+        What the answer is written to; None where there is no stdout.
+    """
+    stdout = sys.stdout
+    # A stream of its own: who closes it has not closed stderr.
+    sys.stdout = io.TextIOWrapper(
+        _ToStderr(), encoding="utf-8", errors="backslashreplace", write_through=True
+    )
+    try:
+        with _kept(stdout) as answer:
+            yield answer
+    finally:
+        sys.stdout = stdout
+
+
+@contextlib.contextmanager
+def _kept(stdout: TextIO | None) -> Iterator[TextIO | None]:
+    """Have descriptor 1 lead to stderr; yield what writes to where it led before."""
+    if sys.__stdout__ is None:  # closed at the start: by now 1 may be anybody's file
+        yield stdout
+        return
+    _flush(stdout)
+    kept = os.dup(1)
+    try:
+        _to_stderr()
+        if stdout is not None and _number(stdout) == 1:
+            with open(
+                kept, "w", encoding=stdout.encoding, errors=stdout.errors, closefd=False
+            ) as answer:
+                yield answer
+        else:  # a caller has put something of its own in its place, as tests do
+            yield stdout
+    finally:
+        _flush(sys.__stdout__)  # what was printed there meanwhile belongs to stderr
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+class _ToStderr(io.RawIOBase):
+    """Writes to stderr, whatever that is by then."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        written = bytes(data)
+        if sys.stderr is not None:
+            sys.stderr.write(written.decode(errors="backslashreplace"))
+        return len(written)
+
+    def fileno(self) -> int:
+        return super().fileno() if sys.stderr is None else sys.stderr.fileno()
+
+
+def _to_stderr() -> None:
+    if sys.__stderr__ is not None:
+        os.dup2(2, 1)
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)  # it was closed: by now 2 may be anybody's file
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _number(stream: TextIO) -> int:
+    """Give the descriptor that a stream writes to; -1 for none."""
+    try:
+        return stream.fileno()
+    except (AttributeError, OSError, ValueError):  # it is in memory, or closed
+        return -1
+
+
+def _flush(stream: TextIO | None) -> None:
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # nobody reads it, or as above
+        stream.flush()  # type: ignore[union-attr]
