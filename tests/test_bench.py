@@ -989,6 +989,26 @@ def test_a_picture_that_cannot_be_written_in_the_end_is_code_2(command, monkeypa
     assert err.startswith("threadloader bench: cannot write none/a.svg: ")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
+def test_a_picture_goes_into_a_regular_file_alone(command):
+    """A FIFO would be waited for when all is measured, until somebody reads it."""
+    os.mkfifo("a.svg")
+    code, out, err = command("c.json", *QUICK, "--workers", "0", "--svg", "a.svg")
+    expected = "threadloader bench: cannot write a.svg: expected a regular file or a new name, got "
+    assert (2, "", expected) == (code, out, err[: len(expected)])
+
+
+@pytest.mark.parametrize("name", ["c.json", "./c.json"])
+@pytest.mark.parametrize("section", ["", "#/t"])
+def test_a_picture_does_not_take_the_place_of_the_config(command, name, section):
+    config = {"source": NPZ, "batch_size": 5}
+    text = Path(write({"t": config} if section else config)).read_text("utf-8")
+    code, out, err = command(f"c.json{section}", *QUICK, "--workers", "0", "--svg", name)
+    expected = f"threadloader bench: --svg: expected another file than the config, got {name}\n"
+    assert (2, "", expected) == (code, out, err)
+    assert text == Path("c.json").read_text("utf-8")
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_picture_that_may_not_be_written_is_told_before_the_run(command, monkeypatch, there):
     """A file or a folder of somebody else's."""

@@ -52,6 +52,10 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     report, code, _ = examined(arguments, said, err)
     if report is None or report.config is None or code:
         return code
+    if arguments.svg and _same(report.file, arguments.svg):
+        got = f"got {arguments.svg}"
+        err.append(line(f"threadloader bench: --svg: expected another file than the config, {got}"))
+        return USAGE
     broken = _broken_torch() if plan.compare else ""
     if broken:  # a process of torch's own would find that out when one of ours has run
         err.append(line(f"threadloader bench: {broken}"))
@@ -86,8 +90,11 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
 def _refused(path: Path) -> str:
     """Say why a file cannot be written; "" if it can."""
     try:
-        if stat.S_ISDIR(path.stat().st_mode):
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
             return os.strerror(errno.EISDIR)
+        if not stat.S_ISREG(mode):  # a FIFO would wait for its reader when all is measured
+            return "expected a regular file or a new name, got a pipe, a socket or a device"
         asked = path
     except FileNotFoundError:
         asked = path.parent
@@ -96,6 +103,13 @@ def _refused(path: Path) -> str:
     except (OSError, ValueError) as error:  # a name that is too long, or that no file can have
         return str(getattr(error, "strerror", None) or error)
     return "" if os.access(asked, os.W_OK) else os.strerror(errno.EACCES)
+
+
+def _same(config: str, picture: str) -> bool:
+    try:
+        return Path(config).samefile(picture)
+    except OSError:  # the picture is a new file
+        return False
 
 
 def _broken_torch() -> str:
