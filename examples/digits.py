@@ -193,6 +193,9 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except BrokenPipeError:  # whoever read it has gone; what is left to print goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except (LoaderError, OSError) as error:
         sys.exit(f"{PROGRAM}: {error}")
     except KeyboardInterrupt:

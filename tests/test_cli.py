@@ -574,6 +574,22 @@ def test_output_that_cannot_be_written_is_code_2(folder):
     assert (2, b"threadloader: the output cannot be written\n") == (done.returncode, done.stderr)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["verify", "--help"]])
+def test_help_that_cannot_be_written_is_code_2(arguments, unbuffered):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "threadloader", *arguments],
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert (2, b"threadloader: the output cannot be written\n") == (done.returncode, done.stderr)
+
+
 def test_without_a_console_nothing_is_printed():
     assert cli._print(["a line"], None)
 

@@ -189,6 +189,18 @@ def test_what_keeps_an_example_from_training_is_one_line(
     assert 1 == ran.stderr.count("\n")
 
 
+def test_a_reader_that_has_gone_ends_the_digits_without_a_word() -> None:
+    """As in `tools/demo | head -1`; nobody waits for the training then."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        command = [sys.executable, EXAMPLES / "digits.py", "--epochs", "1", "--read-ms", "0"]
+        done = subprocess.run(
+            command, stdout=closed, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False
+        )
+    assert (1, b"") == (done.returncode, done.stderr)
+
+
 @pytest.mark.parametrize("example", ["digits.py", "characters.py"])
 @pytest.mark.parametrize("missing", ["numpy", "threadloader"])
 def test_without_what_it_needs_an_example_says_so(

@@ -545,3 +545,43 @@ def test_arguments_go_to_pytest_alone(
     tests.test(["-k", "name", "tests/test_tools.py", "test_here.py::test_x"])
     here = (tmp_path / "test_here.py").resolve()
     assert [f"pytest -k name tests/test_tools.py {here}::test_x"] == tests.ran
+
+
+SAYS = [("bench", ["--help"]), ("campaign", ["--help"]), ("campaign", []), ("readme", ["--check"])]
+
+
+def ran(tool: str, args: list[str], stdout: Any) -> tuple[int, str]:
+    """The exit code of a script and what is on its stderr."""
+    command = [sys.executable, str(TOOLS / tool), *args]
+    done = subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(("tool", "args"), SAYS)
+def test_a_reader_that_has_gone_is_no_error_of_a_tool(
+    monkeypatch: pytest.MonkeyPatch, tool: str, args: list[str], unbuffered: str
+) -> None:
+    """It ends as it does where somebody reads it to the end."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        assert ran(tool, args, subprocess.DEVNULL) == ran(tool, args, closed)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(("tool", "args"), SAYS)
+def test_output_of_a_tool_that_cannot_be_written_is_code_2(
+    monkeypatch: pytest.MonkeyPatch, tool: str, args: list[str], unbuffered: str
+) -> None:
+    """As that of a command: exit code 1 would say that the tables of the README differ."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    with open("/dev/full", "wb") as full:
+        code, err = ran(tool, args, full)
+    said = "threadloader" if tool == "bench" else f"tools/{tool}"
+    assert (2, f"{said}: the output cannot be written") == (code, err.splitlines()[0])
+    assert "Error" not in err

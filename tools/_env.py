@@ -6,6 +6,7 @@ moved, or made by another Python is recognised by it and made anew.
 """
 
 import contextlib
+import errno
 import hashlib
 import importlib.util
 import json
@@ -308,4 +309,27 @@ def _alone() -> Iterator[None]:
 
 def say(line: str) -> None:
     """Prints a line at once, before anything that a child prints."""
-    print(line, flush=True)
+    printed("tools", line)
+
+
+def printed(tool: str, text: str) -> int:
+    """Prints a text at once; a reader that has gone is none of our business.
+
+    Args:
+        tool: the name of the script, for the message.
+        text: it.
+
+    Returns:
+        The exit code: 0, or 2 after a line on stderr that it cannot be written.
+    """
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        # What is left in the buffer would fail once more when Python ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        if error.errno not in (errno.EPIPE, errno.EINVAL):  # Windows says EINVAL
+            print(f"{tool}: the output cannot be written", file=sys.stderr)
+            return 2
+    return 0
