@@ -1237,6 +1237,16 @@ def test_the_command_says_ok_in_one_line(command):
     )
 
 
+def test_the_command_makes_nothing_in_the_folder_of_a_cache_nor_of_a_quarantine(command):
+    """Not even by trying the config out, before the first run."""
+    on_error = {"skip": 1, "quarantine": "bad.jsonl"}
+    config = {"source": NPZ, "cache": {"folder": "kept"}, "on_error": on_error}
+    Path("c.json").write_text(json.dumps(config), encoding="utf-8")
+    before = sorted(os.listdir())
+    assert (0, "") == command("c.json")[::2]
+    assert before == sorted(os.listdir())
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

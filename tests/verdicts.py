@@ -180,7 +180,7 @@ class Home:
         name = self.name + case.fragment
         began = time.perf_counter()
         asked = argparse.Namespace(
-            config=name, unknown=case.unknown, source_in_code=False, batch=False
+            config=name, unknown=case.unknown, source_in_code=False, batch=False, cache=True
         )
         said, err = [], []
         report, code, _ = examined(asked, said, err)

@@ -89,6 +89,8 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
             except Exception as error:  # noqa: BLE001 - whatever a file does to its reader
                 problems += from_source(report, error)
         config = report.config or _right_part(report)
+        if config and not arguments.cache:  # to open one makes its folder
+            config = dataclasses.replace(config, cache=None)
         if config:
             problems += _kept_out(report, config, source)
         if report.config and not problems and arguments.batch:

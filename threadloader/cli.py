@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         description=_CHECK,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    check.set_defaults(command=_check)
+    check.set_defaults(command=_check, cache=True)
     add_config(check, "FILE")
     sources = check.add_mutually_exclusive_group()
     sources.add_argument(

@@ -48,6 +48,7 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         err.append(line(f"threadloader bench: cannot write {arguments.svg}: {refused}"))
         return USAGE
     arguments.source_in_code, arguments.batch = bool(arguments.source), False
+    arguments.cache = True  # the runs use it
     said = err if arguments.json else out
     report, code, _ = examined(arguments, said, err)
     if report is None or report.config is None or code:

@@ -43,6 +43,7 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
         err += [line(f"threadloader verify: {problem}") for problem in error.problems]
         return USAGE
     arguments.source_in_code, arguments.batch = bool(arguments.source), False
+    arguments.cache = False  # no run uses it
     report, code, _ = examined(arguments, err if arguments.json else out, err)
     if report is None or report.config is None or code:
         return code
