@@ -320,6 +320,11 @@ def test_of_a_wrong_config_there_is_no_effective_one(check):
     [
         (["none.json"], "threadloader: cannot read none.json: No such file or directory\n"),
         (["none.json#/a"], "threadloader: cannot read none.json#/a: No such file or directory\n"),
+        pytest.param(
+            ["c.json/"],
+            "threadloader: cannot read c.json/: Not a directory\n",
+            marks=pytest.mark.skipif(os.name == "nt", reason="Windows says it otherwise"),
+        ),
         (["c.json#a"], "threadloader: config: expected a JSON pointer after the #, "),
         (["a\0b"], "threadloader: config: expected the name of a file, got "),
         ([""], "threadloader: config: expected a path, "),

@@ -127,7 +127,8 @@ def read(file: str) -> bytes:
         ConfigError: no file can have this name.
     """
     try:
-        kind = _KINDS.get(stat.S_IFMT(Path(file).stat().st_mode))  # a folder says so itself
+        # Of the name as it is: a Path forgets a slash at its end. A folder says so itself.
+        kind = _KINDS.get(stat.S_IFMT(os.stat(file).st_mode))  # noqa: PTH116
         if kind and not re.fullmatch(_HANDED_OVER, file):
             raise OSError(errno.EINVAL, f"expected a regular file, got {kind}", file)
         with Path(file).open("rb") as stream:

@@ -136,7 +136,7 @@ class _Reader:
             got = self.text[self.at : end]
             hint = _HINTS.get(got, hint)
             if self.text.startswith("/*", self.at):
-                expected, hint = "a comment that ends", "close it with */"
+                expected, hint, got = "a comment that ends", "close it with */", ""
             got = show(got) if got else "the end of the text"
         self.note(self.at, expected, got, hint)
         raise ConfigError(self.problems, self.file)
