@@ -657,6 +657,13 @@ def test_every_option_is_documented(capsys):
     assert set() == {option for option in options if f"| `{option}" not in DOCUMENT}
 
 
+def test_one_is_not_told_as_many():
+    one = replace(report({0: 10.0}), data={"batch_size": 5, "prefetch_batches": 3, "steps": 1})
+    told = " ".join(str(replace(one, system=one.system | {"cores": 1})).split())
+    assert ", 1 batch an epoch. CPython" in told
+    assert ", 1 core, " in told
+
+
 @pytest.mark.parametrize("waits", [None, {0: 0.5, 16: 0.001}])
 def test_the_table_has_a_line_for_each_setting(waits):
     text = str(report({0: 1234.5, 16: 2e6}, waits, compare="torch"))
@@ -914,6 +921,10 @@ def test_a_bad_config_has_the_messages_of_check(command, capsys, config):
         (["none.json"], "threadloader: cannot read none.json: "),
         (["c.json", "--workers", "1,x"], "usage: threadloader bench "),
         (["c.json", "--workers", "1,2000"], "threadloader bench: --workers: expected integers "),
+        (["c.json", "--workers", "\u0663"], "usage: threadloader bench "),
+        (["c.json", "--batches", "1_0"], "usage: threadloader bench "),
+        (["c.json", "--repeat", "\u0663"], "usage: threadloader bench "),
+        (["c.json", "--repeat", "-1"], "threadloader bench: --repeat: expected an integer from 1"),
         (["c.json", "--step-ms", "nan"], "threadloader bench: --step-ms: expected a number from"),
         (["c.json", "--compare", "jax"], "usage: threadloader bench "),
         (

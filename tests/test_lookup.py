@@ -110,6 +110,14 @@ def test_without_a_question_it_counts_the_steps(config, capsys):
     assert (0, expected, "") == ask(capsys, path, "--shard", "1/3")
 
 
+def test_one_is_not_told_as_many(config, capsys):
+    path = config(batch_size=1)
+    expected = "epoch 0: 1 step of 1 on shard 0/1, 1 sample in the world\n"
+    assert (0, expected, "") == ask(capsys, path, "--samples", 1)
+    expected = "epoch 0, step 0, shard 0/1: 1 row\n0\n"
+    assert (0, expected, "") == ask(capsys, path, "--samples", 1, "--step", 0)
+
+
 def test_a_source_that_is_not_there_can_be_counted_by_hand(config, capsys):
     """10**12 samples are answered like any other number, from either side."""
     path = config(batch_size=32)

@@ -1202,6 +1202,7 @@ class Talking(Source):
 
 def broken(): raise ValueError("no\\ndata")
 def exits(): sys.exit("enough")
+def stops(): raise StopIteration("no more")
 def forgot(): pass
 def interrupted(): signal.raise_signal(signal.SIGINT)
 def empty(): return []
@@ -1337,10 +1338,19 @@ def test_every_option_is_documented(capsys):
     [
         (["none.json"], "threadloader: cannot read none.json: "),
         (["c.json", "--epochs", "x"], "usage: threadloader verify "),
+        (["c.json", "--epochs", "\u0663"], "usage: threadloader verify "),
         (["c.json", "--epochs", "0"], "threadloader verify: --epochs: expected an integer from 1"),
         (["c.json", "--batches", "1"], "threadloader verify: --batches: expected an integer from"),
         (["c.json", "--source", "mine:none"], "threadloader verify: --source: expected MODULE:F"),
         (["c.json", "--transform", "no"], "threadloader verify: --transform: expected MODULE:FU"),
+        (
+            ["c.json", "--source", "math"],
+            "threadloader verify: --source: expected MODULE:FUNCTION, got math, without a function",
+        ),
+        (
+            ["c.json", "--source", "math:"],
+            "threadloader verify: --source: expected MODULE:FUNCTION, got math:, without a func",
+        ),
         (["c.json", "--collate", "os:name"], "threadloader verify: --collate: expected a functio"),
         (["c.json", "--source", "mine:forgot"], "threadloader verify: --source: expected a funct"),
     ],
@@ -1358,6 +1368,7 @@ def test_bad_usage_is_code_2_and_a_line(command, arguments, said):
     [
         ("broken", r"ValueError: no\ndata"),
         ("exits", "SystemExit: enough"),
+        ("stops", "--source: StopIteration: no more"),
         ("empty", "expected a batch, got none: the source is empty"),
     ],
 )

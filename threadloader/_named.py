@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 from collections.abc import Callable
 from typing import Any
 
 from .errors import LoaderError
 
-__all__ = ["UsageError", "add_code", "add_config", "code_name", "given_by", "named"]
+__all__ = ["UsageError", "add_code", "add_config", "code_name", "given_by", "integer", "named"]
 
 
 class UsageError(LoaderError, ValueError):
@@ -56,6 +57,20 @@ def add_code(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def integer(text: str) -> int:
+    """Read an integer as a shell has it: int() would take other scripts' digits and "1_0", too.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+
+    >>> integer("-16")
+    -16
+    """
+    if not re.fullmatch("-?[0-9]{1,20}", text):
+        raise argparse.ArgumentTypeError(f"expected an integer, got {text!r}")
+    return int(text)
+
+
 def code_name(text: str) -> str:
     """Refuse an empty name of code: of a variable of the shell that is not set, it means none.
 
@@ -85,6 +100,11 @@ def named(option: str, name: str) -> Callable[..., Any]:
     if module.startswith("."):  # import_module says TypeError to that
         raise UsageError(
             f"{option}: expected MODULE:FUNCTION, with the module as in an import, got {name}"
+        )
+    if not function:
+        raise UsageError(
+            f"{option}: expected MODULE:FUNCTION, got {name}, without a function; name it behind "
+            "the colon"
         )
     try:
         found = importlib.import_module(module)

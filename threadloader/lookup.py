@@ -169,8 +169,8 @@ def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Path, s
 def _epoch(order: EpochOrder, deal: Deal, epoch: int) -> Answer:
     steps = deal.steps(order.n)
     line = (
-        f"epoch {epoch}: {steps:,} steps of {deal.batch_size:,} on shard {deal.shard_index}/"
-        f"{deal.shard_count}, {order.n:,} samples in the world"
+        f"epoch {epoch}: {_counted(steps, 'step')} of {deal.batch_size:,} on shard "
+        f"{deal.shard_index}/{deal.shard_count}, {_counted(order.n, 'sample')} in the world"
     )
     return [line], {"epoch": epoch, "shard": _of(deal), "steps": steps, "samples": order.n}
 
@@ -185,7 +185,8 @@ def _step(order: EpochOrder, deal: Deal, epoch: int, step: int) -> Answer:
     padding = int(np.count_nonzero(~share.valid))
     head = (
         f"epoch {epoch}, step {step}, shard {deal.shard_index}/{deal.shard_count}: "
-        f"{len(share.indices):,} rows" + (f", the last {padding} of them padding" * bool(padding))
+        + _counted(len(share.indices), "row")
+        + f", the last {padding} of them padding" * bool(padding)
     )
     indices = share.indices.tolist()
     return [head, " ".join(map(str, indices))], {
@@ -219,6 +220,10 @@ def _rows(order: EpochOrder, deal: Deal, index: int) -> Iterator[dict[str, Any]]
     for position in order.find(index).tolist():
         for row in deal.rows(order.n, position):
             yield {"position": position, **row._asdict()}
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _of(deal: Deal) -> dict[str, int]:

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .._named import add_code, add_config
+from .._named import add_code, add_config, integer
 from ..errors import ConfigError, Problem
 
 __all__ = ["STEPS", "Plan", "add_arguments", "plan_of"]
@@ -156,14 +156,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--batches",
-        type=int,
+        type=integer,
         metavar="N",
         help="how many batches to measure in each run, whatever time they take; with --seconds "
         "whichever is reached first",
     )
     add(
         "--repeat",
-        type=int,
+        type=integer,
         default=3,
         metavar="N",
         help="runs of each setting, taken in turns; medians are told (default: 3)",
@@ -191,8 +191,8 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
 def _integers(text: str) -> tuple[int, ...]:
     """Read ``0,2,16``."""
     try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
+        return tuple(integer(part.strip()) for part in text.split(","))
+    except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(
             f"expected integers with commas between them, such as 0,2,16, got {text!r}"
         ) from None

@@ -47,10 +47,12 @@ def _heading(report: Report) -> list[str]:
     bounds = [f"{plan.seconds:g} s"] if plan.seconds is not None else []
     bounds += [f"{plan.batches:,} batches"] if plan.batches is not None else []
     runs = "1 run" if plan.repeat == 1 else f"{plan.repeat} runs, taken in turns,"
+    steps = "1 batch" if data["steps"] == 1 else f"{data['steps']:,} batches"
+    cores = "1 core" if system["cores"] == 1 else f"{system['cores']} cores"
     what = (
         f"{report.config or 'The config'}: batch_size {data['batch_size']}, prefetch_batches"
-        f" {data['prefetch_batches']}, {data['steps']:,} batches an epoch. {system['python']}"
-        f" {gil}, numpy {system['numpy']}, {system['cores']} cores, {system['platform']}."
+        f" {data['prefetch_batches']}, {steps} an epoch. {system['python']}"
+        f" {gil}, numpy {system['numpy']}, {cores}, {system['platform']}."
     )
     how = (
         f"Each setting: {runs} of {' or '.join(bounds)} after the first batch, each in a process"

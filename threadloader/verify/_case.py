@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from .._named import given_by
+from .._tried import in_words
 from ..config import LoaderConfig
+from ..errors import LoaderError
 from ..loader import Batches, Loader, based, open_configured, unlisted
 from ..sources import as_source, fingerprint
 from ..transforms import Transform
@@ -82,7 +84,10 @@ class Case:
     def source(self) -> Iterator[Any]:
         """Open the source, as for one run."""
         if self._given is not None:
-            given = given_by(self._given)
+            try:
+                given = given_by(self._given)
+            except StopIteration as error:  # out of a generator it would come as another error
+                raise LoaderError(f"--source: {in_words(error)}") from error
             if given is not self._open:
                 self.close()
             self._open = given if callable(getattr(given, "close", None)) else None

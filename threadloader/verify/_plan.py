@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .._named import add_code, add_config, code_name
+from .._named import add_code, add_config, code_name, integer
 from ..errors import ConfigError, Problem
 
 __all__ = ["DEEP", "Leg", "Plan", "Run", "add_arguments", "plan_of", "runs"]
@@ -154,11 +154,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_config(parser)
     parser.add_argument(
-        "--epochs", type=int, default=2, metavar="N", help="epochs of each run (default: 2)"
+        "--epochs", type=integer, default=2, metavar="N", help="epochs of each run (default: 2)"
     )
     parser.add_argument(
         "--batches",
-        type=int,
+        type=integer,
         metavar="N",
         help="at most so many batches of each epoch (default: what the run without workers makes "
         "in some seconds)",
