@@ -1,6 +1,7 @@
 """``threadloader order`` says what a run would give."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,19 @@ def test_without_a_question_it_counts_the_steps(config, capsys):
     expected = "epoch 0: 2 steps of 10 on shard 1/3, 51 samples in the world\n"
     path = config(batch_size=10, exclude=[0, 1])
     assert (0, expected, "") == ask(capsys, path, "--shard", "1/3")
+
+
+def test_json_names_are_documented(config, capsys):
+    """docs/order.md explains each name that an answer has, and no other."""
+    names = set()
+    for question in ([], ["--step", 0], ["--find", 0]):
+        _, out, _ = ask(capsys, config(), *question, "--json")
+        answer = json.loads(out)
+        for part in (answer, answer.get("rows", [{}])[0], answer.get("shard", {})):
+            names |= set(part)
+    page = (Path(__file__).parent.parent / "docs" / "order.md").read_text(encoding="utf-8")
+    told = page.partition("With `--json` it prints")[2].partition("\n- ")[0]
+    assert names == set(re.findall(r"`(\w+)`", told))
 
 
 def test_one_is_not_told_as_many(config, capsys):
