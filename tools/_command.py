@@ -31,6 +31,7 @@ def main_of(tool):
 
         sys.exit(_env.without_numpy(tool))
     except KeyboardInterrupt:
+        sys.stderr.write("threadloader: interrupted\n")  # as the commands themselves say it
         sys.exit(130)
     return main
 
