@@ -30,6 +30,10 @@ def prints():
 def closes():
     sys.stdout.close()
     return list(range(8))
+
+def closes_stderr():
+    sys.stderr.close()
+    return list(range(8))
 """
 SAYS = ["usual", "ever", "bytes", "its number", "a process", "a stream", "the exit"]
 
@@ -75,8 +79,10 @@ def test_a_line_is_all_that_stdout_has_whatever_user_code_prints(folder):
     assert done.stdout.startswith("c.json: OK: ")
 
 
-def test_user_code_that_closes_its_stdout_has_closed_nothing_of_the_command(folder):
-    done = verified(MODULE, "--source", "mine:closes")
+@pytest.mark.parametrize("source", ["closes", "closes_stderr"])
+def test_user_code_that_closes_its_streams_does_not_end_the_command(folder, source):
+    """Of stdout it has closed nothing of the command's; without a stderr that goes on."""
+    done = verified(MODULE, "--source", f"mine:{source}")
     assert (0, "c.json: OK", "") == (done.returncode, done.stdout[:10], done.stderr)
 
 

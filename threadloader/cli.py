@@ -131,7 +131,7 @@ def _print(lines: list[str], stream: TextIO | None) -> bool:
     Raises:
         KeyboardInterrupt: Ctrl-C came, perhaps while a pager let it wait.
     """
-    if stream is None:  # a Windows program without a console
+    if stream is None or stream.closed:  # as by user code; None: a Windows program without console
         return True
     try:
         for text in lines:
