@@ -284,6 +284,9 @@ def test_closing_again_closes_the_files_that_an_interrupt_left_open(tmp_path, op
     assert 8 < at < 199
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="from 3.12 on CPython reports no instructions here"
+)
 def test_an_interrupt_on_the_way_to_closing_ends_the_threads(monkeypatch):
     """At each instruction of `__exit__` but its first, on which nothing of it has run yet."""
     # In a finalizer CPython reports it and swallows it, which `Interrupt` counts.

@@ -1,6 +1,7 @@
 """Large arrays are written into their rows as they come, and the batch is what stack gives."""
 
 import itertools
+import sys
 import threading
 
 import numpy as np
@@ -162,6 +163,10 @@ def test_a_thread_that_finds_the_memory_finds_what_is_written_too():
     assert np.array_equal(np.repeat([[0], [1]], 5000, axis=1), rows.stack(put))
 
 
+@pytest.mark.skipif(
+    sys.version_info[:2] == (3, 14),
+    reason="CPython's issue 148874: a lock may stay held by a `with`, and this waits for it",
+)
 def test_a_ctrl_c_at_any_line_leaves_rows_that_can_be_written_again():
     """Without workers the loop's thread writes them, and then asks for the same batch again."""
     samples = [{"x": np.full(5000, row)} for row in range(2)]
