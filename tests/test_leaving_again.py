@@ -6,6 +6,7 @@ import sys
 import threading
 
 import pytest
+from conftest import our_threads
 
 from threadloader import ClosedError, Loader, per_thread
 
@@ -104,6 +105,8 @@ def test_who_waits_is_woken_when_the_sampler_never_comes_back():
         assert 1 == len(told)
     finally:
         never.set()
+        while our_threads():  # the feeder, and the worker that it joins
+            pass
 
 
 def test_behind_a_job_in_another_thread_what_the_loader_opened_is_closed():
