@@ -54,8 +54,8 @@ class Stats:
         elapsed_seconds: wall time since the first `next` was called. It ends with the `with`.
         first_batch_seconds: from the first `next` until there was a batch: starting, reading,
             collating. High: the first batch's work is spread over too few workers.
-        data_wait_seconds: time blocked inside `next` after the first batch. High: loading is
-            the bottleneck; low: training is.
+        data_wait_seconds: time blocked inside `next` after the first batch, a wait that still
+            lasts included. High: loading is the bottleneck; low: training is.
         ready_sum: batches that lay ready, added up over all calls of `next` that gave a batch.
         prefetch_batches: how many batches were prepared ahead, at most.
         peak_bytes: the most bytes of batches that were ready at once, with `max_bytes`; else 0.
