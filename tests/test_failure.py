@@ -52,10 +52,10 @@ def test_a_signal_in_a_close_leaves_no_thread(rung, monkeypatch):
     """It comes before the threads were told to end; whatever its handler raises, they are."""
     stop, rings = Supply.stop, iter([True])
 
-    def ringing(supply):
+    def ringing(supply, behind):
         if next(rings, False):
             signal.raise_signal(signal.SIGINT)
-        return stop(supply)
+        return stop(supply, behind)
 
     monkeypatch.setattr(Supply, "stop", ringing)
     with pytest.raises(TimeoutError, match="rung"):
