@@ -135,6 +135,7 @@ MADE = {
     "sets in a circle": near,
     "class of set": lambda n: Words({n, PurePath("a")}),
     "frozenset": lambda n: frozenset({n, (n, frozenset("ab"))}),
+    "cell": lambda n: [types.CellType(n), types.CellType()],
     "weak set": lambda n: [some := [Keeper(n), Keeper("a"), Keeper("b")], weakref.WeakSet(some)],
     "struct": lambda n: struct.Struct("<>"[n - 1] + "h"),
     "template": lambda n: string.Template("$a" * n),

@@ -26,7 +26,7 @@ pytestmark = [
     ),
     # threading keeps its threads in a WeakSet, whose callback is Python code: a signal that
     # lands in it is reported and swallowed there, in any program that uses threads.
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <function WeakSet"),
+    pytest.mark.filterwarnings("ignore:Exception ignored.*<function WeakSet"),
 ]
 
 

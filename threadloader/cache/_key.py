@@ -184,10 +184,7 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
             return
     # One that a library's function makes may have something of yours in all of these.
     for cell in function.__closure__ or ():
-        try:
-            walk.add(cell.cell_contents)
-        except ValueError:  # not assigned to yet
-            walk.put("empty")
+        _cell(walk, cell, base)
     walk.add(function.__defaults__, function.__kwdefaults__, dict(function.__dict__))
     if library:
         return
@@ -200,6 +197,14 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
             walk.add(its[name])
     if "globals" in names - set(its):  # then the module is in its hands
         walk.add(sys.modules.get(home(function)))
+
+
+def _cell(walk: Walk, cell: Any, base: Any) -> None:
+    # Held by itself in the functions that give annotations, from 3.14 on.
+    try:
+        walk.add(cell.cell_contents)
+    except ValueError:  # not assigned to yet
+        walk.put("empty")
 
 
 def _code(walk: Walk, code: Any, base: Any) -> None:
@@ -287,6 +292,7 @@ _HOW: dict[type, Callable[[Walk, Any, Any], None]] = {
     **dict.fromkeys((np.ndarray, np.memmap, np.generic), _array),
     np.dtype: _dtype,
     types.FunctionType: _function,
+    types.CellType: _cell,
     types.CodeType: _code,
     types.ModuleType: _module,
     type: _class,
