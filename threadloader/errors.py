@@ -227,7 +227,7 @@ def lost_interrupt() -> NoReturn:
 
 
 def shown(value: object) -> str:
-    """Give a value for a message, in 80 characters; its type where it cannot be printed.
+    """Give a value as Python writes it, in 80 characters; its type where that cannot be done.
 
     >>> shown("x"), shown(10**5000)
     ("'x'", 'a value of type int')
