@@ -177,6 +177,15 @@ def test_what_has_to_be_awaited_is_refused_by_its_name(transform, name):
     assert (f"the async function {name}", hint) == refused(transform)
 
 
+def test_a_collate_that_has_to_be_awaited_is_refused_by_its_name():
+    """Its batches would be coroutines, and nothing would say so."""
+    with pytest.raises(ConfigError) as caught:
+        Loader({"batch_size": 2}, source=[1, 2], collate=partial(awaited))
+    (problem,) = caught.value.problems
+    assert problem.pointer == "collate"
+    assert problem.got == "the async function awaited"
+
+
 def test_a_generator_is_a_sample_for_a_collate_that_takes_it():
     """One sample may become many rows."""
 

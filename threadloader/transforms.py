@@ -28,7 +28,7 @@ from .errors import CollateError, ConfigError, Problem
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Several", "Transform", "bind", "takes_rng"]
+__all__ = ["Several", "Transform", "bind", "nobody_awaits", "takes_rng"]
 
 Transform = Callable[[Any, int, int], Any]
 """A bound transform: (sample, key of the epoch, position) -> sample."""
@@ -62,9 +62,8 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         raise _refusal(type(transform).__name__, hint)
     if _offers_many(transform):
         return Several(transform)
-    if (function := _async_function(transform)) is not None:
-        hint = "nothing awaits it: give a plain function, which may call asyncio.run(...)"
-        raise _refusal(f"the async function {function.__qualname__}", hint)
+    if (got := nobody_awaits(transform)) is not None:
+        raise _refusal(*got)
     if not takes_rng(transform):
         return lambda sample, key, position: transform(sample)
     generators = _Generators()
@@ -94,17 +93,21 @@ def _refusal(got: str, hint: str) -> ConfigError:
     return ConfigError(Problem("transform", expected, got, hint))
 
 
-def _async_function(transform: Any) -> FunctionType | None:
-    """Give the function behind a transform whose result has to be awaited; None for others.
+def nobody_awaits(called: Callable[..., Any]) -> tuple[str, str] | None:
+    """Tell what is wrong with a callable whose result would have to be awaited.
 
-    A generator function is none: a collate may take what it yields.
+    A generator function is none: a collate may take what a transform yields.
+
+    Returns:
+        What came, and what to do, for a `Problem`; None if its result is what it returns.
     """
-    while isinstance(transform, partial):
-        transform = transform.func
-    for called in (transform, type(transform).__call__):
-        function = called.__func__ if isinstance(called, MethodType) else called
+    while isinstance(called, partial):
+        called = called.func
+    for each in (called, type(called).__call__):
+        function = each.__func__ if isinstance(each, MethodType) else each
         if isinstance(function, FunctionType) and function.__code__.co_flags & _ASYNC:
-            return function
+            hint = "nothing awaits it: give a plain function, which may call asyncio.run(...)"
+            return f"the async function {function.__qualname__}", hint
     return None
 
 

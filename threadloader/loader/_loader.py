@@ -16,7 +16,7 @@ import numpy as np
 from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
 from ..engine import from_signal
-from ..errors import BusyError, ClosedError, ConfigError, WorkerError
+from ..errors import BusyError, ClosedError, ConfigError, Problem, WorkerError
 from ..order import VERSION
 from ._arguments import count_of, wrong
 from ._batches import Batches
@@ -35,6 +35,16 @@ def _configured(spec: Mapping[str, Any]) -> Callable[..., Any]:
     from ..masking import mlm  # imported when it is asked for
 
     return mlm(**{option: value for option, value in spec.items() if option != "type"})
+
+
+def _check_collate(collate: Any) -> None:
+    if collate is None:
+        return
+    expected = "a callable of a list of samples"
+    if not callable(collate):
+        raise wrong("collate", expected, collate)
+    if (got := transforms.nobody_awaits(collate)) is not None:
+        raise ConfigError(Problem("collate", expected, *got))
 
 
 class Loader:
@@ -101,8 +111,7 @@ class Loader:
             self._config = dataclasses.replace(self._config, sampler=None, shuffle=False)
         if shard is not None:
             self._config = dataclasses.replace(self._config, shard=cast("Any", shard))
-        if collate is not None and not callable(collate):
-            raise wrong("collate", "a callable of a list of samples", collate)
+        _check_collate(collate)
         states = (Mapping, str, PathLike)
         if resume is not None and (not isinstance(resume, states) or resume == ""):
             raise wrong("resume", "a state, or the path of a file of one", resume)
