@@ -4,10 +4,12 @@ import signal
 import sys
 import threading
 
+import numpy as np
 import pytest
 from conftest import our_threads
 
-from threadloader import Loader, SourceError, WorkerError
+from threadloader import CollateError, Loader, SourceError, WorkerError
+from threadloader.collate import stack
 from threadloader.loader._failure import note_beside
 from threadloader.loader._supply import Supply
 from threadloader.sources.text import TextSource
@@ -37,6 +39,45 @@ def test_a_close_that_failed_with_what_cannot_be_printed_is_told_by_its_type():
 
 def test_an_exception_of_the_body_that_takes_no_note_passes():
     note_beside(NotesRefused(), OSError("disk gone"))
+
+
+class TestRowsOfACollateError:
+    """They are of the batch that it was collated for, which need not be the loader's."""
+
+    FRAMES = 4
+
+    def frames(self, sample):
+        """Stack what a sample is made of; that of sample 5 is damaged."""
+        last = [0.0] * (2 if sample == 5 else 1)
+        return stack([np.zeros(1)] * (self.FRAMES - 1) + [np.array(last)])
+
+    def error_of(self, batch_size, num_workers, **given):
+        config = {"batch_size": batch_size, "shuffle": False, "num_workers": num_workers}
+        with pytest.raises(CollateError) as caught, Loader(config, range(8), **given) as batches:
+            list(batches)
+        return caught.value
+
+    @pytest.mark.parametrize("num_workers", [0, 2])
+    @pytest.mark.parametrize("batch_size", [2, 8])
+    def test_of_a_transform_are_no_samples_of_the_batch(self, batch_size, num_workers):
+        error = self.error_of(batch_size, num_workers, transform=self.frames)
+        assert (error.rows, error.samples) == ((0, 3), ())
+        assert error.__notes__[-1].startswith("threadloader: raised for sample 5 (row ")
+
+    @pytest.mark.parametrize("num_workers", [0, 2])
+    def test_that_the_batch_has_not_are_no_samples(self, num_workers):
+        def collate(samples):
+            raise CollateError("wrong", [0, 9])
+
+        error = self.error_of(2, num_workers, collate=collate)
+        assert (error.rows, error.samples) == ((0, 9), ())
+
+    @pytest.mark.parametrize("num_workers", [0, 2])
+    def test_of_the_batch_are_told_as_samples(self, num_workers):
+        def collate(samples):
+            raise CollateError("wrong", [1, 0])
+
+        assert self.error_of(2, num_workers, collate=collate).samples == (1, 0)
 
 
 def test_a_signal_passes_while_a_failed_close_is_told(rung):

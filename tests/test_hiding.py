@@ -205,6 +205,9 @@ def test_a_sample_that_is_no_array_is_refused_among_others():
         transform(field="ids").many([{"ids": np.arange(5)}, {"ids": None}], 1, np.arange(2))
     with pytest.raises(SourceError, match="expected a dict with 'ids', got a dict of no fields"):
         transform(field="ids").many([{"ids": np.arange(5)}, {}], 1, np.arange(2))
+    masked = {"ids": np.ma.array([1, 2], mask=[0, 1])}
+    with pytest.raises(SourceError, match="got a MaskedArray of dtype int64"):
+        transform(field="ids").many([masked, masked], 1, np.arange(2))
     taken = {"ids": np.arange(5), "labels": 1}
     with pytest.raises(SourceError, match="expected no field 'labels' of its own"):
         transform(field="ids").columns([{"ids": np.arange(5)}, taken], 1, np.arange(2))

@@ -214,14 +214,14 @@ class BatchJob:
         A source may wait for a lock meanwhile, or do anything else that its reads do: neither
         the consumer nor who reports on a read that hangs may ask it.
         """
-        row = self._row(part)
+        row = self.row_of(part)
         if row is not None:
             self._told[row] = self._locate(int(self._indices[row]))
 
     def describe(self, part: int | None) -> str:
         """Say which sample a part is; None: the whole batch, or the row that it is at."""
         where = f"step {self.span.step}, epoch {self.span.epoch}"
-        row = self._row(part)
+        row = self.row_of(part)
         if row is None:
             named = ", ".join(map(str, self._indices[:8]))
             more = ", ..." if len(self._indices) > 8 else ""
@@ -233,8 +233,11 @@ class BatchJob:
             place = self._recipe.locate(index)
         return text if place is None else f"{text}, {place}"
 
-    def _row(self, part: int | None) -> int | None:
-        """Give the row that a part is, or that a part of the whole batch has got to."""
+    def row_of(self, part: int | None) -> int | None:
+        """Give the row that a part is, or that a part of the whole batch has got to.
+
+        None where the rows are done, or all read at once: what fails there is the batch's.
+        """
         return self.at if self._recipe.whole or part is None else part
 
     def _locate(self, index: int) -> str | None:

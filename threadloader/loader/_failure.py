@@ -34,8 +34,9 @@ def explained(outcome: Outcome, error: BaseException, more: str = "") -> BaseExc
         # an exception takes a note.
         if job is not None:
             what = job.describe(outcome.part) + more
-            if isinstance(error, CollateError):
-                error.samples = tuple(int(job.info().indices[row]) for row in error.rows)
+            # Out of a source or a transform it has rows of a batch of their own.
+            if isinstance(error, CollateError) and job.row_of(outcome.part) is None:
+                error.samples = _samples(job, error.rows)
         if not isinstance(error, WRAPPED) and noted(error, f"raised for {what}"):
             return error
     except BaseException as problem:
@@ -45,6 +46,13 @@ def explained(outcome: Outcome, error: BaseException, more: str = "") -> BaseExc
     wrapper = WorkerError(f"{type(error).__name__} was raised for {what}; see its cause")
     wrapper.__cause__ = error
     return wrapper
+
+
+def _samples(job: BatchJob, rows: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the samples of some rows; none where a collate names rows that are not there."""
+    indices = job.info().indices.tolist()
+    there = all(0 <= row < len(indices) for row in rows)
+    return tuple(indices[row] for row in rows) if there else ()
 
 
 def noted(error: BaseException, text: str) -> bool:

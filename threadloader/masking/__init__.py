@@ -4,10 +4,9 @@ The recipe of J. Devlin, M.-W. Chang, K. Lee, K. Toutanova, *BERT: Pre-training 
 Bidirectional Transformers*, 2018: each token is chosen with probability 0.15; of the
 chosen, 80% become the mask token, 10% a random token, and 10% stay as they are.
 
-Every choice is integer arithmetic of our own, or in a call on raw bits, which numpy
-guarantees from one version to the next (its distributions it does not): so the same seed
-hides the same tokens for ever. `_hiding` has the arithmetic, `_columns` is how it is done
-where the samples are padded.
+Every choice is integer arithmetic of our own, or in a call on raw bits, which numpy guarantees
+from one version to the next (its distributions it does not): so the same seed hides the same
+tokens for ever. `_hiding` has the arithmetic, `_columns` does it where the samples are padded.
 """
 
 from __future__ import annotations
@@ -35,19 +34,17 @@ _LARGEST = 1 << 24
 class MaskTokens:
     """A transform that hides tokens and says by labels what they were.
 
-    A sample is an array of integers, or a dict with such a field. An array becomes a
-    dict of ``tokens`` and ``labels``; a dict keeps its other fields, its tokens are
-    replaced, and the labels come last. Both arrays are new, int64, of the shape of the
-    tokens; labels hold the original token where it was chosen and -100 elsewhere.
+    A sample is an array of integers, or a dict with such a field. An array becomes a dict of
+    ``tokens`` and ``labels``; a dict keeps its other fields, its tokens are replaced, and the
+    labels come last. Both arrays are new, int64, of the shape of the tokens; labels hold the
+    original token where it was chosen and -100 elsewhere.
 
     Args:
         vocabulary: how many tokens there are, 2 to 2**24; tokens are 0 to vocabulary - 1.
         mask_token: what is put in place of hidden tokens; itself never chosen or drawn.
         probability: the chance of a token to be chosen, 0 to 1. 0.15 is BERT's.
-        special: further tokens that are never chosen and never drawn as a random token:
-            padding, beginning, end.
-        field: the field of the sample that holds the tokens; None where the sample itself
-            is the array.
+        special: further tokens that are never chosen and never drawn: padding, beginning, end.
+        field: the field of the sample that holds the tokens; None where it is the array.
         tokens: the name of the masked tokens; None for that of ``field``, or ``"tokens"``.
         labels: the name of the labels.
 
@@ -245,7 +242,10 @@ class MaskTokens:
 
     def _integers(self, tokens: Any, where: str, hint: str) -> npt.NDArray[Any]:
         if isinstance(tokens, np.ndarray) and tokens.dtype.kind in "iu":
-            return tokens
+            if type(tokens) in (np.ndarray, np.memmap):
+                return tokens
+            # What another class adds would be lost, as the mask of a masked array.
+            hint = "give a plain array, as by array.filled(value) of a masked one"
         raise SourceError(
             f"mlm: {where}: expected an array of integers, got {_say(tokens)}; {hint}"
         )
@@ -291,9 +291,9 @@ def _plain(value: Any) -> Any:
 
 
 def _say(value: Any) -> str:
-    """Name what stands somewhere, in a few words."""
     if isinstance(value, np.ndarray):
-        return f"an array of dtype {value.dtype} and shape {value.shape}"
+        kind = "an array" if type(value) is np.ndarray else f"a {type(value).__name__}"
+        return f"{kind} of dtype {value.dtype} and shape {value.shape}"
     if isinstance(value, Mapping):
         return f"a dict of {', '.join(map(repr, list(value)[:8])) or 'no fields'}"
     text = repr(value)
