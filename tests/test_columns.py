@@ -38,6 +38,9 @@ class TestColumn:
             ([{"y": 4}, {"y": np.int8(5)}, {"y": np.array(6)}], "y"),
             (np.array([(0, 4), (1, 5), (2, 6)], [("x", "i4"), ("y", "i4")]), "y"),
             (np.array([[0, 4], [1, 5], [2, 6]]), 1),
+            (np.array([[4, 0], [5, 1], [6, 2]]), 0),
+            (np.array([(4, 0), (5, 1), (6, 2)], [("y", "i4"), ("x", "f8")]), "y"),
+            (np.array([(4, 0), (5, 1), (6, 2)], [("y", "i4"), ("x", "f8")]), 0),
         ],
     )
     def test_a_field_is_found_by_name_or_by_position(self, source, field):

@@ -5,6 +5,7 @@ import signal
 import threading
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from clocked import stats_of
 from hypothesis import given, settings
@@ -35,6 +36,17 @@ def test_a_piece_is_made_at_a_time():
         ahead = [sum(source.sizes) - number for number, _ in enumerate(batches)]
     assert [1, 2, 4, 4, 4, 4] == source.sizes[:6]
     assert 4 == max(ahead), "no more than a piece is read before it is asked for"
+
+
+@pytest.mark.parametrize(
+    ("told", "batches"), [(np.int64(64 << 10), 4), (True, 1), (0, 1), (-4, 1), ("4 MiB", 1)]
+)
+def test_a_piece_is_of_as_many_batches_as_the_bytes_of_a_sample_allow(told, batches):
+    """In any kind of integer; what is none, or tells nothing, counts as not told."""
+    source = type("Told", (Wide,), {"sample_bytes": told})(64)
+    with Loader(CONFIG, source=source) as loaded:
+        list(loaded)
+    assert batches == max(source.sizes)
 
 
 @given(bad=st.sets(st.integers(0, 79), max_size=4))

@@ -87,8 +87,20 @@ class Squares:
         return index * index
 
 
+class Tensor:
+    """An array of another library, as far as we look at it."""
+
+    def __init__(self, *shape):
+        self.shape = shape
+
+    def __array__(self):
+        raise NotImplementedError
+
+
 @pytest.mark.parametrize(
-    "data", [[], ["a"], range(3), b"ab", ("a", "b"), (), Squares()], ids=lambda d: type(d).__name__
+    "data",
+    [[], ["a"], range(3), b"ab", ("a", "b"), (), (np.int8(1), Tensor()), [Tensor(2)], Squares()],
+    ids=lambda d: type(d).__name__,
 )
 def test_what_has_length_and_items_is_taken_as_it_is(data):
     assert as_source(data) is data
@@ -118,6 +130,7 @@ def test_what_has_length_and_items_is_taken_as_it_is(data):
         ({"x": [1, 2]}, "expected a numpy array (field 'x'), got list; give numpy.asarray"),
         ({"x": np.zeros(3), "y": range(3)}, "(field 'y'), got range"),
         ((np.zeros(3), [1, 2, 3]), "expected a numpy array (field 1), got list"),
+        ((Tensor(2, 3), Tensor(2)), "a numpy array (field 0), got Tensor; give numpy.asarray"),
         (
             {"x": np.zeros((3, 2)), "y": np.zeros(4)},
             "got 3 in field 'x' and 4 in field 'y'; the first dimension counts the samples",
@@ -486,7 +499,7 @@ def test_a_memory_map_stays_one(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     source = as_source({"x": mapped})
-    assert np.shares_memory(mapped, source._arrays[0])
+    assert np.shares_memory(mapped, source.arrays[0])
     assert type(source[1]["x"]) is np.ndarray
     assert [2, 3] == source[1]["x"].tolist()
 

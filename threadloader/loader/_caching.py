@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,21 +115,9 @@ def _data_of(source: Any, spec: Mapping[str, Any] | None) -> Any:
     from ..fingerprint import digest  # imported when it is asked for
 
     sums: list[Any] = []
-    for array in _columns(arrays):
+    for array in arrays.arrays:
         rows = max(1, _BYTES_AT_ONCE // max(1, array[:1].nbytes))
         # The dtype besides, since a digest leaves out the byte order, which samples have.
         sums += [array.dtype, array.shape]
         sums += [digest(array[at : at + rows]) for at in range(0, len(array), rows)]
     return told, sums
-
-
-def _columns(source: ArraySource) -> list[Any]:
-    """Give the arrays of a source; none where it has no samples."""
-    if not len(source):
-        return []
-    sample = ArraySource.__getitem__(source, 0)  # whatever a class of the user's makes of it
-    if isinstance(sample, dict):
-        names: Iterable[Any] = sample
-    else:
-        names = range(len(sample)) if isinstance(sample, tuple) else (0,)
-    return [source.column(name) for name in names]

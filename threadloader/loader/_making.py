@@ -141,8 +141,9 @@ def _grouping(
     Returns:
         `group` and `piece` of the recipe.
     """
-    told = getattr(source, "sample_bytes", None)  # of the user's, perhaps, and anything
-    sample_bytes = told if isinstance(told, int) and told > 0 else GROUP_BYTES
+    told: Any = getattr(source, "sample_bytes", None)  # of the user's, perhaps, and anything
+    whole = isinstance(told, (int, np.integer)) and not isinstance(told, bool)
+    sample_bytes = int(told) if whole and told > 0 else GROUP_BYTES
     # Bounded: those prepared ahead, and the one that the consumer is at.
     bytes_ = GROUP_BYTES if most is None else min(GROUP_BYTES, most // (GROUPS_AHEAD + 1))
     batch_bytes = sample_bytes * config.batch_size

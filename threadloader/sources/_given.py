@@ -23,8 +23,8 @@ def as_source(data: Any) -> Any:
     Args:
         data: a numpy array; a tuple, named tuple or dict of arrays of equal first
             length; or any object with ``__len__`` and ``__getitem__``, which is
-            taken as it is. A tuple without any array is such an object, and so
-            is a list: a list of arrays is a list of samples, which may differ in shape.
+            taken as it is. A tuple without any array (of any library) is such an object,
+            and so is a list: a list of arrays is a list of samples, which may differ in shape.
 
     Returns:
         The source. Of an array library's array or a class whose ``take(n)`` means
@@ -47,8 +47,7 @@ def as_source(data: Any) -> Any:
         hint = 'it stands in the config, as in Loader({"source": {"type": ...}})'
         got = "an object of options"
         raise ConfigError(Problem("source", "arrays or samples", got, hint))
-    holds_array = isinstance(data, tuple) and any(isinstance(part, np.ndarray) for part in data)
-    if isinstance(data, (np.ndarray, Mapping)) or holds_array:
+    if isinstance(data, (np.ndarray, Mapping)) or _holds_array(data):
         return ArraySource(data)
     # A special method counts when the class has it, as for the language itself:
     # a class given instead of an object has none.
@@ -68,6 +67,16 @@ def as_source(data: Any) -> Any:
     if _takes_otherwise(data):
         hidden.append("take")
     return Without(data, hidden) if hidden else data
+
+
+def _holds_array(data: Any) -> bool:
+    """Tell whether it is a tuple that is meant as the arrays of a dataset.
+
+    Those of another library count, to be refused: two tensors are no dataset of two samples.
+    """
+    return isinstance(data, tuple) and any(
+        hasattr(type(part), "__array__") and bool(getattr(part, "shape", ())) for part in data
+    )
 
 
 def _is_options(data: Mapping[Any, Any]) -> bool:

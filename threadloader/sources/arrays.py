@@ -52,9 +52,9 @@ class ArraySource:
     """Samples are the rows of arrays.
 
     Args:
-        data: an array of shape ``(n, ...)``, or a tuple, named tuple or dict of such
-            arrays with the same ``n``. They are not copied: a `numpy.memmap` stays
-            a map of its file.
+        data: an array of shape ``(n, ...)``, or a tuple, named tuple or dict of such arrays
+            with the same ``n``, which the attribute ``arrays`` lists. They are not copied: a
+            `numpy.memmap` stays a map of its file.
 
     Raises:
         ConfigError: something else, naming the field that does not fit.
@@ -68,15 +68,15 @@ class ArraySource:
 
     def __init__(self, data: Any) -> None:
         self._kind, self._labels, fields, self._build = _parts(data)
-        self._arrays = [
+        self.arrays = [
             _checked(label, field) for label, field in zip(self._labels, fields, strict=True)
         ]
-        self._length = _common_length(self._labels, self._arrays)
-        self._names = list(data) if isinstance(data, Mapping) else list(range(len(self._arrays)))
-        self._boxed = [array.ndim == 1 and stays_array(array.dtype) for array in self._arrays]
+        self._length = _common_length(self._labels, self.arrays)
+        self._names = list(data) if isinstance(data, Mapping) else list(range(len(self.arrays)))
+        self._boxed = [array.ndim == 1 and stays_array(array.dtype) for array in self.arrays]
         # What a batch of each is made of, looked up once.
         self._fields = [
-            (array, _is_direct(array), array.shape[1:], array.dtype) for array in self._arrays
+            (array, _is_direct(array), array.shape[1:], array.dtype) for array in self.arrays
         ]
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class ArraySource:
         return self._build(
             [
                 array[row, ...].copy() if boxed else array[row].copy()
-                for array, boxed in zip(self._arrays, self._boxed, strict=True)
+                for array, boxed in zip(self.arrays, self._boxed, strict=True)
             ]
         )
 
@@ -189,15 +189,16 @@ class ArraySource:
     @property
     def sample_bytes(self) -> int:
         """Bytes of one sample, so that small batches can be gathered together."""
-        return sum(array[:1].nbytes for array in self._arrays)
+        return sum(array[:1].nbytes for array in self.arrays)
 
     def column(self, field: str | int) -> _Array | list[Any] | None:
-        """Give a field of every sample, not copied; None where there is no such field.
+        """Give a field of every sample, not copied; None where it is not kept apart.
 
         >>> ArraySource((np.zeros((2, 9)), np.array([7, 8]))).column(1)
         array([7, 8])
         """
-        return self._arrays[self._names.index(field)] if field in self._names else None
+        apart = self._kind != "array" and field in self._names  # rows of one array have none
+        return self.arrays[self._names.index(field)] if apart else None
 
     def fingerprint(self) -> str:
         """Tell this data from other data: length, dtypes, shapes, checksum of 64 rows.
@@ -210,12 +211,12 @@ class ArraySource:
         """
         rows = checked_rows(self._length)
         digest = sha256()
-        for array in self._arrays:
+        for array in self.arrays:
             for row in rows:
                 add_values(digest.update, array[row : row + 1])
         fields = ", ".join(
             f"{label} {describe_dtype(array.dtype)} {array.shape[1:]}"
-            for label, array in zip(self._labels, self._arrays, strict=True)
+            for label, array in zip(self._labels, self.arrays, strict=True)
         )
         return f"{self._kind}, {self._length} samples, {fields}, sha256 {digest.hexdigest()}"
 
