@@ -77,6 +77,16 @@ def killed_beside_a_fork():
 def exits(): sys.exit("enough")
 def interrupted(): raise KeyboardInterrupt
 def nothing(): return []
+
+class OnceGood:
+    """Each sample can be read once."""
+    read = 0
+    def __len__(self): return 10
+    def __getitem__(self, index):
+        self.read += 1
+        if self.read > 10: raise OSError("gone")
+        return index
+
 def forgot(): pass
 
 class Closing(Numbers):
@@ -439,6 +449,15 @@ def test_a_run_ends_at_its_first_bound_and_has_a_batch_behind_the_first(bounds, 
 
 def test_an_epoch_without_a_batch_has_no_times():
     assert None is timed([], batches=2)
+
+
+def test_a_later_epoch_without_a_batch_is_told_by_its_number():
+    """As where `on_error` leaves out all its samples; epochs are counted from 0."""
+    epochs = iter([[1, 2], [3], []])
+    with pytest.raises(BenchError) as failed:
+        take_time(lambda: iter(next(epochs)), seconds=None, batches=9)
+    told = "expected a batch in each epoch, got none in epoch 2: all its samples were left out"
+    assert told == str(failed.value)
 
 
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=5), st.integers(2, 20))
@@ -982,6 +1001,14 @@ def test_whatever_happens_in_a_run_is_code_1_and_a_line(command, source, said):
     first, last = err.splitlines()
     assert (1, "", "run 1 of 1: num_workers 0 ...") == (code, out, first)
     assert last.startswith(f"threadloader bench: num_workers 0: {said}")
+
+
+def test_a_run_whose_later_epoch_has_no_batch_says_so(command):
+    config = write({"batch_size": 5, "on_error": {"skip": 10}})
+    code, out, err = command(config, "--source", "mine:OnceGood", "--workers", "0", *QUICK)
+    told = "num_workers 0: expected a batch in each epoch, got none in epoch 1: all its samples"
+    assert (1, "") == (code, out)
+    assert err.splitlines()[-1].startswith(f"threadloader bench: {told}")
 
 
 def test_a_function_that_forgets_its_return_is_bad_usage(command):

@@ -21,6 +21,7 @@ from ..config import LoaderConfig
 from ..loader import Loader, based, deal_of, open_configured, unlisted
 from ..sources import PerThread, as_source
 from ._measure import Memory, Timing, storage_bytes, take_time
+from ._process import BenchError
 from ._steps import make_step
 
 __all__ = ["main", "run"]
@@ -37,6 +38,8 @@ def main() -> None:
         os._exit(130)
     except UsageError as error:
         answer = {"error": str(error), "usage": True}
+    except BenchError as error:
+        answer = {"error": str(error)}
     except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well
         answer = {"error": in_words(error)}
     os.write(out, json.dumps(answer).encode() + b"\n")

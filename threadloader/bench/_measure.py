@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ._process import BenchError
+
 __all__ = ["Memory", "Timing", "storage_bytes", "take_time"]
 
 _END: Any = object()
@@ -67,7 +69,10 @@ def take_time(
         clock: gives seconds.
 
     Returns:
-        The times, or None for an epoch without a batch.
+        The times, or None where the first epoch has no batch.
+
+    Raises:
+        BenchError: a later epoch has no batch.
     """
     called = clock()
     epoch = begin()
@@ -90,7 +95,12 @@ def take_time(
         batch = next(epoch, _END)
         if batch is _END:
             epoch = begin()
-            batch = next(epoch)
+            batch = next(epoch, _END)
+            if batch is _END:
+                raise BenchError(
+                    f"expected a batch in each epoch, got none in epoch {len(gaps) + 1}: all its"
+                    " samples were left out"
+                )
             gaps.append(clock() - called)
         now = clock()
         wait += now - called
