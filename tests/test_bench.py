@@ -683,6 +683,19 @@ def test_one_is_not_told_as_many():
     assert ", 1 core, " in told
 
 
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        ({"batches": 2}, "1 run of 1 batch after the first batch"),
+        ({"batches": 1001, "seconds": 5}, "1 run of 5 s or 1,000 batches after the first batch"),
+    ],
+    ids=str,
+)
+def test_the_table_tells_the_batches_behind_the_first(plan, told):
+    """--batches counts the first one, which is not in the measured time."""
+    assert f"Each setting: {told}" in " ".join(str(report({0: 10.0}, repeat=1, **plan)).split())
+
+
 @pytest.mark.parametrize("waits", [None, {0: 0.5, 16: 0.001}])
 def test_the_table_has_a_line_for_each_setting(waits):
     text = str(report({0: 1234.5, 16: 2e6}, waits, compare="torch"))

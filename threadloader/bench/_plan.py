@@ -158,8 +158,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batches",
         type=integer,
         metavar="N",
-        help="how many batches to measure in each run, whatever time they take; with --seconds "
-        "whichever is reached first",
+        help="how many batches a run lasts, the first one included, whatever time they take; with "
+        "--seconds whichever is reached first",
     )
     add(
         "--repeat",

@@ -45,13 +45,13 @@ def _heading(report: Report) -> list[str]:
             " nothing. State how long your step takes with --step-ms."
         )
     bounds = [f"{plan.seconds:g} s"] if plan.seconds is not None else []
-    bounds += [f"{plan.batches:,} batches"] if plan.batches is not None else []
+    # `batches` counts the first one, too.
+    bounds += [_batches(plan.batches - 1)] if plan.batches is not None else []
     runs = "1 run" if plan.repeat == 1 else f"{plan.repeat} runs, taken in turns,"
-    steps = "1 batch" if data["steps"] == 1 else f"{data['steps']:,} batches"
     cores = "1 core" if system["cores"] == 1 else f"{system['cores']} cores"
     what = (
         f"{report.config or 'The config'}: batch_size {data['batch_size']}, prefetch_batches"
-        f" {data['prefetch_batches']}, {steps} an epoch. {system['python']}"
+        f" {data['prefetch_batches']}, {_batches(data['steps'])} an epoch. {system['python']}"
         f" {gil}, numpy {system['numpy']}, {cores}, {system['platform']}."
     )
     how = (
@@ -106,6 +106,10 @@ def _aligned(rows: list[list[str]]) -> list[str]:
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _batches(number: int) -> str:
+    return "1 batch" if number == 1 else f"{number:,} batches"
 
 
 def _number(value: float | None) -> str:
