@@ -644,6 +644,29 @@ def test_a_run_that_fails_says_which_it_was(answer, expected):
     assert str(failed.value).startswith(expected)
 
 
+@pytest.mark.parametrize(
+    ("config", "loader", "told"),
+    [
+        ({"on_error": {"skip": 1}}, "torch", " (on_error is not given to torch)"),
+        ({"on_error": {"skip": 1}}, "threadloader", ""),
+        ({}, "torch", ""),
+    ],
+    ids=str,
+)
+def test_a_sample_that_torch_may_not_leave_out_is_told_as_such(torch_there, config, loader, told):
+    """Which the runs of threadloader, with on_error, have left out."""
+
+    def runner(spec):
+        if spec["loader"] == loader:
+            raise BenchError("ValueError: bad")
+        return numbers(version="2.0")
+
+    setting = {"torch": "PyTorch num_workers 0", "threadloader": "num_workers 0"}[loader]
+    with pytest.raises(BenchError) as failed:
+        run(config, Plan(workers=(0,), compare="torch"), source="mine:Numbers", runner=runner)
+    assert f"{setting}: ValueError: bad{told}" == str(failed.value)
+
+
 # What is shown.
 
 

@@ -96,7 +96,12 @@ def run(
                 try:
                     numbers = runner({**spec, "loader": loader, "config": replaced})
                 except BenchError as error:
-                    raise error if error.usage else BenchError(f"{setting}: {error}") from None
+                    if error.usage:
+                        raise
+                    # There a sample that fails ends the run, which with ours it need not.
+                    bare = loader == "torch" and options.on_error != "raise"
+                    why = " (on_error is not given to torch)" if bare else ""
+                    raise BenchError(f"{setting}: {error}{why}") from None
                 if numbers.get("batches") and not numbers["samples"]:
                     raise BenchError(
                         f"{setting}: expected samples, got padding alone: this shard has none in"
