@@ -38,6 +38,7 @@ from threadloader.bench import (
     _command,
     _measure,
     _process,
+    _steps,
     picture,
     run,
 )
@@ -338,7 +339,13 @@ def test_the_gil_is_named_only_where_there_is_one(gil):
             {0: 0.011, 4: 0.02},
             "gets slower beside the workers: 11 ms alone, 20 ms with 4 workers",
         ),
-        ({0: 0.5, 4: 0.0}, {0: None, 4: 2}, {0: 0.012, 4: 0.013}, ""),
+        ({0: 0.5, 4: 0.0}, {0: None, 4: 2}, {0: 0.01, 4: 0.0109}, ""),
+        (
+            {0: 0.5, 4: 0.0},
+            {0: None, 4: 2},
+            {0: 0.012, 4: 0.013},
+            "With no workers a step took 12 ms, and not 10 ms (--step-ms)",
+        ),
     ],
 )
 def test_with_a_step_the_bottleneck_is_told_by_waits_and_steps(waits, ready, steps, expected):
@@ -347,6 +354,24 @@ def test_with_a_step_the_bottleneck_is_told_by_waits_and_steps(waits, ready, ste
     )
     assert expected in told
     assert bool(expected) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ({0: 0.009, 4: 0.009}, False),
+        ({0: 0.008, 4: 0.01}, True),
+        ({2: 0.009, 4: 0.009}, False),
+        ({2: 0.01, 4: 0.008}, True),
+        ({2: 0.02, 4: 0.02}, False),
+    ],
+    ids=str,
+)
+def test_a_step_that_is_not_as_long_as_asked_is_told(steps, expected):
+    """A longer one without workers alone: beside them it may be longer for their sake."""
+    waits = dict.fromkeys(steps, 0.5)
+    told = said(rows(dict.fromkeys(steps, 100), waits, step_seconds=steps), step_seconds=0.01)
+    assert expected == ("a step took 8 ms, and not 10 ms (--step-ms)" in told)
 
 
 def test_runs_that_differ_and_reads_from_storage_are_told():
@@ -478,6 +503,19 @@ def test_a_step_that_computes_is_made_of_as_much_as_takes_so_long(kind):
     step = make_step(kind, 3)
     assert step is not None
     step()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows counts processor time in steps of 16 ms")
+@pytest.mark.parametrize(("kind", "expected"), [("gil", 128), ("numpy", 64)])
+def test_a_step_of_python_is_measured_by_the_processor_time_it_takes(kind, expected, monkeypatch):
+    """Others have half of the wall time here, and shall not make the step half as long."""
+    clock = Clock()
+    own = SimpleNamespace(
+        perf_counter=lambda: clock.after(1 / 32, clock.now),
+        thread_time=lambda: clock.after(1 / 64, clock.now),
+    )
+    monkeypatch.setattr(_steps, "time", own)
+    assert expected == amount(kind, 1000)
 
 
 def test_a_step_that_sleeps_is_its_seconds_and_no_step_is_none():

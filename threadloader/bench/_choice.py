@@ -157,15 +157,12 @@ def compared(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
     processes = _workers(there).replace(
         "worker", "process" if there.num_workers == 1 else "processe"
     )
+    alike = abs(ratio - 1) < max(1 - NEAR, here.spread + there.spread)
+    told = "no difference that these runs would show" if alike else f"{ratio:.2f} times as many"
     return (
         f"At their best, threadloader with {_workers(here)} loads"
         f" {here.samples_per_second:,.0f} samples/s and PyTorch's DataLoader with {processes}"
-        f" {there.samples_per_second:,.0f}: "
-        + (
-            "no difference that these runs would show."
-            if abs(ratio - 1) < max(1 - NEAR, here.spread + there.spread)
-            else f"{ratio:.2f} times as many."
-        )
+        f" {there.samples_per_second:,.0f}: {told}."
     )
 
 
@@ -195,8 +192,16 @@ def _with_step(rows: Sequence[Row], step_seconds: float) -> list[str]:
                 f"{lowest}, and more of them do not lower it: at each number tried, batches come"
                 " more slowly than steps take them."
             )
-    # Without workers nothing runs beside the step.
-    alone = (rows[0].step_seconds if not rows[0].num_workers else None) or step_seconds
+    # Without workers nothing runs beside the step; with them it may be longer, but not shorter.
+    least = min(rows, key=lambda row: (row.num_workers > 0, row.step_seconds or step_seconds))
+    took = least.step_seconds or step_seconds
+    if took * GAIN < step_seconds or (took > GAIN * step_seconds and not least.num_workers):
+        told.append(
+            f"With {_workers(least)} a step took {_time(took)}, and not {_time(step_seconds)}"
+            " (--step-ms): the numbers are those of such a step. Either other programs were at"
+            " work, or the system cannot keep such a time."
+        )
+    alone = step_seconds if least.num_workers else took
     worst = max(rows, key=lambda row: row.step_seconds or 0.0)
     if (worst.step_seconds or 0.0) > GAIN * alone:
         told.append(
