@@ -67,6 +67,9 @@ def _answer(spec: "dict[str, Any]", found: "dict[str, Any]") -> "dict[str, Any]"
         return {"machine": {**machine(), "numpy": version("numpy", "numpy")}, "versions": versions}
     from benchmarks.works import work
 
+    if "cases" in spec:
+        made = {name: work(name).cases(spec["quick"]) for name in spec["cases"]}
+        return {"cases": {name: [vars(case) for case in cases] for name, cases in made.items()}}
     kind = work(spec["work"])
     options = {**spec["options"], **found, "package": spec["package"]}
     job = kind.job(options)

@@ -45,13 +45,16 @@ def run(
 
     Returns:
         What was found.
+
+    Raises:
+        RuntimeError: an interpreter is none, or cannot say what a work's cases are.
     """
     seats, machines, versions = _seats(plan, runner)
     titles = {name: loaders.loader(name).TITLE for name in plan.loaders}
     results = Results(commit(), plan.as_dict(), machines, titles, versions)
     pythons = dict(zip(plan.pythons, (one["python"] for one in machines), strict=True))
     kinds = {name: works.work(name) for name in plan.works}
-    cases = {name: kind.cases(plan.quick) for name, kind in kinds.items()}
+    cases = _cases(plan, runner)
     asked = {name: _asked(plan, kind, seats) for name, kind in kinds.items()}
     total = plan.repeats * sum(len(cases[name]) * len(asked[name]) for name in kinds)
     before = 0
@@ -106,6 +109,18 @@ def _seats(plan: Plan, runner: Runner) -> tuple[list[Seat], list[dict[str, Any]]
         if here:
             seats += [Seat("limit", python), *(Seat(name, python) for name in here)]
     return seats, machines, versions
+
+
+def _cases(plan: Plan, runner: Runner) -> dict[str, list[Case]]:
+    """Have the cases made where the runs are made.
+
+    Not here: numpy may have more threads here, with which more products make up a step.
+    """
+    python = plan.pythons[0]
+    answer = runner(python, {"cases": list(plan.works), "quick": plan.quick}, plan.timeout, {})
+    if "cases" not in answer:
+        raise RuntimeError(f"{python}: expected the sizes of steps: {next(iter(answer.values()))}")
+    return {name: [Case(**case) for case in cases] for name, cases in answer["cases"].items()}
 
 
 def _asked(plan: Plan, kind: Any, seats: list[Seat]) -> list[Seat]:

@@ -68,7 +68,7 @@ def fastest(ways: Sequence[Callable[[], object]]) -> Callable[[], object]:
 def rounds_of(work: Callable[[int], object], milliseconds: float) -> int:
     """Give how many rounds take so long where nothing else runs.
 
-    It is found once, by the process that starts the others, so that all do the same work.
+    It is found once, in a process like those of the runs, so that all do the same work.
     """
     rounds, best = 1, 0.0
     while best < 0.02:  # long enough for any clock

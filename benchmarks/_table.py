@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -12,6 +13,8 @@ __all__ = ["in_unit", "table"]
 
 WIDTH = 100
 """Of sentences; and of a table, in whose place a longer one is written row by row."""
+FAR = 1.25
+"""A step that is longer or shorter than stated by this factor is told."""
 
 
 def table(results: Results) -> str:
@@ -83,6 +86,7 @@ def _of(results: Results, work: WorkResult) -> Iterator[str]:
         lines = list(_aligned(rows, left=2))
     yield from lines
     yield from _notes(results, work)
+    yield from _other_steps(results, work)
 
 
 def _named(results: Results, loader: str, python: str) -> str:
@@ -137,6 +141,26 @@ def _notes(results: Results, work: WorkResult) -> Iterator[str]:
     for why, cases in told.items():
         named = "" if len(cases) == len(work.cases) else f" ({'; '.join(cases)})"
         yield from _wrapped(f"- {why}{named}")
+
+
+def _other_steps(results: Results, work: WorkResult) -> Iterator[str]:
+    """Tell a step that is not as long, with no loading beside it, as the work states."""
+    metric = Metric("step_seconds", "step", "s")
+    for case in work.cases:
+        for row in case.rows:
+            if row.loader != "limit" or "step_ms" not in case.options or not row.runs:
+                continue
+            # The limit may add to its step what the samples take of the GIL.
+            took = statistics.median(
+                run["step_seconds"] - run.get("samples_seconds", 0.0) for run in row.runs
+            )
+            asked = case.options["step_ms"] / 1000
+            if not asked / FAR <= took <= asked * FAR:
+                yield from _wrapped(
+                    f"- {_named(results, row.loader, row.python)}: a step took"
+                    f" {in_unit(metric, took)}, and not {in_unit(metric, asked)}; other programs"
+                    " were at work then, or when its size was found"
+                )
 
 
 def _why(results: Results, row: Row) -> str:

@@ -78,6 +78,13 @@ def test_what_a_run_imports_from_the_checkout_is_compiled_but_for_the_first_time
     assert {"error": "the process ended with code 1: writes none: False"} == answer
 
 
+def test_the_cases_are_made_in_a_process_as_here():
+    """With the same names and options, but for the sizes that it finds."""
+    asked = {"cases": list(EVERY), "quick": True}
+    here = {name: [vars(case) for case in works.work(name).cases(quick=True)] for name in EVERY}
+    assert {"cases": here} == in_process(sys.executable, asked, 60)
+
+
 # The whole.
 
 

@@ -18,6 +18,7 @@ from benchmarks._protocol import Job, Metric, Served
 from benchmarks._results import Shown, row_of
 from benchmarks._run import run
 from benchmarks._synthetic import Rows
+from benchmarks._table import table
 
 
 def job(samples=8, batch_size=3, **others):
@@ -135,17 +136,22 @@ def test_masked_tokens_are_held_against_their_samples():
 # Turns, medians and ratios.
 
 
-def answering(answer):
+CASES = [{"name": "a case", "options": {"rounds": 7}}]
+
+
+def answering(answer, cases=CASES):
     """A runner that answers by a function of loader and number of the run, and notes its runs."""
 
     def runner(python, spec, timeout, environment):
         if "installed" in spec:
             machine = {"python": f"CPython {python}", "gil": True, "numpy": "2", "cores": 2}
-            machine |= {"processor": "A processor", "platform": "Linux"}
+            machine |= {"processor": "A processor", "platform": "Linux", "load": 0.0}
             versions = dict.fromkeys(spec["installed"], "1.0" if python == "A" else None)
             if python == "B":
                 versions["dataloader_rs"] = "2.0"
             return {"machine": machine, "versions": versions}
+        if "cases" in spec:
+            return {"cases": dict.fromkeys(spec["cases"], cases)}
         runner.made.append((python, spec["loader"]))
         return answer(spec["loader"], runner.made.count((python, spec["loader"])))
 
@@ -189,6 +195,49 @@ def test_a_loader_runs_in_the_first_interpreter_that_has_it_beside_the_limit_the
     results = run(planned("dataloader_rs", pythons=("C", "B")), runner=runner)
     assert {("B", "limit"), ("B", "dataloader_rs")} == set(runner.made)
     assert ["CPython C", "CPython B"] == [machine["python"] for machine in results.machines]
+
+
+def test_the_size_of_a_step_is_found_where_runs_are_made(monkeypatch):
+    """There numpy has one thread; here it has as many as it likes, and a step would be another."""
+    monkeypatch.setattr(works.work("train"), "rounds_of", None)
+    told = {"steps_per_second": 1.0, "wait_fraction": 0.0, "step_seconds": 0.019}
+    runner = answering(lambda loader, number: {"numbers": told, "how": "so"})
+    results = run(planned("threadloader", works=("train",), quick=False), runner=runner)
+    assert {"rounds": 7} == results.works[0].cases[0].options
+
+
+def test_an_interpreter_that_finds_no_size_is_told():
+    def runner(python, spec, timeout, environment):
+        if "cases" in spec:
+            return {"timeout": "gave no answer within 1 s"}
+        return {"machine": {"python": "CPython"}, "versions": {"threadloader": ""}}
+
+    with pytest.raises(RuntimeError, match="A: expected the sizes of steps: gave no answer with"):
+        run(planned("threadloader"), runner=runner)
+
+
+@pytest.mark.parametrize(
+    ("asked", "took", "expected"),
+    [
+        ({"step_ms": 19}, 0.013, "- limit: a step took 13.0 ms, and not 19.0 ms; other programs"),
+        ({"step_ms": 19}, 0.024, "- limit: a step took 24.0 ms, and not 19.0 ms; other programs"),
+        ({"step_ms": 19}, 0.016, ""),
+        ({}, 0.013, ""),
+    ],
+    ids=str,
+)
+def test_a_step_that_is_not_as_long_as_the_work_states_is_told(asked, took, expected):
+    """By the runs without loading, less what their samples took."""
+    runs = {"steps_per_second": 1.0, "wait_fraction": 0.0, "step_seconds": took + 0.01}
+    limit = {"numbers": runs | {"samples_seconds": 0.01}, "how": "so"}
+    beside = {"numbers": runs | {"step_seconds": 1.0}, "how": "so"}
+    runner = answering(
+        lambda loader, number: limit if loader == "limit" else beside,
+        [{"name": "a case", "options": asked}],
+    )
+    shown = table(run(planned("threadloader", works=("train",)), runner=runner))
+    assert expected in " ".join(shown.split())
+    assert bool(expected) == ("a step took" in shown)
 
 
 METRICS = [

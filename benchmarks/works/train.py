@@ -12,7 +12,8 @@ from .._protocol import Batch, Case, Job, Metric, Numbers, Serve, Served
 from .._synthetic import Rows, products, rounds_of
 
 SHORT = "Loop, numpy step"
-TITLE = "A training loop: a step of 19 ms of matrix products, 16 samples of 1 ms a batch"
+STEP_MS = 19
+TITLE = f"A training loop: a step of {STEP_MS} ms of matrix products, 16 samples of 1 ms a batch"
 LIMIT = "steps per second with no loading; wait: 0"
 METRICS = (
     Metric("steps_per_second", "steps/s", "/s"),
@@ -23,7 +24,9 @@ METRICS = (
 
 def cases(quick: bool) -> list[Case]:
     """Give two workers."""
-    size = {"steps": 4, "rounds": 1} if quick else {"steps": 50, "rounds": rounds_of(products, 19)}
+    size = {"steps": 4, "rounds": 1}
+    if not quick:
+        size = {"steps": 50, "rounds": rounds_of(products, STEP_MS), "step_ms": STEP_MS}
     return [Case("2 workers", {**size, "workers": 2})]
 
 

@@ -12,7 +12,8 @@ from .._synthetic import Rows, burn, rounds_of
 from .train import no_loading
 
 SHORT = "Loop, Python step"
-TITLE = "A training loop: a step of 8 ms of pure Python, 16 samples of 1 ms a batch"
+STEP_MS = 8
+TITLE = f"A training loop: a step of {STEP_MS} ms of pure Python, 16 samples of 1 ms a batch"
 LIMIT = (
     "steps per second with no loading, less the time that the samples themselves need the GIL,"
     " measured serially; wait: 0"
@@ -26,7 +27,9 @@ METRICS = (
 
 def cases(quick: bool) -> list[Case]:
     """Give four workers."""
-    size = {"steps": 4, "rounds": 1000} if quick else {"steps": 100, "rounds": rounds_of(burn, 8)}
+    size = {"steps": 4, "rounds": 1000}
+    if not quick:
+        size = {"steps": 100, "rounds": rounds_of(burn, STEP_MS), "step_ms": STEP_MS}
     return [Case("4 workers", {**size, "workers": 4})]
 
 
