@@ -39,7 +39,7 @@ def run(
     Args:
         plan: what, with whom, how often.
         runner: makes one run.
-        tell: is told each run that begins.
+        tell: is told each run that begins, and who was asked for by name and is not there.
         done: is given the results after each kind of work, so that a long measurement that is
             interrupted has not been for nothing.
 
@@ -47,9 +47,13 @@ def run(
         What was found.
 
     Raises:
-        RuntimeError: an interpreter is none, or cannot say what a work's cases are.
+        RuntimeError: an interpreter is none, or cannot say what a work's cases are; or no loader
+            is installed.
     """
     seats, machines, versions = _seats(plan, runner)
+    missing = [name for name in plan.loaders if name not in versions]
+    if plan.named and missing:
+        tell(f"not installed, and left out: {', '.join(missing)}")
     titles = {name: loaders.loader(name).TITLE for name in plan.loaders}
     results = Results(commit(), plan.as_dict(), machines, titles, versions)
     pythons = dict(zip(plan.pythons, (one["python"] for one in machines), strict=True))
@@ -108,6 +112,11 @@ def _seats(plan: Plan, runner: Runner) -> tuple[list[Seat], list[dict[str, Any]]
         versions |= {name: answer["versions"][name] for name in here}
         if here:
             seats += [Seat("limit", python), *(Seat(name, python) for name in here)]
+    if not seats:
+        raise RuntimeError(
+            f"--loaders: expected one that is installed, found none of {', '.join(plan.loaders)};"
+            " benchmarks/requirements.txt has the lines that install them"
+        )
     return seats, machines, versions
 
 

@@ -197,6 +197,38 @@ def test_a_loader_runs_in_the_first_interpreter_that_has_it_beside_the_limit_the
     assert ["CPython C", "CPython B"] == [machine["python"] for machine in results.machines]
 
 
+def having(*there):
+    """A runner of an interpreter that has these loaders alone."""
+    runner = answering(lambda loader, number: rate(1.0))
+
+    def answered(python, spec, timeout, environment):
+        answer = runner(python, spec, timeout, environment)
+        if "versions" in answer:
+            answer["versions"] = {
+                name: "1.0" if name in there else None for name in answer["versions"]
+            }
+        return answer
+
+    return answered
+
+
+def test_where_no_loader_is_installed_nothing_is_measured():
+    told = "--loaders: expected one that is installed, found none of torch, spdl; benchmarks/requ"
+    with pytest.raises(RuntimeError, match=told):
+        run(planned("torch", "spdl", named=True), runner=having())
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"), [(True, ["not installed, and left out: torch, grain"]), (False, [])]
+)
+def test_who_is_asked_for_by_name_and_is_not_there_is_told(named, expected):
+    """Of all that there are somebody is always missing."""
+    told = []
+    plan = planned("threadloader", "torch", "spdl", "grain", named=named)
+    run(plan, runner=having("threadloader", "spdl"), tell=told.append)
+    assert expected == [line for line in told if "turn" not in line]
+
+
 def test_the_size_of_a_step_is_found_where_runs_are_made(monkeypatch):
     """There numpy has one thread; here it has as many as it likes, and a step would be another."""
     monkeypatch.setattr(works.work("train"), "rounds_of", None)
