@@ -34,12 +34,20 @@ def main(arguments: Sequence[str]) -> int:
         print(f"tools/bench --suite: {error}", file=sys.stderr)
         return 2
 
+    unwritten: set[str] = set()
+
     def written(results: Results) -> None:
-        if asked.json:
-            text = json.dumps(results.as_dict(), indent=1) + "\n"
-            Path(asked.json).write_text(text, encoding="utf-8")
-        if asked.svg:
-            Path(asked.svg).write_text(picture(results), encoding="utf-8")
+        for option, name, made in (("--json", asked.json, _json), ("--svg", asked.svg, picture)):
+            if not name:
+                continue
+            try:
+                Path(name).write_text(made(results), encoding="utf-8")
+                unwritten.discard(option)
+            except OSError as error:  # the disk is full, which is no reason to measure no more
+                if option not in unwritten:
+                    why = error.strerror or error
+                    _tell(f"tools/bench --suite: {option}: cannot write {name}: {why}")
+                unwritten.add(option)
 
     try:
         results = run(plan, tell=_tell, done=written)
@@ -50,6 +58,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"tools/bench --suite: {error}", file=sys.stderr)
         return 2
     print(table(results))
+    if unwritten:
+        return 2
     ours = [
         row
         for work in results.works
@@ -58,6 +68,10 @@ def main(arguments: Sequence[str]) -> int:
         if row.loader in ("threadloader", "limit")
     ]
     return int(any(row.status in ("failed", "timeout") for row in ours))
+
+
+def _json(results: Results) -> str:
+    return json.dumps(results.as_dict(), indent=1) + "\n"
 
 
 def _must_be_writable(option: str, name: str | None) -> None:

@@ -270,15 +270,55 @@ def test_an_interpreter_that_is_none_is_bad_usage(tmp_path, capsys):
     assert f"{none}: expected a Python interpreter with numpy: no process could be started" in said
 
 
-def test_a_file_that_can_be_written_no_more_is_told(tmp_path, capsys, monkeypatch):
-    """The disk may be full when the first work has been measured."""
+@pytest.fixture
+def disk(monkeypatch):
+    """Gives a list that says for each write of a JSON file whether the disk is full by then."""
+    full = []
+
+    def write_text(path, text, encoding):
+        if path.suffix == ".json" and full.pop(0):
+            raise OSError(28, "No space left on device")
+        with path.open("w", encoding=encoding) as file:
+            return file.write(text)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    return full
+
+
+@pytest.mark.parametrize(
+    ("full", "code", "told"),
+    [([True, True], 2, 1), ([False, True], 2, 1), ([True, False], 0, 1), ([False, False], 0, 0)],
+    ids=str,
+)
+def test_a_file_that_can_be_written_no_more_is_told_once(
+    full, code, told, disk, quick, tmp_path, capsys, monkeypatch
+):
+    """What is measured goes on, and its table and the other file are there all the same."""
+    results, (out, svg) = restored(quick[1]), (tmp_path / "out.json", tmp_path / "out.svg")
+    disk[:] = full
+
+    def measured(plan, tell, done):
+        for _ in full:
+            done(results)
+        return results
+
+    monkeypatch.setattr(suite, "run", measured)
+    assert code == suite.main(["--json", str(out), "--svg", str(svg)])
+    said = capsys.readouterr()
+    line = f"tools/bench --suite: --json: cannot write {out}: No space left on device\n"
+    assert (line * told, table(results) + "\n") == (said.err, said.out)
+    assert svg.exists()
+
+
+def test_a_system_that_makes_no_process_is_told(capsys, monkeypatch):
+    """It takes a folder for the answer, for which the disk may have no space."""
 
     def full(plan, tell, done):
-        raise OSError(28, "No space left on device", "out.json")
+        raise OSError(28, "No space left on device", "answer")
 
     monkeypatch.setattr(suite, "run", full)
-    assert 2 == suite.main(["--json", str(tmp_path / "out.json")])
-    assert "No space left on device: 'out.json'" in capsys.readouterr().err
+    assert 2 == suite.main([])
+    assert "No space left on device: 'answer'" in capsys.readouterr().err
 
 
 # The house.
