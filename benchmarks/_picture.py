@@ -110,7 +110,10 @@ def picture(results: Results) -> str:
         title = "Where the limit is 0: less is better"
         parts += _plot(title, y, absolute, places, _logarithmic, marks)
         y += 40 + LINE * len(absolute) + 34
-    first, height = results.machines[0], y + 10
+    warned = ["Quick: the numbers mean nothing."] if results.plan["quick"] else []
+    if results.busy:
+        warned.append(f"Other programs were at work when it began (load {results.busy:.1f}).")
+    first, height = results.machines[0], y + (28 if warned else 10)
     told = f"{first['processor']}, {first['cores']} cores, {first['python']}"
     told += f", commit {results.commit}" if results.commit else ""
     box = f'viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}"'
@@ -123,7 +126,8 @@ def picture(results: Results) -> str:
         _text(20, 28, TITLE, "title"),
         *_legend(results, marks),
         *parts,
-        _text(20, height - 16, told, "soft"),
+        _text(20, y - 6, told, "soft"),
+        *([_text(20, y + 12, " ".join(warned), "head")] if warned else []),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"

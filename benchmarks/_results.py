@@ -96,6 +96,12 @@ class Results:
     versions: dict[str, str]
     works: list[WorkResult] = field(default_factory=list)
 
+    @property
+    def busy(self) -> float:
+        """How much others did when it began, where that is enough to be told; else 0."""
+        load = self.machines[0]["load"] or 0.0
+        return load if load > 0.3 * self.machines[0]["cores"] else 0.0
+
     def as_dict(self) -> dict[str, Any]:
         """Give plain JSON values; docs/benchmarks.md explains them."""
         return {"format": FORMAT, **asdict(self)}

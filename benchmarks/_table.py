@@ -49,11 +49,10 @@ def _heading(results: Results) -> Iterator[str]:
     if plan["repeats"] > 1:
         told += " Medians; ± is half the range of the runs."
     yield from _wrapped(told)
-    load = first["load"]
-    if load is not None and load > 0.3 * first["cores"]:
+    if results.busy:
         yield from _wrapped(
-            f"Other programs were at work when it began (load {load:.1f}): a ratio may be off by"
-            " more than its ±."
+            f"Other programs were at work when it began (load {results.busy:.1f}): a ratio may be"
+            " off by more than its ±."
         )
     if plan["quick"]:
         yield from _wrapped("Quick: sizes are tiny, and the numbers mean nothing.")

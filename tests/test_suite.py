@@ -151,9 +151,34 @@ def test_the_picture_is_an_svg_with_a_mark_for_each_number(quick):
     assert len(drawn) + 1 == len(tree.findall(f"{SVG}circle"))
 
 
-def test_every_text_of_the_picture_has_room(quick):
+@pytest.mark.parametrize(
+    ("quick_run", "load", "expected"),
+    [
+        (False, 0.6, None),
+        (False, None, None),
+        (True, 0.6, "Quick: the numbers mean nothing."),
+        (False, 0.7, "Other programs were at work when it began (load 0.7)."),
+    ],
+)
+def test_the_picture_warns_as_the_table_does(quick_run, load, expected, quick):
+    """It goes by itself: who sees it on a page has no table beside it."""
+    told = warned(restored(quick[1]), quick_run, load)
+    tree = ET.fromstring(picture(told))
+    warning = [text.text for text in tree.findall(f"{SVG}text")][-1]
+    assert (expected is not None) == ("Quick: " in table(told) or "Other prog" in table(told))
+    assert expected == (None if "CPython" in warning else warning)
+
+
+def warned(results, quick_run, load):
+    """Results of a run that was quick, or beside others, on a machine of two cores."""
+    machines = [{**machine, "cores": 2, "load": load} for machine in results.machines]
+    return replace(results, plan={**results.plan, "quick": quick_run}, machines=machines)
+
+
+@pytest.mark.parametrize("quick_run", [False, True])
+def test_every_text_of_the_picture_has_room(quick_run, quick):
     """With all loaders and works the labels stay within the picture and off each other."""
-    told = restored(quick[1])
+    told = warned(restored(quick[1]), quick_run, 12.3 if quick_run else 0.0)
     every = {name: loaders.loader(name).TITLE for name in loaders.NAMES}
     full = replace(told, titles=every, versions=dict.fromkeys(every, "1.0"), works=list(filled()))
     tree = ET.fromstring(picture(full))
