@@ -181,6 +181,21 @@ class TestNumbers:
         kind = np.int64 if isinstance(expected[0], int) else np.float64
         assert (expected, kind) == (numbers.tolist(), numbers.dtype)
 
+    def test_where_integers_are_wanted_3_0_is_one(self, tmp_path):
+        """As in the config itself; it stays a float among weights."""
+        (tmp_path / "n").write_bytes(b'3.0\n1e2\n-0.0\n{"index": 4.0}\n5\n')
+        numbers = read_numbers("n", tmp_path, None, whole=True)
+        assert ([3, 100, 0, 4, 5], np.int64) == (numbers.tolist(), numbers.dtype)
+        assert np.float64 == self.read(tmp_path, b"3.0\n5\n").dtype
+
+    @pytest.mark.parametrize("line", ["17.5", "true", "1e400", "NaN", '{"index": 2.5}'])
+    def test_where_integers_are_wanted_another_number_is_told_by_its_line(self, tmp_path, line):
+        (tmp_path / "n").write_text(f"1\n\n{line}\n2\n")
+        with pytest.raises(SourceError) as caught:
+            read_numbers("n", tmp_path, None, whole=True)
+        expected = f'expected an integer, or an object with an "index", got {line!r}'
+        assert ("line 3", expected) == (caught.value.place, caught.value.message)
+
     @pytest.mark.parametrize("before", [b"", b"7\n", b'{"index": 7}\r\n\n'])
     def test_a_last_line_that_a_kill_has_torn_does_not_count(self, tmp_path, before, caplog):
         """Wherever a line of a quarantine file was cut; the log tells of it."""

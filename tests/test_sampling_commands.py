@@ -30,6 +30,8 @@ def check(tmp_path, monkeypatch, capsys):
     (folder / "cut.npy").write_bytes((folder / "weights.npy").read_bytes()[:-1])
     (folder / "lines.txt").write_text("0\n1\n\n3\n")
     (folder / "text.txt").write_text("0\n1\nfour\n")
+    (folder / "whole.txt").write_text("0\n2.0\n5e0\n")
+    (folder / "half.txt").write_text("0\n2.0\n4.5\n")
     (folder / "jsonl.txt").write_text('{"index": 5}\n')
     (folder / "far.txt").write_text("0\n6\n")
     (folder / "empty.txt").write_text("")
@@ -49,6 +51,7 @@ def check(tmp_path, monkeypatch, capsys):
 
 SOURCE = {"type": "npz", "path": "x.npz"}
 FILE = "a file with a number a line, or of .npy content"
+WHOLE = "a file with an integer a line, or of .npy content"
 EACH = "a number for each of the 6 samples"
 
 
@@ -84,6 +87,7 @@ GOOD = [
     subset("empty.txt"),
     {"exclude": "lines.txt"},
     {"exclude": "jsonl.txt"},
+    {"exclude": "whole.txt"},
     {"exclude": "empty.txt"},
     {"exclude": []},
     {"exclude": [3, 3, 0]},
@@ -134,18 +138,26 @@ WRONG = [
     (subset([0, -1]), "/sampler/indices/1", "an integer >= 0, got -1"),
     (subset([0, True]), "/sampler/indices/1", "an integer"),
     (subset("floats.npy"), "/sampler/indices", "dataset indices: integers in one row, got float64"),
-    (subset("text.txt"), "/sampler/indices", f"{FILE}, got text.txt: line 3: expected a number"),
+    (subset("text.txt"), "/sampler/indices", f"{WHOLE}, got text.txt: line 3: expected an integer"),
     ({"exclude": [6]}, "/exclude", "indices from 0 to 5, got 6 at position 0"),
     ({"exclude": "far.txt"}, "/exclude", "indices from 0 to 5, got 6 at position 1"),
     ({"exclude": [1.5]}, "/exclude/0", "an integer"),
     ({"exclude": "floats.npy"}, "/exclude", "dataset indices: integers in one row, got float64"),
-    ({"exclude": "text.txt"}, "/exclude", f"{FILE}, got text.txt: line 3: expected a number"),
-    ({"exclude": "none.txt"}, "/exclude", f"{FILE}, got none.txt: expected a file, found none"),
+    ({"exclude": "text.txt"}, "/exclude", f"{WHOLE}, got text.txt: line 3: expected an integer"),
+    *(
+        (config, pointer, f"{WHOLE}, got half.txt: line 3: expected an integer")
+        for config, pointer in (
+            (subset("half.txt"), "/sampler/indices"),
+            (balanced(labels="half.txt"), "/sampler/labels"),
+            ({"exclude": "half.txt"}, "/exclude"),
+        )
+    ),
+    ({"exclude": "none.txt"}, "/exclude", f"{WHOLE}, got none.txt: expected a file, found none"),
     ({**weighted([1] * N), "shuffle": True}, "/shuffle", "false or nothing, since there is a"),
     ({**weighted("../outside.npy"), "root": "."}, "/sampler/weights", f"{FILE}, got "),
-    ({**subset("../outside.npy"), "root": "."}, "/sampler/indices", f"{FILE}, got "),
-    ({**balanced(labels="../outside.npy"), "root": "."}, "/sampler/labels", f"{FILE}, got "),
-    ({"exclude": "../outside.npy", "root": "."}, "/exclude", f"{FILE}, got "),
+    ({**subset("../outside.npy"), "root": "."}, "/sampler/indices", f"{WHOLE}, got "),
+    ({**balanced(labels="../outside.npy"), "root": "."}, "/sampler/labels", f"{WHOLE}, got "),
+    ({"exclude": "../outside.npy", "root": "."}, "/exclude", f"{WHOLE}, got "),
 ]
 
 

@@ -76,10 +76,12 @@ def _numbers(config: LoaderConfig, base: Path, named: Any, pointer: str) -> Any:
     if not isinstance(named, str):
         return named
     root = None if config.root is None else base / config.root
+    whole = pointer != "/sampler/weights"
     try:
-        return sources.read_numbers(named, base, root)
+        return sources.read_numbers(named, base, root, whole=whole)
     except SourceError as error:
-        expected = "a file with a number a line, or of .npy content"
+        kind = "an integer" if whole else "a number"
+        expected = f"a file with {kind} a line, or of .npy content"
         raise ConfigError(Problem(pointer, expected, str(error))) from error
 
 

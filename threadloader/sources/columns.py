@@ -89,7 +89,9 @@ def _field_of(source: Any, index: int, field: str | int, pointer: str) -> Any:
         raise ConfigError(Problem(pointer, "a field that each sample has", got)) from error
 
 
-def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any] | list[float]:
+def read_numbers(
+    path: str, base: Path, root: Path | None, *, whole: bool = False
+) -> npt.NDArray[Any] | list[float]:
     """Read a list of numbers from a file.
 
     Args:
@@ -99,6 +101,7 @@ def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any] |
             written to a quarantine file, of which the log tells.
         base: the folder to which the path is relative.
         root: a folder that it may not leave.
+        whole: whether each line has to be an integer, as 3.0 is.
 
     Returns:
         int64 or float64 of shape ``(n,)`` from text, or a list where one is too large for
@@ -127,11 +130,13 @@ def read_numbers(path: str, base: Path, root: Path | None) -> npt.NDArray[Any] |
         log = logging.getLogger("threadloader")
         log.warning("%s: line %d is cut short, and passed over", file, len(lines) + 1)
     values = [
-        _number(line, file, number) for number, line in enumerate(lines, start=1) if line.strip()
+        _number(line, file, number, whole=whole)
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
     ]
     try:
-        whole = all(isinstance(value, int) for value in values)
-        return np.array(values, np.int64 if whole else np.float64)
+        integers = all(isinstance(value, int) for value in values)
+        return np.array(values, np.int64 if integers else np.float64)
     except OverflowError:
         return values
 
@@ -152,7 +157,7 @@ def _is_torn(line: bytes) -> bool:
     return False
 
 
-def _number(line: bytes, file: Path, number: int) -> int | float:
+def _number(line: bytes, file: Path, number: int, *, whole: bool) -> int | float:
     try:
         # As text: of bytes, json guesses UTF-16 where there are zeros.
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -161,8 +166,11 @@ def _number(line: bytes, file: Path, number: int) -> int | float:
         value = None
     if isinstance(value, dict):
         value = value.get("index")
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if whole and isinstance(value, float) and value.is_integer():  # as the config takes it
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         got = line[:40].decode(errors="replace")
-        message = f'expected a number, or an object with an "index", got {got!r}'
+        kind = "an integer" if whole else "a number"
+        message = f'expected {kind}, or an object with an "index", got {got!r}'
         raise SourceError(message, file, f"line {number}")
     return value
