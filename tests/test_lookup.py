@@ -242,6 +242,15 @@ def test_a_shard_that_is_asked_for_takes_the_place_of_what_a_launcher_says(
     assert (0, expected.replace("1/4", "3/4"), "") == (code, out[: len(expected)], err)
 
 
+@pytest.mark.parametrize("names", [["exclude", "sampler"], ["sampler", "exclude"]])
+def test_lists_that_are_wrong_are_all_told_in_the_order_of_the_file(config, capsys, names):
+    options = {"exclude": [99], "sampler": {"type": "subset", "indices": [99]}}
+    path = config(**{name: options[name] for name in names})
+    code, out, err = ask(capsys, path)
+    told = [line.split(": /")[1].split(":")[0].split("/")[0] for line in err.splitlines()]
+    assert (1, "", names) == (code, out, told)
+
+
 def test_a_config_with_problems_is_told_with_their_places(config, capsys, tmp_path):
     path = config(batch_size=0)
     code, out, err = ask(capsys, path)

@@ -821,6 +821,37 @@ def test_a_wrong_value_in_a_file_is_told_with_its_file(tmp_path, options, text):
         Loader(tmp_path / "c.json", range(N)).__enter__()
 
 
+@pytest.mark.parametrize(
+    ("sampler", "exclude", "told"),
+    [
+        ({"type": "weighted", "weights": [1]}, [0, 99], ["/sampler/weights", "/exclude"]),
+        ({"type": "weighted", "weights": "list.npy"}, "none", ["/sampler/weights", "/exclude"]),
+        ({"type": "weighted", "weights": "none"}, "far.txt", ["/sampler/weights", "/exclude"]),
+        ({"type": "subset", "indices": [50]}, "none", ["/sampler/indices", "/exclude"]),
+        ({"type": "balanced", "labels": "none"}, [99], ["/sampler/labels", "/exclude"]),
+        # Of labels, those of what is excluded do not matter, and which that is is not known.
+        ({"type": "balanced", "labels": "list.npy"}, [99], ["/exclude"]),
+        ({"type": "balanced", "field": "z"}, [99], ["/exclude"]),
+    ],
+    ids=str,
+)
+def test_all_lists_that_are_wrong_are_told_at_once(tmp_path, sampler, exclude, told):
+    """By the error of the loader, each with its place."""
+    np.save(tmp_path / "list.npy", np.array([0.0, -1.0]))
+    (tmp_path / "far.txt").write_text("99\n")
+    (tmp_path / "c.json").write_text(json.dumps({"sampler": sampler, "exclude": exclude}))
+    with pytest.raises(ConfigError) as caught:
+        Loader(tmp_path / "c.json", range(N)).__enter__()
+    assert told == [problem.pointer for problem in caught.value.problems]
+    assert all(problem.line for problem in caught.value.problems)
+
+
+def test_a_sequence_in_code_is_told_beside_exclude():
+    with pytest.raises(ConfigError) as caught:
+        Loader({"exclude": [99]}, range(N), sampler=[50]).__enter__()
+    assert ["/exclude", "sampler"] == [problem.pointer for problem in caught.value.problems]
+
+
 def test_a_list_s_file_that_is_not_there_is_named_once(tmp_path):
     (tmp_path / "c.json").write_text('{"exclude": "list.txt"}')
     with pytest.raises(ConfigError) as caught:

@@ -75,7 +75,7 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
     It is opened once, and the loader is given what is open.
 
     Returns:
-        All problems, in the order of the document; and what to say about a batch.
+        All problems, and what to say about a batch.
     """
     problems = list(report.problems)
     lines: list[str] = []
@@ -101,7 +101,7 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
     finally:
         if close:
             close()
-    return sorted(problems, key=lambda problem: (problem.line, problem.column)), lines
+    return problems, lines
 
 
 def _right_part(report: Report) -> LoaderConfig | None:
@@ -231,7 +231,8 @@ def _shapes(batch: Any, field: str) -> Iterator[str]:
 
 
 def told(report: Report, problems: list[Problem]) -> list[str]:
-    """Problems as lines: the file, and in it the place."""
+    """Problems as lines, in the order of the document: the file, and in it the place."""
+    problems = sorted(problems, key=lambda it: (it.line, it.column))
     return [line(f"{report.file}:{'' if it.line else ' '}{it}") for it in problems]
 
 

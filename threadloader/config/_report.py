@@ -76,6 +76,7 @@ class Report(NamedTuple):
             problem if problem.pointer[1:].split("/")[0] in in_code else self.locate(problem)
             for problem in error.problems
         ]
+        problems.sort(key=lambda problem: (problem.line, problem.column))
         ConfigError.__init__(error, problems, self.file)
 
 

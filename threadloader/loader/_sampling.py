@@ -85,6 +85,15 @@ def _numbers(config: LoaderConfig, base: Path, named: Any, pointer: str) -> Any:
         raise ConfigError(Problem(pointer, expected, str(error))) from error
 
 
+@contextlib.contextmanager
+def _collected(errors: list[ConfigError]) -> Iterator[None]:
+    """Keep what is wrong with one list, to be raised when the others are known, too."""
+    try:
+        yield
+    except ConfigError as error:
+        errors.append(error)
+
+
 class Samplings:
     """Makes samplers, for what is excluded now or was when an epoch began.
 
@@ -101,8 +110,8 @@ class Samplings:
         now: the sampling of the config.
 
     Raises:
-        ConfigError: weights, labels or indices do not fit the source, or a file of them is
-            missing or damaged.
+        ConfigError: weights, labels, indices or what is excluded do not fit the source, or a file
+            of them is missing or damaged; it holds the problems of all of them.
         Exception: what the source raises for a sample that is read for its label and kept.
     """
 
@@ -113,24 +122,35 @@ class Samplings:
         self._n = n
         self._given = given
         self._spec = dict(config.sampler or {}) if given is None else {}
+        errors: list[ConfigError] = []
         for option in _LISTS:
             if self._spec.get(option) is not None:
                 named, pointer = self._spec[option], f"/sampler/{option}"
-                self._spec[option] = _numbers(config, base, named, pointer)
-        exclude = config.exclude
-        if exclude is not None:
-            exclude = _numbers(config, base, exclude, "/exclude")
-        with self._files_named():
-            excluded = self._excluded(exclude)
-        if (field := self._spec.get("field")) is not None:
+                with _collected(errors):
+                    self._spec[option] = _numbers(config, base, named, pointer)
+        read, excluded = not errors, NOTHING
+        if config.exclude is not None:
+            with _collected(errors):
+                exclude = _numbers(config, base, config.exclude, "/exclude")
+                with self._files_named():
+                    excluded = self._excluded(exclude)
+        if not errors and (field := self._spec.get("field")) is not None:
             kept = self._kept(excluded)
 
             def passes(index: int, error: Exception) -> bool:
                 return kept.rank(index) is None and not from_signal(error)
 
             self._spec["labels"] = sources.column(source, field, "/sampler/field", passes)
-        with self._files_named():
-            self.now = self._make(excluded)
+        # Labels are judged only where it is known whose do not matter.
+        if read and (not errors or self._spec.get("type") != "balanced"):
+            with _collected(errors), self._files_named():
+                self.now = self._make(excluded)
+        if errors:
+            problems = [problem for error in errors for problem in error.problems]
+            try:
+                raise ConfigError(problems) from errors[0].__cause__
+            finally:
+                errors.clear()  # their tracebacks lead to this frame
 
     def plan(self, epoch: int, position: int, excluded: Excluded) -> Plan:
         """Give the plan of a run that goes on where a state stands.
