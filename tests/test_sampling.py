@@ -506,13 +506,56 @@ class TestFailing:
             for number in range(2):
                 with pytest.raises(ValueError, match=f"failure {number}") as caught:
                     [ask(batches), next(epoch)]
-                assert ["threadloader: raised for the order of the samples"] == (
-                    caught.value.__notes__
-                )
+                assert ["threadloader: raised for the order of epoch 1"] == caught.value.__notes__
                 assert state == batches.state_dict()
             ask(batches)
             assert [[1, 3], [4]] == lists(epoch)
             assert 2 == batches.state_dict()["world"]["epoch"]
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize("index", [0, 1])
+    @pytest.mark.parametrize("taken", [0, 1, 2])
+    @pytest.mark.parametrize("live", [True, False], ids=["live", "dropped"])
+    def test_it_is_told_with_its_epoch_however_it_is_asked(self, workers, index, taken, live):
+        """By the loop, and by `len` within, behind or between epochs, ahead of the loop.
+
+        Of the three steps under "keep" the second shard has one, and the first one two.
+        """
+
+        def sampler(epoch, n):
+            if epoch:
+                raise ValueError(epoch)
+            return [4, 5, 6]
+
+        config = {"batch_size": 1, "num_workers": workers}
+        shard = {"index": index, "count": 2, "remainder": "keep"}
+        expected, told = [], []
+        with Loader(config, range(N), sampler=sampler, shard=shard) as batches:
+            epoch = iter(batches)
+            for _ in range(taken):
+                next(epoch, None)
+            if not live:
+                del epoch
+            for ask in (len, lambda batches: list(epoch) if live else None, len, list, len):
+                try:
+                    ask(batches)
+                except ValueError as error:
+                    expected.append([f"threadloader: raised for the order of epoch {error}"])
+                    told.append(error.__notes__)
+        assert 2 <= len(told)
+        assert expected == told
+
+    def test_it_is_told_with_its_epoch_where_it_refuses_a_note(self):
+        class Refusing(Exception):
+            def add_note(self, note):
+                raise TypeError("no notes")
+
+        def sampler(epoch, n):
+            raise Refusing
+
+        with Loader({}, range(N), sampler=sampler) as batches:
+            with pytest.raises(WorkerError, match="Refusing was raised for the order of epoch 0,"):
+                next(iter(batches))
 
     @pytest.mark.parametrize("workers", WORKERS)
     def test_len_raises_it_where_it_cannot_know_better(self, workers):

@@ -15,12 +15,13 @@ WRAPPED = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, Keyboar
 """Raised by user code, these would be taken for an end of the loop or of the program."""
 
 
-def explained(outcome: Outcome, error: BaseException, more: str = "") -> BaseException:
+def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = "") -> BaseException:
     """Give what to raise for a failed batch.
 
     Args:
         outcome: the batch's.
         error: what was raised for it.
+        epoch: the epoch whose order failed, where there is no batch.
         more: what else there is to say in the note.
 
     Returns:
@@ -28,7 +29,7 @@ def explained(outcome: Outcome, error: BaseException, more: str = "") -> BaseExc
         end, or does not take the note: a `WorkerError` with it as its cause.
     """
     job: BatchJob | None = outcome.job  # never a group: its batches are made anew, one by one
-    what = "the order of the samples"
+    what = f"the order of epoch {epoch}"
     try:
         # All that may run code of the user's: how a source says where a sample stands, how
         # an exception takes a note.

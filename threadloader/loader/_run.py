@@ -392,7 +392,8 @@ class Run:
         # What a close cut short was tried no further, whatever the budget.
         of_sample = outcome.part is not None and not issubclass(type(error), ClosedError)
         more = self._skipping.told(place.cursor.skipped) if of_sample else ""
-        error = explained(outcome, error, more)
+        cursor = place.next_cursor() if place.over else place.cursor  # `len` asks ahead
+        error = explained(outcome, error, cursor.epoch, more)
         try:
             # Stores only up to the raise. Neither the outcome nor this frame may keep the
             # error: its traceback leads back to both.
