@@ -1,4 +1,4 @@
-"""Faults to be found: sources, transforms and collates that are wrong in one way each.
+"""Faults to be found: sources, transforms, collates and samplers that are wrong in one way each.
 
 A race is made to happen by a `Meeting`, at the place where a thread can be overtaken. Longer than
 other files, as a collection is.
@@ -488,3 +488,54 @@ class SharedRows:
         self.rows[: len(samples)] = samples
         self.overtaken()
         return self.rows[: len(samples)].copy()
+
+
+# Samplers.
+
+
+def ascending(epoch, n):
+    """No fault."""
+    return range(n)
+
+
+def permuted(epoch, n):
+    return np.random.permutation(n)
+
+
+def permuted_later(epoch, n):
+    return np.random.permutation(n) if epoch else range(n)
+
+
+def seeding(epoch, n):
+    """Gives the same for the same epoch, and leaves its seed to everybody."""
+    np.random.seed(epoch)
+    return np.random.permutation(n)
+
+
+class OneGenerator:
+    """Goes on with its generator from epoch to epoch."""
+
+    def __init__(self):
+        self.generator = np.random.default_rng(7)
+
+    def __call__(self, epoch, n):
+        return self.generator.permutation(n)
+
+
+def of_main_thread(epoch, n):
+    here = threading.current_thread() is threading.main_thread()
+    return range(n) if here else range(n - 1, -1, -1)
+
+
+def by_hash(epoch, n):
+    return sorted(range(n), key=lambda index: hash(f"{index}"))
+
+
+class TurnedOnce:
+    """Gives another order from its third call on, and by the time it is looked at always that."""
+
+    def __init__(self):
+        self.calls = itertools.count()
+
+    def __call__(self, epoch, n):
+        return range(n) if next(self.calls) < 2 else range(n - 1, -1, -1)

@@ -245,6 +245,11 @@ def test_another_order_where_samples_are_left_out_may_still_be_that_of_the_sourc
         ("transform drawn_once", "transform", "depends on what each process draws, or has, for it"),
         ("source ordered_by_hash", "source", "sorted(...) of a set before its order counts"),
         ("source NamedByHash", "source", "the source's fingerprint gave something else in another"),
+        (
+            "sampler by_hash",
+            "sampler",
+            "the order of epochs 0 and 1 gave something else in another",
+        ),
     ],
 )
 def test_what_is_the_same_in_one_process_alone_is_found_by_another_one(name, cause, says):
@@ -823,6 +828,57 @@ def test_other_indices_are_a_difference_of_the_order():
     assert "it may be a fault of threadloader" in report.causes[0].says
 
 
+@pytest.mark.parametrize(
+    ("sampler", "kind", "says"),
+    [
+        (faults.permuted, "global-random", "with that put back before each call, it gave the same"),
+        (faults.permuted_later, "global-random", "the order of epochs 0 and 1 gave something else"),
+        (faults.OneGenerator, "own-state", "(OneGenerator.generator)"),
+        (faults.of_main_thread, "other-thread", "gives something else in another thread"),
+        (faults.TurnedOnce, "unknown", "which the sampler decides; asked for epochs 0 and 1"),
+    ],
+    ids=["permuted", "permuted later", "one generator", "of the main thread", "turned once"],
+)
+def test_a_sampler_in_code_that_gives_another_order_is_found_with_its_cause(sampler, kind, says):
+    report = report_of(sampler=made(sampler))
+    assert ("order", [("sampler", kind)]) == (report.difference.kind, found(report))
+    assert says in re.sub(r"\s+", " ", str(report))
+
+
+@pytest.mark.parametrize("sampler", [faults.ascending, [3, 1, 3], lambda epoch, n: iter([n - 1])])
+def test_a_sampler_in_code_that_gives_the_same_is_no_fault(sampler):
+    report = report_of(sampler=sampler)
+    assert ("same", ()) == (report.result, report.dangers)
+
+
+def test_a_sampler_in_code_may_have_an_order_of_any_length():
+    """Of which as much is looked at as of a list that there may be."""
+    source = type("Long", (), {"__len__": lambda _: 10**12, "__getitem__": lambda _, index: index})
+    report = report_of(source, sampler=faults.ascending, plan=Plan(batches=2))
+    assert "same" == report.result
+
+
+def test_a_sampler_in_code_that_seeds_global_state_is_a_danger():
+    report = report_of(sampler=faults.seeding)
+    dangers = [(it.part, it.kind) for it in report.dangers]
+    assert ("same", [("sampler", "global-random")]) == (report.result, dangers)
+
+
+def test_a_sampler_in_code_takes_the_place_of_that_of_the_config():
+    config = {**CONFIG, "sampler": {"type": "subset", "indices": [2]}}
+    assert 2 == report_of(config=config).samples
+    assert 2 * SAMPLES == report_of(config=config, sampler=faults.ascending).samples
+
+
+def test_what_a_sampler_in_code_raises_is_raised():
+    def raising(epoch, n):
+        raise ValueError("no order")
+
+    with pytest.raises(ValueError, match="no order") as caught:
+        report_of(sampler=raising)
+    assert ["threadloader: raised for the order of epoch 0"] == caught.value.__notes__
+
+
 def test_a_state_that_is_refused_is_a_difference_of_the_run():
     report = report_of(faults.Renamed)
     assert ("run", "the whole run") == (report.difference.kind, report.difference.where)
@@ -1192,6 +1248,7 @@ MODULE = """
 import random, signal, sys
 import numpy as np
 from faults import Source, SharedHandle as shared, bad_sample, global_numpy, shuffled, careless
+from faults import ascending, permuted
 
 print("imported")
 
@@ -1255,6 +1312,8 @@ def test_the_command_makes_nothing_in_the_folder_of_a_cache_nor_of_a_quarantine(
         (("--transform", "mine:global_numpy"), 1, "  cause: the transform draws from the global"),
         (("--collate", "mine:shuffled"), 1, "  cause: the collate draws from the global random"),
         (("--transform", "mine:bad_sample"), 1, "c.json: ERRORS: "),
+        (("--sampler", "mine:ascending"), 0, "c.json: OK: "),
+        (("--sampler", "mine:permuted"), 1, "  cause: the sampler draws from the global random"),
     ],
 )
 def test_the_exit_code_says_whether_all_is_the_same(command, arguments, code, says):
@@ -1352,6 +1411,7 @@ def test_every_option_is_documented(capsys):
             "threadloader verify: --source: expected MODULE:FUNCTION, got math:, without a func",
         ),
         (["c.json", "--collate", "os:name"], "threadloader verify: --collate: expected a functio"),
+        (["c.json", "--sampler", "os:name"], "threadloader verify: --sampler: expected a functio"),
         (["c.json", "--source", "mine:forgot"], "threadloader verify: --source: expected a funct"),
     ],
     ids=str,

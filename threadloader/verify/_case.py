@@ -22,10 +22,13 @@ from ..sources import as_source, fingerprint
 from ..transforms import Transform
 from ._plan import Leg
 
-__all__ = ["PARTS", "Case", "hurried"]
+__all__ = ["CODE", "PARTS", "Case", "hurried"]
 
 PARTS = ("source", "transform", "collate")
-"""What a user may give in code, and so what may be to blame."""
+"""What a user may give in code that several threads run, and so what a lock may help."""
+
+CODE = (*PARTS, "sampler")
+"""All that a user may give in code, and so what may be to blame. One thread asks a sampler."""
 
 HURRY_SECONDS = 1e-6
 """How often threads take turns in a hurried run: about as often as they can."""
@@ -52,6 +55,7 @@ class Case:
             place of the config's; None: that of the config.
         transform: takes the place of the config's, or None.
         collate: the same.
+        sampler: the same; as `Loader` takes it.
     """
 
     def __init__(
@@ -61,10 +65,12 @@ class Case:
         source: Callable[[], Any] | None = None,
         transform: Callable[..., Any] | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
+        sampler: Any = None,
     ) -> None:
         self.config = config
         self.transform = transform
         self.collate = collate
+        self.sampler = sampler
         self._base = base
         self._given = source
         # A source of the user's that has close(). It is closed when the next one has come,
@@ -134,7 +140,8 @@ class Case:
             source = stack.enter_context(self.source())
             if "source" in guarded:
                 source = _GuardedSource(source, lock)
-            loader = Loader(config, source, transform=transform, collate=collate)
+            given = {"transform": transform, "collate": collate, "sampler": self.sampler}
+            loader = Loader(config, source, **given)
             yield stack.enter_context(based(loader, self._base, opened=self._given is None))
 
     def reader(self, source: Any) -> Callable[[int], Any]:

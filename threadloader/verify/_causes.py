@@ -101,7 +101,9 @@ def causes(
     try:
         # Where samples that fail are left out, what fails decides which ones come.
         if difference.kind == "order" and not _leaves_out(case):
-            return tuple(_reopened(case, indices) or [_words.order()])
+            found = _alone(case, [], CALLS)  # of no sample: what remains is the sampler
+            shown = found.shown or _reopened(case, indices) or [*_in_threads(case, [], {}, 0)]
+            return tuple(shown or [_words.order(in_code=callable(case.sampler))])
         tell("each part alone")
         found = _alone(case, indices, CALLS)
         shown = [*found.shown, *([] if found.shown else _reopened(case, indices))]
@@ -206,7 +208,7 @@ def _in_threads(
                 error = there.removeprefix(RAISED) if there.startswith(RAISED) else b""
                 yield _words.other_thread(part.name, name, error.decode())
                 continue
-            calls = list(part.calls.values())
+            calls = list(part.calls.values()) if part.name in PARTS else []
             free = stressed(calls, seconds) if calls else None
             if free is not None and free.wrong:
                 locked = stressed(calls, seconds, lock=True)

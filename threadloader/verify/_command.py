@@ -13,7 +13,7 @@ from typing import Any
 from .._named import UsageError, named
 from .._tried import GOOD, PROBLEM, USAGE, examined, line
 from ..errors import ConfigError, LoaderError
-from ._case import PARTS
+from ._case import CODE
 from ._follow import told
 from ._plan import add_arguments, plan_of
 from ._progress import Progress
@@ -49,7 +49,7 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
         return code
     try:
         with _current_folder():
-            names = {name: getattr(arguments, name) for name in PARTS if getattr(arguments, name)}
+            names = {name: getattr(arguments, name) for name in CODE if getattr(arguments, name)}
             given: dict[str, Any] = {part: named(f"--{part}", it) for part, it in names.items()}
             found = run(
                 report.config,  # what was read: a pipe is not read again

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from .. import samplers
 from ..sources import fingerprint
 from ._case import Case
 from ._probe import Call, result
@@ -16,12 +19,15 @@ __all__ = ["KEY", "Part", "parts_of", "results"]
 KEY = 1
 """Of a transform's generator: which one it is makes no difference."""
 
+POSITIONS = 1 << 20
+"""How many of an epoch's order are looked at: one that is a `range` may be of any length."""
+
 
 class Part(NamedTuple):
     """A part of the user's, with calls of it that can be made one by one.
 
     Attributes:
-        name: one of `PARTS`.
+        name: one of `CODE`.
         function: it, for what it keeps.
         calls: how a sample, or a batch, is named, and the call.
     """
@@ -57,6 +63,9 @@ def parts_of(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
             name = f"collate of the samples {', '.join(map(str, pair))}"
             batches[name] = partial(_collate, case.collate, [fresh[index] for index in pair])
         parts.append(Part("collate", case.collate, batches))
+    if callable(case.sampler):
+        orders = partial(_orders, case.sampler, len(source))
+        parts.append(Part("sampler", case.sampler, {"the order of epochs 0 and 1": orders}))
     return parts
 
 
@@ -105,6 +114,12 @@ def _fresh(calls: Mapping[int, Call]) -> dict[int, Call]:
 
 def _call(function: Callable[..., Any], fresh: Call, *others: Any) -> Any:
     return function(fresh(), *others)
+
+
+def _orders(sampler: Callable[..., Any], n: int) -> list[Any]:
+    asked = samplers.given(sampler, n, samplers.Kept(n, np.empty(0, np.int64)))
+    orders = asked.order(0), asked.order(1)
+    return [(order.n, order.at(np.arange(min(order.n, POSITIONS)))) for order in orders]
 
 
 def _collate(collate: Callable[[list[Any]], Any], fresh: list[Call]) -> Any:

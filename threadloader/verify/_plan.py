@@ -25,7 +25,7 @@ The config is run without workers and then with 1, 2 and 8, with several prefetc
 and with runs that are stopped, saved as JSON and gone on with, one of them in another
 process. Every batch is compared with that of the run without workers: content, dataset
 indices, padding. If one differs, it says which, and looks for the cause by experiments on
-the source, the transform and the collate.
+the source, the transform, the collate and the sampler.
 
 Exit code: 0 all the same; 1 a difference, a fault (UNSAFE), samples that fail, or a problem
 with the config or with what it names; 2 bad usage, or a file that the system cannot read.
@@ -169,6 +169,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:FUNCTION",
         type=code_name,
         help="imports the module and uses the function as the collate",
+    )
+    parser.add_argument(
+        "--sampler",
+        metavar="MODULE:FUNCTION",
+        type=code_name,
+        help="imports the module and uses the function of (epoch, n) as the sampler",
     )
     parser.add_argument("--json", action="store_true", help="print JSON in place of the text")
 

@@ -62,8 +62,8 @@ class Cause:
     """What makes batches differ, or could.
 
     Attributes:
-        part: "source", "transform", "collate"; "" where several are needed for it, or where
-            it is not known.
+        part: "source", "transform", "collate", "sampler"; "" where several are needed for it, or
+            where it is not known.
         kind: "global-random", "own-state", "clock", "not-repeatable", "reused-buffer",
             "in-place", "reopened", "other-thread", "not-thread-safe", "other-process" or
             "unknown".

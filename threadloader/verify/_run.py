@@ -32,6 +32,7 @@ def run(
     source: Callable[[], Any] | None = None,
     transform: Callable[..., Any] | None = None,
     collate: Callable[[list[Any]], Any] | None = None,
+    sampler: Any = None,
     names: Mapping[str, str] | None = None,
     base: Path | None = None,
     name: str = "",
@@ -47,7 +48,8 @@ def run(
             place of the config's.
         transform: as for `Loader`.
         collate: as for `Loader`.
-        names: from "source", "transform" and "collate", those that are given, to the
+        sampler: as for `Loader`.
+        names: from "source", "transform", "collate" and "sampler", those that are given, to the
             ``"module:function"`` by which another process finds them; then one run more goes on in
             another process. None: there is no such run.
         base: the folder that relative paths in the config are relative to; None: that of its
@@ -62,7 +64,7 @@ def run(
         ConfigError: the config or the plan is wrong.
         OSError: the config file cannot be read.
         VerifyError: there is no batch, or one that cannot be compared.
-        Exception: whatever opening the source raises.
+        Exception: whatever opening the source, or the sampler, raises.
 
     >>> from threadloader import verify
     >>> report = verify.run({"batch_size": 4}, source=lambda: list(range(30)))
@@ -72,7 +74,7 @@ def run(
     plan, shown = plan or Plan(), shown or Progress()
     options, folder = read_config(config, unknown=unknown, source_in_code=source is not None)
     base = folder if base is None else base
-    case = Case(options, base, source, transform, collate)
+    case = Case(options, base, source, transform, collate, sampler)
     if not name and not isinstance(config, (Mapping, LoaderConfig)):
         name = os.fspath(config)
     process = None if names is None else Process(case, base, names)

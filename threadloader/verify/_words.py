@@ -26,6 +26,8 @@ _RNG = {
     "on seed, epoch and the sample's position alone; remove every seeding of global state",
     "collate": "draw in the transform, which is given a generator by its parameter rng; collate "
     "depends on its samples alone",
+    "sampler": "draw each epoch from a generator of its own, numpy.random.default_rng((7, epoch)); "
+    "remove every seeding of global state",
 }
 
 _ALONE = {
@@ -33,6 +35,7 @@ _ALONE = {
     "transform": "make it depend on its sample alone and, where it is random, on the generator "
     "that it is given if it has a parameter rng",
     "collate": "make it depend on its samples alone",
+    "sampler": "make it depend on the epoch and the number of samples alone",
 }
 
 _OWN_MEMORY = {
@@ -48,6 +51,7 @@ _SAFE = {
     "transform": "keep nothing that it writes outside of the call, or keep it in a "
     "threading.local(), or put a lock around it",
     "collate": "keep nothing that it writes outside of the call, or put a lock around it",
+    "sampler": "set inside of it what it needs: the thread that prepares calls it",
 }
 
 
@@ -266,16 +270,17 @@ def locked(parts: tuple[str, ...], free: tuple[int, int], guarded: tuple[int, in
     )
 
 
-def order() -> Cause:
-    """Say that the order itself differs."""
-    return Cause(
-        part="",
-        kind="unknown",
-        says="other samples came, or in another order. The source's length and the seed decide "
-        "that, and nothing of yours besides: it may be a fault of threadloader",
-        evidence=(),
-        advice="if the source's length is always the same, please report it, with the config",
-    )
+def order(*, in_code: bool) -> Cause:
+    """Say that the order differs for no reason that was seen; of a sampler in code, its own."""
+    says = "other samples came, or in another order. The source's length and the seed decide "
+    says += "that, and nothing of yours besides: it may be a fault of threadloader"
+    advice = "if the source's length is always the same, please report it, with the config"
+    if in_code:
+        says = "other samples came, or in another order, which the sampler decides; asked for "
+        says += "epochs 0 and 1 alone, it always gave the same"
+        advice = _ALONE["sampler"]
+    part = "sampler" if in_code else ""
+    return Cause(part=part, kind="unknown", says=says, evidence=(), advice=advice)
 
 
 def unknown(tried: tuple[str, ...]) -> Cause:
