@@ -72,6 +72,7 @@ class Batches:
         self._closing = runtime.turn()
         self._at_source = False  # whether it is being closed; written by who has the lock
         self._closed_at: float | None = None
+        self._waited = 0.0  # the most seconds of waiting that `stats` has told
         self._saved = False  # goes to True with the first `save`, whoever calls it
         self._run = Run(
             self._supply,
@@ -145,8 +146,14 @@ class Batches:
     def stats(self) -> Stats:
         """Give the numbers of the run up to now; after the ``with``, up to its end."""
         now = self._runtime.monotonic() if self._closed_at is None else self._closed_at
-        place = self._run.results.place.settled(now)
-        return place.tally.stats(
+        place = self._run.place
+        tally, since = place.tally, self._run.since  # in this order, as `Run.since` says
+        if since is not None:
+            tally = tally.waited(min(since, now), now)
+        # The loop reads its clock a moment before it writes down what it has waited: a look in that
+        # moment tells more, and one between the clearing of `since` and the writing less.
+        self._waited = waited = max(self._waited, tally.data_wait_seconds)
+        return tally._replace(data_wait_seconds=waited).stats(
             now,
             prefetch_batches=self._supply.ahead,
             peak_bytes=self._supply.engine.peak_bytes,

@@ -45,8 +45,7 @@ class Delivery:
         size: how many there are.
         piece: how many of them are made together.
         made: how many of them are made; as what follows, it is written by who has the turn.
-        waits: seconds that were waited for those that were not made at first; and since when what
-            comes next is waited for, None where it is not. Written by one store.
+        waited: seconds that were waited for those that were not made at first.
         ready: how many further batches were ready when these were taken.
         awaited: whether these were not, so that the first one was waited for.
         marks: the running fingerprint behind each; empty unless it is wanted.
@@ -73,7 +72,7 @@ class Delivery:
         "ready",
         "served",
         "size",
-        "waits",
+        "waited",
     )
 
     def __init__(
@@ -91,7 +90,7 @@ class Delivery:
         self.size = job.span.size
         self.piece = self.made = len(batches)
         self.batches = batches + [None] * (self.size - self.made)
-        self.waits: tuple[float, float | None] = (0.0, None)
+        self.waited = 0.0
         self.ready = ready
         self.awaited = awaited
         self.marks = marks or []
@@ -182,11 +181,8 @@ class Place(NamedTuple):
 
         return replace(info, fingerprint=mark, skipped=passed + info.skipped)
 
-    def settled(self, now: float | None = None) -> "Place":
-        """The same place, at one moment, with all that follows from the delivery written down.
-
-        With `now` also what is waited for meanwhile, up to then.
-        """
+    def settled(self) -> "Place":
+        """The same place, at one moment, with all that follows from the delivery written down."""
         delivery = self.delivery
         if delivery is None:
             return self
@@ -207,9 +203,7 @@ class Place(NamedTuple):
                     passed += left_out
                 else:
                     batches, samples = served, delivery.job.samples(served)
-                    ready, (waited, since) = delivery.ready_sum(served), delivery.waits
-                    if now is not None and since is not None:
-                        waited += max(0.0, now - since)
+                    ready, waited = delivery.ready_sum(served), delivery.waited
                     if onward is not None:
                         batches += onward.batches
                         samples += onward.samples

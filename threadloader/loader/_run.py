@@ -18,7 +18,7 @@ from typing import Any, NoReturn, cast
 
 from .._runtime import Runtime
 from ..engine import Outcome, attempt
-from ..errors import BusyError, ClosedError, StalledError
+from ..errors import BusyError, ClosedError
 from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob
 from ..state import Cursor
 from ..stats import Tally
@@ -47,6 +47,9 @@ class Run:
     Attributes:
         turn: who may ask.
         results: where the run stands, and what it goes on with.
+        since: since when `next` waits for a batch; None where it does not. Written by who has the
+            turn; cleared before the wait is written down, so whoever reads it behind what is
+            written down counts no wait twice.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Run:
         self._pid = getpid()
         self.turn = Turn(runtime.turn, supply)
         self.results = Results(supply, skipping, Place(plan))
+        self.since: float | None = None
 
     @property
     def place(self) -> Place:
@@ -262,16 +266,20 @@ class Run:
         job: Any = delivery.job
         stream: Any = place.stream
         outcome: Outcome | None = None
-        waited, called = delivery.waits[0], self._now()
-        delivery.waits = waited, called
+        called = self.since = self._now()
         try:
             if isinstance(job, SeriesJob):
                 outcome = stream.beside(job.single(made))
                 batches = None if outcome is None else outcome.value or []
             else:
                 batches = stream.run(_more_of, job, made)
-        finally:
-            delivery.waits = waited + self._now() - called, None
+            now = self._now()
+        except BaseException:
+            self.since = None  # first: the next line may be interrupted, too
+            delivery.waited += self._now() - called
+            raise
+        self.since = None
+        delivery.waited += now - called
         if batches is None:  # the with was left meanwhile
             return False
         if not batches:
@@ -287,16 +295,27 @@ class Run:
 
     def _next_job(self, place: Place, epoch: Epoch) -> Any:
         """Deliver the first batch of the next job of which something is left."""
-        called, last = self._now(), place.delivery
-        if last is None:
-            return self._next_of(place, epoch, called, 0.0)
-        before, _ = last.waits
-        last.waits = before, called  # for whoever looks meanwhile
+        called = self._now()
+        before = 0.0 if place.delivery is None else place.delivery.waited
+        place = place.settled()
+        if place.tally.started is None:  # from now on the time counts
+            place = place._replace(tally=place.tally.waited(called, called))
+            self.results.place = place
+        self.since = called
         try:
-            return self._next_of(place.settled(), epoch, called, before)
+            return self._next_of(place, epoch, called, before)
         except BaseException:
-            last.waits = before, None
+            since, self.since = self.since, None  # first: what follows may be interrupted, too
+            if since is not None:  # else the wait is written down
+                self._cut_short(since)
             raise
+
+    def _cut_short(self, since: float) -> None:
+        """Write down a wait that has ended in no batch, none that failed, and no end."""
+        self._supply.forget()  # something else than batches came between
+        # The place may have been replaced, by one whose stream begins anew.
+        place = self.results.place.settled()
+        self.results.place = place._replace(tally=place.tally.waited(since, self._now()))
 
     def _next_of(self, place: Place, epoch: Epoch, called: float, before: float) -> Any:
         """As `_next_job`, from a settled place on.
@@ -310,15 +329,9 @@ class Run:
         while True:
             if place.over:
                 self._end_epoch(place, epoch, called)
-            try:
-                place, ready, outcome = self.results.next(place)
-                if outcome.job is not None and outcome.job.failures:
-                    place, outcome = self.results.left_out(place, outcome)
-            except StalledError:
-                # The place may have been replaced, by one whose stream begins anew.
-                place, now = self.results.place.settled(), self._now()
-                self.results.place = place._replace(tally=place.tally.waited(called, now))
-                raise
+            place, ready, outcome = self.results.next(place)
+            if outcome.job is not None and outcome.job.failures:
+                place, outcome = self.results.left_out(place, outcome)
             now, failed = self._now(), int(outcome.error is not None)
             tally = place.tally.waited(called, now, failed)
             if outcome.error is not None:
@@ -351,14 +364,16 @@ class Run:
                 self._end_epoch(following, epoch, now)
             if not delivery.passed:
                 break
-            # A store; an interrupt behind it finds the batch passed over.
             delivery.served = 1
-            place = self.results.place = following.settled()
-            called, before = now, 0.0
+            place = following.settled()
+            # Stores; an interrupt behind them finds the batch passed over.
+            called = self.since = now
+            self.results.place, before = place, 0.0
         batch = delivery.batches[0]
         # Stores only from here to the return.
         outcome.value = delivery.batches[0] = None
         delivery.served = 1
+        self.since = None
         self.results.place = following
         return batch
 
@@ -373,6 +388,7 @@ class Run:
             cursor=cursor, tally=place.tally.waited(counted, now), live=None, over=True
         )
         epoch._ended = True
+        self.since = None
         self.results.place = following
         raise StopIteration
 
@@ -398,6 +414,7 @@ class Run:
             # Stores only up to the raise. Neither the outcome nor this frame may keep the
             # error: its traceback leads back to both.
             outcome.error = outcome.job = None
+            self.since = None
             self.results.place = following
             raise error
         finally:
