@@ -66,6 +66,44 @@ def test_a_loader_whose_closing_fails_twice_can_be_entered_again():
         assert [[0, 1, 2, 3]] == [sorted(batch) for batch in batches]
 
 
+@pytest.mark.parametrize("presses", [1, 2, 3])
+def test_a_loader_that_is_interrupted_while_it_closes_closes_all_the_same(presses):
+    """Who presses Ctrl-C again, since the end takes long, leaves nothing open."""
+    left, closed = [1] * presses, []
+
+    def close():
+        if left:
+            left.pop()
+            signal.raise_signal(signal.SIGINT)
+        closed.append(1)
+
+    with pytest.raises(KeyboardInterrupt), Loader({"num_workers": 0}, [1]) as batches:
+        batches._close_source = close
+    assert ([], [1]) == (left, closed)
+
+
+def test_a_loader_whose_entering_fails_shuts_nobody_out():
+    """What it has opened is closed then; that is interrupted again and again."""
+
+    class Interrupted(Part):
+        @staticmethod
+        def closing():
+            signal.raise_signal(signal.SIGINT)
+
+    loader = Loader({"num_workers": 0}, per_thread(Interrupted), sampler=[99])
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            loader.__enter__()
+        assert "indices from 0 to 3" in str(first_of(caught.value))
+
+
+def first_of(error):
+    """Give the exception behind which all the others came."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
 def test_what_shortens_the_switch_interval_behind_the_end_puts_it_back():
     """The loop's thread may be about to, while another one closes the loader."""
     before = sys.getswitchinterval()

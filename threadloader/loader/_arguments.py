@@ -6,10 +6,26 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
+from .. import transforms
 from .._schema import show
 from ..errors import ConfigError, Problem, shown
 
-__all__ = ["count_of", "wrong"]
+__all__ = ["check_collate", "count_of", "wrong"]
+
+
+def check_collate(collate: Any) -> None:
+    """Look at an argument that makes a batch of a list of samples; None is one.
+
+    Raises:
+        ConfigError: it cannot be called, or what it gives would have to be awaited.
+    """
+    if collate is None:
+        return
+    expected = "a callable of a list of samples"
+    if not callable(collate):
+        raise wrong("collate", expected, collate)
+    if (got := transforms.nobody_awaits(collate)) is not None:
+        raise ConfigError(Problem("collate", expected, *got))
 
 
 def count_of(argument: str, value: Any, expected: str = "an integer >= 0") -> int:

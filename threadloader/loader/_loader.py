@@ -16,9 +16,9 @@ import numpy as np
 from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
 from ..engine import from_signal
-from ..errors import BusyError, ClosedError, ConfigError, Problem, WorkerError
+from ..errors import BusyError, ClosedError, ConfigError, WorkerError
 from ..order import VERSION
-from ._arguments import count_of, wrong
+from ._arguments import check_collate, count_of, wrong
 from ._batches import Batches
 from ._caching import cached_source, counted, stamp_of
 from ._failure import note_beside
@@ -35,16 +35,6 @@ def _configured(spec: Mapping[str, Any]) -> Callable[..., Any]:
     from ..masking import mlm  # imported when it is asked for
 
     return mlm(**{option: value for option, value in spec.items() if option != "type"})
-
-
-def _check_collate(collate: Any) -> None:
-    if collate is None:
-        return
-    expected = "a callable of a list of samples"
-    if not callable(collate):
-        raise wrong("collate", expected, collate)
-    if (got := transforms.nobody_awaits(collate)) is not None:
-        raise ConfigError(Problem("collate", expected, *got))
 
 
 class Loader:
@@ -111,7 +101,7 @@ class Loader:
             self._config = dataclasses.replace(self._config, sampler=None, shuffle=False)
         if shard is not None:
             self._config = dataclasses.replace(self._config, shard=cast("Any", shard))
-        _check_collate(collate)
+        check_collate(collate)
         states = (Mapping, str, PathLike)
         if resume is not None and (not isinstance(resume, states) or resume == ""):
             raise wrong("resume", "a state, or the path of a file of one", resume)
@@ -218,7 +208,12 @@ class Loader:
             if issubclass(type(error), ConfigError):
                 self._report.complete(cast("ConfigError", error), self._in_code)
             if self._entered is me:
-                self._leave(close if self._batches is None else self._batches._close, error)
+                try:
+                    self._leave(close if self._batches is None else self._batches._close, error)
+                except BaseException:  # interrupted again and again, it shuts nobody out
+                    if self._entered is me:
+                        self._batches = self._entered = None
+                    raise
             if issubclass(type(error), StopIteration):  # would be taken for an end further out
                 message = "StopIteration was raised while the source was opened; see its cause"
                 raise WorkerError(message) from error
@@ -235,8 +230,12 @@ class Loader:
             if self._batches is not None:
                 self._leave(self._batches._close, error)
         except BaseException:
-            if self._batches is not None:  # a Ctrl-C came before its first line
-                self._leave(self._batches._close, error)
+            if self._batches is not None:  # a Ctrl-C came before its first line, or twice in it
+                try:
+                    self._leave(self._batches._close, error)
+                except BaseException:  # interrupted again and again, it shuts nobody out
+                    self._batches = self._entered = None
+                    raise
             raise
 
     def _leave(self, close: Callable[[], bool | None] | None, error: BaseException | None) -> None:
@@ -247,10 +246,8 @@ class Loader:
         except BaseException as problem:
             # A Ctrl-C, or whatever a signal handler raises, that came before the threads were told
             # to end must not leave them. What has been closed is not closed twice.
-            try:
-                cast("Callable[[], bool | None]", close)()
-            finally:
-                self._batches = self._entered = None
+            cast("Callable[[], bool | None]", close)()
+            self._batches = self._entered = None
             if error is None or from_signal(problem):
                 raise
             note_beside(error, problem)
