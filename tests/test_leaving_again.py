@@ -4,9 +4,11 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 
 import pytest
 from conftest import our_threads
+from sweep import Sweep
 
 from threadloader import ClosedError, Loader, per_thread
 
@@ -64,6 +66,21 @@ def test_a_loader_whose_closing_fails_twice_can_be_entered_again():
         batches._close_source = interrupted
     with loader as batches:
         assert [[0, 1, 2, 3]] == [sorted(batch) for batch in batches]
+
+
+def test_a_source_is_closed_once_wherever_a_handler_closes_the_loader():
+    """At each line of the closing; the source is not asked whether it was closed before."""
+    for at in range(1, 400):
+        closed = []
+        with Loader({"num_workers": 0}, [1]) as batches:
+            batches._close_source = partial(closed.append, 1)
+            sweep = Sweep(at, lambda frame, batches=batches: batches.close())
+            with sweep:
+                batches.close()
+        assert [1] == closed, sweep.where
+        if not sweep.where:
+            break
+    assert 20 < at < 399
 
 
 @pytest.mark.parametrize("presses", [1, 2, 3])

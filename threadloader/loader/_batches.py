@@ -256,25 +256,26 @@ class Batches:
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()
         if not self._supply.stop(self._close):
-            # Called from a job of this run, this leaves the rest to the end of the `with`. Else
-            # that has come, and whoever is at work on a job comes here behind it.
+            # Somebody is at work on a job. A worker leaves the rest to the end of the `with`;
+            # without workers, whoever is at work comes here behind the job.
             return not (self._supply.inside() or self._run.turn.is_mine())
         self._run.forget()
         self._recipe.free()
-        close_source = self._close_source
-        if close_source is None or not self._closing.acquire(blocking=False):
+        if self._close_source is None or not self._closing.acquire(blocking=False):
             return True  # it is done, or another thread is at it
         try:
             if not self._at_source:  # else this is a signal's handler, or a finalizer, in the midst
-                self._close_once(close_source)
+                self._close_once()
             return True
         finally:
             self._closing.release()
 
-    def _close_once(self, close_source: Callable[[], None]) -> None:
+    def _close_once(self) -> None:
         try:
             self._at_source = True
-            close_source()
+            # Looked at again: a handler may have closed it on the way from there to here.
+            if self._close_source is not None:
+                self._close_source()
             self._close_source = None
         except BaseException as problem:
             # Interrupted, it may not even have begun; a second time it does what is left.
