@@ -808,6 +808,18 @@ def test_a_range_that_leaves_the_source_is_refused(indices, got):
             room.given(sampler, 10, kept_of(10, ())).order(0)
 
 
+def test_ranges_that_are_equal_have_one_name_and_others_have_another():
+    """A state is refused where the name differs. A list of the same indices is another sampler."""
+    kept, names = kept_of(5, {2}), {}
+    for start, stop, step in itertools.product(range(5), range(-1, 6), (-3, -2, -1, 1, 2, 3)):
+        indices = range(start, stop, step)
+        name = room.given(indices, 5, kept).name
+        assert name == names.setdefault(indices, name)
+        assert name != room.given(list(indices), 5, kept).name
+    assert len(names) == len(set(names.values()))
+    assert "sequence, range(0, 6, 3)" == names[range(0, 4, 3)]
+
+
 def test_one_index_may_stand_in_a_range_of_any_step():
     assert [4] == whole(room.given(range(4, 2**80, 2**80), 10, kept_of(10, {5}))).tolist()
 

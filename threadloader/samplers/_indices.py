@@ -55,7 +55,8 @@ def checked_range(indices: range, n: int, pointer: str) -> range:
         pointer: who gave them, for the message.
 
     Returns:
-        The same indices; what the range says of itself is in [-n, n], too.
+        The same indices, as a range that says the same of itself for all ranges that are equal;
+        its start and step are no farther from 0 than n.
 
     Raises:
         ConfigError: one is negative or too large.
@@ -66,7 +67,8 @@ def checked_range(indices: range, n: int, pointer: str) -> range:
         if not 0 <= index < n:
             raise _outside(n, pointer, f"{index} in {indices}")
     # The step of a single one may be of any size.
-    return indices if indices[1:] else range(indices[0], indices[0] + 1)
+    step = indices.step if indices[1:] else 1
+    return range(indices[0], indices[-1] + step, step)
 
 
 def _array(values: list[Any], pointer: str) -> NDArray[Any]:

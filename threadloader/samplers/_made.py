@@ -108,8 +108,9 @@ class _Range:
     """A range of dataset indices."""
 
     def __init__(self, indices: range, n: int, kept: Kept) -> None:
+        indices = checked_range(indices, n, "sampler")
         self.name = f"sequence, {indices}"
-        self._order = Ranged(checked_range(indices, n, "sampler"), kept)
+        self._order = Ranged(indices, kept)
         self.length = self._order.n
 
     def order(self, epoch: int) -> EpochOrder:
