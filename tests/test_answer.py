@@ -1,5 +1,7 @@
 """A command has stdout for its answer alone, whatever the user's code prints, and to the end."""
 
+import errno
+import io
 import json
 import os
 import subprocess
@@ -34,6 +36,13 @@ def closes():
 def closes_stderr():
     sys.stderr.close()
     return list(range(8))
+
+def plain():
+    return list(range(8))
+
+def tells(sample):
+    print("hello", flush=True)
+    return sample
 """
 SAYS = ["usual", "ever", "bytes", "its number", "a process", "a stream", "the exit"]
 
@@ -108,3 +117,16 @@ def test_in_a_program_stdout_is_afterwards_what_it_was(folder, capfd):
     out, err = capfd.readouterr()
     assert ("c.json: OK", "behind it") == (out[:10], out.splitlines()[1])
     assert [] == [said for said in SAYS[:-1] if said not in err]
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC], ids=["nobody reads", "full"])
+def test_user_code_does_not_fail_by_printing_to_a_stderr_that_takes_nothing(
+    folder, capfd, monkeypatch, number
+):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise OSError(number, "this stderr takes nothing")
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    code = cli.main(["verify", "c.json", "--source", "mine:plain", "--transform", "mine:tells"])
+    assert (0, "c.json: OK") == (code, capfd.readouterr().out[:10])

@@ -67,7 +67,10 @@ class _ToStderr(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         written = bytes(data)
         if sys.stderr is not None:
-            sys.stderr.write(written.decode(errors="backslashreplace"))
+            # Where nobody reads it, or the disk is full, nobody misses it: a sample that prints
+            # has not failed by that.
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write(written.decode(errors="backslashreplace"))
         return len(written)
 
     def fileno(self) -> int:
