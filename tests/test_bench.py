@@ -1053,7 +1053,7 @@ def test_bad_usage_is_code_2_and_a_line(command, arguments, said):
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("broken", r"ValueError: no\ndata"),
+        ("broken", r"--source: ValueError: no\ndata"),
         ("exits", "SystemExit: enough"),
         ("leaves", "the process ended with code 3: it said nothing"),
         ("interrupted", "the process ended with code 130: it said nothing"),

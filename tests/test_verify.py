@@ -312,7 +312,7 @@ def test_what_fails_in_another_process_alone_is_a_difference_of_the_run():
     """The name says something else than what was given here."""
     report = report_of(names={"source": "faults:bad_sample"})
     assert ("run", [("", "other-process")]) == (report.difference.kind, found(report))
-    assert report.difference.what.startswith("TypeError: ")
+    assert report.difference.what.startswith("--source: TypeError: ")
 
 
 def test_a_part_is_not_named_where_experiments_fail_or_show_nothing(monkeypatch):
@@ -1125,6 +1125,11 @@ def test_what_only_wraps_an_exception_is_told_with_its_cause():
     assert "WorkerError: StopIteration was raised; its cause: StopIteration: 3" == told(error)
 
 
+def test_a_source_that_does_not_open_again_is_told_once_and_with_where():
+    report = report_of([faults.Source()].pop)
+    assert "--source: IndexError: pop from empty list" == report.difference.what
+
+
 def test_experiments_that_fail_hide_no_difference(monkeypatch):
     monkeypatch.setattr(_causes, "_alone", failing)
     report = report_of(transform=lambda sample: sample + random.random())
@@ -1258,6 +1263,7 @@ class Talking(Source):
         return super().__getitem__(index)
 
 def broken(): raise ValueError("no\\ndata")
+def gone(): raise OSError(5, "it is gone")
 def exits(): sys.exit("enough")
 def stops(): raise StopIteration("no more")
 def forgot(): pass
@@ -1426,7 +1432,8 @@ def test_bad_usage_is_code_2_and_a_line(command, arguments, said):
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("broken", r"ValueError: no\ndata"),
+        ("broken", r"--source: ValueError: no\ndata"),
+        ("gone", "--source: OSError: [Errno 5] it is gone"),
         ("exits", "SystemExit: enough"),
         ("stops", "--source: StopIteration: no more"),
         ("empty", "expected a batch, got none: the source is empty"),

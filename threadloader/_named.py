@@ -12,9 +12,23 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ._tried import in_words
 from .errors import LoaderError
 
-__all__ = ["UsageError", "add_code", "add_config", "code_name", "given_by", "integer", "named"]
+__all__ = [
+    "CodeError",
+    "UsageError",
+    "add_code",
+    "add_config",
+    "code_name",
+    "given_by",
+    "integer",
+    "named",
+]
+
+
+class CodeError(LoaderError):
+    """Code that the command line names has raised what is the cause of this."""
 
 
 class UsageError(LoaderError, ValueError):
@@ -123,9 +137,13 @@ def given_by(function: Callable[[], Any]) -> Any:
     """Call the function of ``--source``; a forgotten return must not be the config's source.
 
     Raises:
+        CodeError: it raises an exception.
         UsageError: it gives None.
     """
-    source = function()
+    try:
+        source = function()
+    except Exception as error:
+        raise CodeError(f"--source: {in_words(error)}") from error
     if source is None:
         raise UsageError("--source: expected a function that returns a source, got None from it")
     return source

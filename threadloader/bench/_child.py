@@ -13,7 +13,7 @@ from typing import Any
 
 from .._asked import asked
 from .._leaving import leave
-from .._named import UsageError, given_by, named
+from .._named import CodeError, UsageError, given_by, named
 from .._tried import in_words
 from ..adapters import torch_loader
 from ..collate import make_collate
@@ -36,10 +36,8 @@ def main() -> None:
         answer = run(json.loads(question))
     except KeyboardInterrupt:  # where a Ctrl-C reaches it, the one who asked says so
         os._exit(130)
-    except UsageError as error:
-        answer = {"error": str(error), "usage": True}
-    except BenchError as error:
-        answer = {"error": str(error)}
+    except (BenchError, CodeError, UsageError) as error:
+        answer = {"error": str(error), "usage": isinstance(error, UsageError)}
     except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well
         answer = {"error": in_words(error)}
     os.write(out, json.dumps(answer).encode() + b"\n")
@@ -134,7 +132,7 @@ def _torch(
 
 
 def _opened(given: Callable[[], Any]) -> Any:
-    return as_source(given())
+    return as_source(given_by(given))
 
 
 def _has_connections(source: Any) -> bool:

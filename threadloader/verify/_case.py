@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._named import given_by
-from .._tried import in_words
 from ..config import LoaderConfig
-from ..errors import LoaderError
 from ..loader import Batches, Loader, based, open_configured, unlisted
 from ..sources import as_source, fingerprint
 from ..transforms import Transform
@@ -90,10 +88,7 @@ class Case:
     def source(self) -> Iterator[Any]:
         """Open the source, as for one run."""
         if self._given is not None:
-            try:
-                given = given_by(self._given)
-            except StopIteration as error:  # out of a generator it would come as another error
-                raise LoaderError(f"--source: {in_words(error)}") from error
+            given = given_by(self._given)
             if given is not self._open:
                 self.close()
             self._open = given if callable(getattr(given, "close", None)) else None

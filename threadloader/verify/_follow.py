@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
+from .._named import CodeError
 from .._tried import in_words
 from ..errors import LoaderError
 from ..fingerprint import chained, digest
@@ -72,6 +73,8 @@ class Item(NamedTuple):
 
 def told(error: BaseException) -> str:
     """Say what was raised, with its notes and, where it only wraps another one, that."""
+    if isinstance(error, CodeError):  # its message says that
+        return str(error)
     text = in_words(error)
     if issubclass(type(error), LoaderError) and error.__cause__ is not None:
         text += f"; its cause: {in_words(error.__cause__)}"

@@ -63,8 +63,9 @@ def run(
     Raises:
         ConfigError: the config or the plan is wrong.
         OSError: the config file cannot be read.
+        LoaderError: the function ``source`` raises an exception, its cause.
         VerifyError: there is no batch, or one that cannot be compared.
-        Exception: whatever opening the source, or the sampler, raises.
+        Exception: whatever opening the source of the config, or the sampler, raises.
 
     >>> from threadloader import verify
     >>> report = verify.run({"batch_size": 4}, source=lambda: list(range(30)))
