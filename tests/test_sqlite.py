@@ -291,6 +291,9 @@ WRITES = {
     "SELECT id, 1 AS b, 2 AS B FROM t": "a name for each column, got 'b' twice, in whatever case",
     'SELECT id, 1 AS "b:1", 2 AS "B:1" FROM t': "a name for each column, got 'b:1' twice, in",
     'SELECT id, 1 AS "id:1", 2 AS id FROM t': "a name for each column, got 'id' twice, in",
+    'SELECT id, 1 AS "true" FROM t': "'column2' of this one, got 'true'; name it otherwise with AS",
+    'SELECT id, 1 AS "False" FROM t': "names that SQLite keeps: it makes 'column2' of this one",
+    'SELECT id, 1 AS column3, 2 AS "true" FROM t': "'column3:1' of this one, got 'true'; name it",
 }
 
 
@@ -313,9 +316,10 @@ def test_all_but_a_single_select_is_a_config_error_and_does_not_run(tmp_path, qu
         ("SELECT 7 AS id, * FROM u", {"id": 7, "a": 1, "a:1": 2}),
         ('SELECT rowid, 1 AS id, label AS "id:1" FROM t WHERE id = 2',
          {"rowid": 2, "id": 1, "id:1": 0.5}),
+        ("SELECT id, text AS column2 FROM t WHERE id = 2", {"id": 2, "column2": "two"}),
     ],
 )  # fmt: skip
-def test_a_name_like_those_that_sqlite_makes_for_doubles_is_a_name(tmp_path, query, expected):
+def test_a_name_like_those_that_sqlite_makes_is_a_name(tmp_path, query, expected):
     made(tmp_path)
     run(tmp_path, 'CREATE TABLE u (a, "a:1")', "INSERT INTO u VALUES (1, 2)")
     assert [expected] == samples(opened(tmp_path, query))

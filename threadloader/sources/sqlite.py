@@ -45,8 +45,9 @@ _MANY = 1000
 """Rows from which on it is worth a warning that each of them is searched for in all."""
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
-_AGAIN = re.compile(r":[0-9]+\Z")
-"""How SQLite ends a column's name that another column of a query in brackets has already."""
+_MADE = re.compile(r"(:|\Acolumn)[0-9]+\Z")
+"""How SQLite names a column of a query in brackets whose name another one has already (at its end),
+or which is called true or false (``column2``)."""
 _SEARCHED = re.compile(r"SCAN (?!\(|CONSTANT)")
 """In a plan: all rows of a table are looked at."""
 _LIMITED_VIEWS = "SELECT 1 FROM sqlite_master WHERE type = 'view' AND sql LIKE '%limit%'"
@@ -129,9 +130,9 @@ class SqliteSource:
                 with closing(mine.execute(f"SELECT * FROM (\n{query}\n) LIMIT 0")) as cursor:
                     columns = tuple(column[0] for column in cursor.description)
                 names = columns
-                # Only the query by itself tells a name of the user's from one made of a double.
+                # Only the query by itself tells a name of the user's from one made by SQLite.
                 # It goes as far as its first row for that.
-                if any(map(_AGAIN.search, columns)):
+                if any(map(_MADE.search, columns)):
                     with closing(mine.execute(query)) as cursor:
                         names = tuple(column[0] for column in cursor.description)
             except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
@@ -146,7 +147,10 @@ class SqliteSource:
                     raise _refused(f"one that {self._path} answers", str(error), hint) from error
                 raise
         for column, name in zip(columns, names, strict=True):
-            if _AGAIN.search(column) and column != name:
+            if _MADE.search(column) and column != name:
+                if name.lower() in ("true", "false"):
+                    expected = f"names that SQLite keeps: it makes {column!r} of this one"
+                    raise _refused(expected, repr(name), "name it otherwise with AS")
                 got = f"{name.lower()!r} twice, in whatever case"
                 raise _refused("a name for each column", got, "name one with AS")
         if self._key not in columns:
