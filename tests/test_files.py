@@ -1,5 +1,6 @@
 """The files source: which files, in what order, with which labels; and damage, as an error."""
 
+import csv
 import io
 import logging
 import os
@@ -294,6 +295,16 @@ def test_a_label_that_is_no_such_number_names_its_line(tmp_path, kind, value):
 def test_a_table_that_does_not_fit_names_its_line(tmp_path, text, said):
     write(tmp_path, {"a": b""})
     assert said in refused(tmp_path, **by_table(tmp_path, text))
+
+
+def test_a_field_of_a_table_that_is_too_long_is_told_with_what_to_do(tmp_path):
+    """Whatever its column: the csv reader takes none of more characters."""
+    write(tmp_path, {"a": b"", "b": b""})
+    most = csv.field_size_limit()
+    long = f"file,y,says\na,1,{'x' * most}\nb,1,{'x' * (most + 1)}\n"
+    said = refused(tmp_path, **by_table(tmp_path, long))
+    expected = f"line 3: expected fields of at most {most:,} characters, got a longer one; leave"
+    assert expected in said
 
 
 def test_a_byte_of_a_table_that_is_not_utf_8_names_its_line(tmp_path):

@@ -149,6 +149,13 @@ class _Table:
                 if row:
                     self._add(row, line, header, *at)
         except csv.Error as error:
+            if str(error).startswith("field larger than field limit"):  # by it alone it is told
+                most = csv.field_size_limit()  # the process's: not for us to move
+                raise self._fault(
+                    f"expected fields of at most {most:,} characters, got a longer one; leave its "
+                    "column out of the table, or raise csv.field_size_limit in your program",
+                    line + 1,
+                ) from error
             raise self._fault(f"expected csv in UTF-8, got: {error}", line + 1) from error
 
     def _fault(self, message: str, line: int) -> SourceError:
