@@ -237,6 +237,10 @@ def clock(sample):
 from_time = time.perf_counter
 
 
+def of_earlier_calls(sample):
+    return sample + calls
+
+
 def of_the_date(sample):
     return sample + dt.datetime.now().microsecond
 

@@ -65,6 +65,7 @@ def as_it_was(monkeypatch):
     monkeypatch.setattr(_stress, "SECONDS", 0.3)
     monkeypatch.setattr(_causes, "STRESS_SECONDS", 0.3)
     monkeypatch.setattr(_causes, "GLANCE_SECONDS", 0.02)
+    monkeypatch.setattr(_causes, "ALONE_SECONDS", 0.05)
     clock, interval = time.time, sys.getswitchinterval()
     yield
     assert (clock, interval) == (time.time, sys.getswitchinterval())
@@ -334,11 +335,50 @@ def lost(*arguments):
 def test_what_a_process_has_kept_from_before_is_told_from_how_it_hashes(monkeypatch):
     """Other processes give the same as each other, however they hash."""
     monkeypatch.setattr(faults, "calls", 7)
-    case = _case.Case(LoaderConfig(), Path(), faults.Source, faults.counter)
-    names = {"source": "faults:Source", "transform": "faults:counter"}
+    case = _case.Case(LoaderConfig(), Path(), faults.Source, faults.of_earlier_calls)
+    names = {"source": "faults:Source", "transform": "faults:of_earlier_calls"}
     cause = _process.Process(case, Path(), names).cause([3])
     assert ("transform", "other-process") == (cause.part, cause.kind)
     assert "something that the process has kept from before" in cause.says
+
+
+def test_what_has_changed_here_since_is_not_blamed_on_the_other_process(monkeypatch):
+    """As by a clock of whole seconds, which goes on until the other process has begun."""
+    clock = map(str, itertools.count())
+
+    def anew(*asked):
+        return {"source": {}, "transform": {"transform(source[3])": next(clock)}}
+
+    monkeypatch.setattr(_process, "results", anew)
+    case = _case.Case(LoaderConfig(), Path(), faults.Source, faults.noisy)
+    process = _process.Process(case, Path(), {})
+    monkeypatch.setattr(process, "_ask", lambda *asked: {"results": anew()})
+    cause = process.cause([3])
+    assert ("transform", "not-repeatable") == (cause.part, cause.kind)
+
+
+@pytest.mark.parametrize(
+    ("alone", "locked", "kind"),
+    [(0, 0, "not-thread-safe"), (0, 2, "other-thread"), (2, 0, "not-repeatable")],
+)
+def test_threads_are_blamed_where_one_alone_is_right_and_a_lock_helps(
+    monkeypatch, alone, locked, kind
+):
+    """What a clock of whole seconds does to the calls in several threads is no race."""
+
+    def stressed(calls, seconds, *, lock=False, count=8):
+        return _stress.Stress(100, alone if count == 1 else locked if lock else 3)
+
+    monkeypatch.setattr(_causes, "stressed", stressed)
+    case = _case.Case(LoaderConfig(), Path(), faults.Source)
+    shown, _ = _causes.faults(case, [0, 1])
+    assert [("source", kind)] == [(cause.part, cause.kind) for cause in shown]
+
+
+def test_calls_are_made_in_as_many_threads_as_are_asked_for():
+    threads = set()
+    stressed([lambda: threads.add(threading.get_ident())], 0.01, count=1)
+    assert 1 == len(threads - {threading.get_ident()})
 
 
 LEAVING = """

@@ -14,7 +14,7 @@ import pytest
 
 from threadloader import verify
 from threadloader.verify import _words
-from threadloader.verify._clock import stopped_clock
+from threadloader.verify._clock import clock_ahead, stopped_clock
 from threadloader.verify._probe import repeated
 
 
@@ -97,6 +97,91 @@ def test_what_fails_only_with_the_clock_stopped_is_not_blamed_on_it():
 
     found = repeated(timed, None)
     assert (True, False) == (found.tried, found.by_clock)
+
+
+# A clock of whole seconds, or minutes, stands still for the experiment: it is moved.
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        lambda: int(time.time()),
+        lambda: time.time_ns() // 10**9,
+        lambda: time.localtime().tm_min,
+        lambda: time.gmtime().tm_sec,
+        lambda: time.ctime(),  # noqa: PLW0108 - it is looked up when it is called
+        lambda: time.asctime(),  # noqa: PLW0108 - as above
+        lambda: time.strftime("%M"),
+        lambda: dt.datetime.now().second,
+        lambda: dt.datetime.now(tz=dt.UTC).minute,
+        lambda: dt.datetime.today().second,
+        lambda: imported.now(dt.UTC).minute,
+    ],
+    ids=itertools.count(),
+)
+def test_a_clock_that_stands_for_long_is_moved_ahead(now):
+    """Whether or not its next second comes meanwhile."""
+    assert 61.5 == repeated(now, now).ahead
+
+
+def test_a_glance_moves_the_clock_by_little():
+    """Who keeps from then when to go on may wait for so long."""
+    assert 1.5 == repeated(lambda: int(time.time()), None, 3).ahead
+
+
+def test_what_is_asked_for_a_given_time_has_it_whatever_the_clock():
+    given = time.gmtime(86_400)
+    calls = [
+        lambda: (time.gmtime(5), time.localtime(5), time.ctime(5)),
+        lambda: (time.asctime(given), time.strftime("%c", given)),
+    ]
+    assert [0, 0] == [repeated(call, None, 3).ahead for call in calls]
+
+
+def test_clocks_that_tell_how_long_to_wait_are_not_moved():
+    before = (time.monotonic, time.perf_counter, time.monotonic_ns)
+    with clock_ahead(None, 60.0):
+        assert before == (time.monotonic, time.perf_counter, time.monotonic_ns)
+
+
+def test_what_only_fails_with_the_clock_ahead_is_not_blamed_on_it():
+    """Its licence has run out, say."""
+    began = time.time()
+
+    def licensed():
+        assert time.time() < began + 30
+        return 1
+
+    assert 0 == repeated(licensed, None).ahead
+
+
+@pytest.mark.parametrize("then", [(), (0, 1)], ids=["once", "twice"])
+def test_what_differs_by_itself_when_the_clock_is_ahead_is_not_blamed_on_it(then):
+    results = iter([0, 0, 0, 1, *then])
+    found = repeated(lambda: next(results, 0), None, 3)
+    assert (0, 0) == (found.differs, found.ahead)
+
+
+def test_a_transform_that_counts_the_seconds_depends_on_the_time():
+    """Whether a second ended between two runs, or all were the same."""
+    report = verify.run(
+        {"batch_size": 8},
+        source=lambda: list(range(64)),
+        transform=lambda sample: sample + int(time.time()),
+    )
+    assert [("transform", "clock")] == [(cause.part, cause.kind) for cause in report.causes]
+
+
+def test_a_call_is_repeated_for_as_long_as_is_asked_for(monkeypatch):
+    """The simulated clock goes on with each look; what is called changes at its second 1."""
+    clock = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock) / 1000)
+
+    def seconds():
+        return int(time.monotonic())
+
+    brief, long = repeated(seconds, None), repeated(seconds, None, seconds=2.5)
+    assert (0, True) == (brief.differs, long.differs > 0)
 
 
 # What is said where nothing was found claims only what was tried.

@@ -36,6 +36,10 @@ GLANCE_SECONDS = 0.3
 TRIES = 3
 """Hurried runs with and without a lock, each of a second or less."""
 
+ALONE_SECONDS = 1.1
+"""How long a part is called in one thread before its difference is laid on other threads: in this
+time also a clock of whole seconds has moved."""
+
 STRESS_SECONDS = 1.0
 """How long calls in several threads are made where something differs."""
 
@@ -54,19 +58,22 @@ class Found(NamedTuple):
     moved: dict[str, tuple[str, ...]]
 
 
-def faults(case: Case, indices: Sequence[int]) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
+def faults(
+    case: Case, indices: Sequence[int], calls: int = GLANCE
+) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
     """Find what made no run differ: by a few calls of each part in one thread, and in several.
 
     Args:
         case: what is run.
         indices: dataset indices to look at.
+        calls: how many of each.
 
     Returns:
         What is at fault all the same, since every run has it; and what is a danger.
     """
     indices = _distinct(indices)[:SAMPLES]
     try:
-        found = _alone(case, indices[:GLANCE], GLANCE)
+        found = _alone(case, indices[:GLANCE], calls)
         rare = [] if found.shown else _in_threads(case, indices, found.moved, GLANCE_SECONDS)
         return (*found.shown, *rare), tuple(found.may)
     except Exception:  # noqa: BLE001 - all runs were the same; there is nothing to explain
@@ -134,8 +141,9 @@ def _alone(case: Case, indices: list[int], most: int) -> Found:
         for part in parts_of(case, source, indices):
             repeats = {name: repeated(it, part.function, most) for name, it in part.calls.items()}
             found.moved[part.name] = next((it.moved for it in repeats.values() if it.moved), ())
-            if differing := next((it for it in repeats.items() if it[1].differs), None):
-                found.shown.append(_words.repeat(part.name, *differing))
+            differing = (it for it in repeats.items() if it[1].differs or it[1].ahead)
+            if unsteady := next(differing, None):
+                found.shown.append(_words.repeat(part.name, *unsteady))
             elif moving := next((it for it in repeats.items() if it[1].moved), None):
                 found.may.append(_words.repeat(part.name, *moving))
             for (one, first), (other, second) in itertools.pairwise(part.calls.items()):
@@ -201,8 +209,8 @@ def _in_threads(
             if other is not None:
                 name, _, there = other
                 # What differs in this thread, too, is no matter of the other one.
-                here = repeated(part.calls[name], part.function)
-                if here.differs:
+                here = repeated(part.calls[name], part.function, seconds=ALONE_SECONDS)
+                if here.differs or here.ahead:
                     yield _words.repeat(part.name, name, here)
                     continue
                 error = there.removeprefix(RAISED) if there.startswith(RAISED) else b""
@@ -211,6 +219,14 @@ def _in_threads(
             calls = list(part.calls.values()) if part.name in PARTS else []
             free = stressed(calls, seconds) if calls else None
             if free is not None and free.wrong:
+                alone = stressed(calls, max(seconds, ALONE_SECONDS), count=1)
+                if alone.wrong:  # as by a clock that nobody can move
+                    yield _words.not_repeatable(
+                        part.name,
+                        f"called in one thread, {alone.wrong:,} of {alone.calls:,} calls gave "
+                        "something else than before",
+                    )
+                    continue
                 locked = stressed(calls, seconds, lock=True)
                 yield _words.unsafe(part.name, free, locked, moved.get(part.name, ()))
 

@@ -1,4 +1,7 @@
-"""Clocks that stand still: what gives the same with them, and not without, depends on the time."""
+"""Clocks that stand still, or are ahead: what gives something else with them depends on the time.
+
+Something else than without them: always the same, or another one whenever they are ahead.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-__all__ = ["stopped_clock"]
+__all__ = ["clock_ahead", "stopped_clock"]
 
 CLOCKS = tuple(
     name
@@ -38,16 +41,59 @@ def stopped_clock(function: Any) -> Iterator[None]:
     """
     clocks = [getattr(time, name) for name in (*CLOCKS, *ASKED) if hasattr(time, name)]
     stopped: dict[int, Any] = {id(clock): _stopped(clock) for clock in clocks}
-    stopped[id(_datetime)] = _stopped_datetime()
+    stopped[id(_datetime)] = _standing(_stopped(_datetime.now), _stopped(_datetime.utcnow))
+    with _replaced(function, stopped):
+        yield
+
+
+@contextlib.contextmanager
+def clock_ahead(function: Any, seconds: float) -> Iterator[None]:
+    """Move the clocks ahead that tell the time of day: those of `time` and `datetime`.
+
+    By the others nobody tells the time, but how long to wait: as soon as they are put back again,
+    that would be so much longer.
+
+    Args:
+        function: as for `stopped_clock`; within that, these clocks are ahead and stand still.
+        seconds: by how much.
+    """
+    now, now_ns, local, date = time.time, time.time_ns, time.localtime, dt.datetime
+    delta = dt.timedelta(seconds=seconds)
+
+    def later() -> float:
+        return now() + seconds
+
+    def of_seconds(clock: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda asked=None: clock(later() if asked is None else asked)
+
+    ahead: dict[int, Any] = {
+        id(now): later,
+        id(now_ns): lambda: now_ns() + int(seconds * 10**9),
+        **{id(clock): of_seconds(clock) for clock in (local, time.gmtime, time.ctime)},
+        id(time.asctime): lambda asked=None, it=time.asctime: it(asked or local(later())),
+        id(time.strftime): lambda text, asked=None, it=time.strftime: it(
+            text, asked or local(later())
+        ),
+        id(date): _standing(
+            lambda *zone, **named: date.now(*zone, **named) + delta, lambda: date.utcnow() + delta
+        ),
+    }
+    with _replaced(function, ahead):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(function: Any, others: dict[int, Any]) -> Iterator[None]:
+    """Put others in the place of clocks, by their `id`."""
     places = [
         (home, name, it)
         for home in (time, dt, *_homes(function))
         for name, it in vars(home).items()
-        if id(it) in stopped
+        if id(it) in others
     ]
     try:
         for home, name, it in places:
-            setattr(home, name, stopped[id(it)])
+            setattr(home, name, others[id(it)])
         yield
     finally:
         for home, name, it in places:
@@ -73,7 +119,7 @@ def _stopped(clock: Callable[..., Any]) -> Callable[..., Any]:
     return stopped
 
 
-def _stopped_datetime() -> type:
+def _standing(now: Callable[..., Any], utcnow: Callable[..., Any]) -> type:
     """Give a class in the place of `datetime.datetime`, whose methods in C cannot be replaced.
 
     What it makes are objects of the real one.
@@ -83,8 +129,8 @@ def _stopped_datetime() -> type:
         (_datetime,),
         {
             "__new__": lambda cls, *arguments, **options: _datetime(*arguments, **options),
-            "now": staticmethod(_stopped(_datetime.now)),
-            "utcnow": staticmethod(_stopped(_datetime.utcnow)),
+            "now": staticmethod(now),
+            "utcnow": staticmethod(utcnow),
         },
     )
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..fingerprint import digest
-from ._clock import stopped_clock
+from ._clock import clock_ahead, stopped_clock
 from ._held import changed, held
 
 __all__ = ["RAISED", "Call", "Repeat", "elsewhere", "overwritten", "repeated", "result"]
@@ -28,10 +28,15 @@ CALLS = 32
 """How often a call is repeated to see it differ. Chosen: one in ten differs in 97% of cases."""
 
 SECONDS = 0.5
-"""How long that may take."""
+"""How much longer that may take than it must."""
 
 TICK_SECONDS = 0.03
-"""How long at least: in this time every clock has moved, the coarsest by 16 ms."""
+"""How long at least: in this time each clock has moved that does not count whole seconds, the
+coarsest by 16 ms."""
+
+AHEAD_SECONDS, FAR_AHEAD_SECONDS = 1.5, 61.5
+"""By how much the clock is moved, to see the whole seconds count, and where something differs the
+minutes. Chosen: no more, since who keeps from then when to go on may wait for so long."""
 
 MANY = 3000
 """Calls that are enough to see that something does not differ."""
@@ -63,6 +68,8 @@ class Repeat(NamedTuple):
             where by then it always gave the same by itself.
         by_state: whether it always gives the same with these states put back before each call.
         by_clock: whether it does with the clock stopped.
+        ahead: 0, or by how many seconds the clock was ahead when it gave something else, each
+            time, and each time between the same as before.
         places: names of what the function itself keeps and the calls changed.
     """
 
@@ -72,6 +79,7 @@ class Repeat(NamedTuple):
     tried: bool = False
     by_state: bool = False
     by_clock: bool = False
+    ahead: float = 0
     places: tuple[str, ...] = ()
 
 
@@ -136,13 +144,14 @@ def _small() -> list[Any]:
     ]
 
 
-def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
+def repeated(call: Call, function: Any, most: int = CALLS, seconds: float = TICK_SECONDS) -> Repeat:
     """Repeat a call until it gives something else; then find out what it depends on.
 
     Args:
         call: it.
         function: what it calls in the end: what that keeps is looked at.
         most: how often it is called.
+        seconds: for how long at least, unless that is less often than by default.
 
     Returns:
         What came of it. The global random states are left as they were.
@@ -165,20 +174,35 @@ def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
         first, differs, calls = anew(), 0, 1
         other = first
         moved = _moved(stirred, _states())
-        least = began + (TICK_SECONDS if most >= CALLS else 0)
+        least = began + (seconds if most >= CALLS else 0)
         while not differs and (calls < most or time.monotonic() < least):
-            if time.monotonic() > began + SECONDS:
+            if time.monotonic() > began + seconds + SECONDS:
                 break
             calls += 1
             other = anew()
             differs = calls if other != first else 0
         places = tuple(changed(kept, held(function)))
-        if not differs:
-            return Repeat(0, calls, moved, places=places)
-
         # So often that it is not so by chance, even of two results.
         quick = time.monotonic() - began < calls * SLOW_SECONDS
         again = max(min(3 * calls, MANY), CALLS if quick else FEW)
+
+        def ahead(usual: bytes) -> float:
+            by = FAR_AHEAD_SECONDS if most >= CALLS else AHEAD_SECONDS
+
+            def later() -> bytes:
+                with clock_ahead(function, by):
+                    return anew()
+
+            if later() == usual:
+                return 0
+            with stopped_clock(function):  # or its next second might begin
+                both = anew(), later()
+                told = both[0] != both[1] and not any(it.startswith(RAISED) for it in both)
+                rounds = range(min(again, CALLS) // 2)
+                return by if told and all((anew(), later()) == both for _ in rounds) else 0
+
+        if not differs:
+            return Repeat(0, calls, moved, ahead=ahead(first), places=places)
 
         def steady(prepare: Call, end: float = 0) -> bool:
             prepare()
@@ -200,7 +224,8 @@ def repeated(call: Call, function: Any, most: int = CALLS) -> Repeat:
                 given = anew()
                 usual = given in (first, other) or not given.startswith(RAISED)
                 by_clock = usual and steady(lambda: None)
-        return Repeat(differs, again, moved, tried, by_state, by_clock, places)
+        late = 0 if tried else ahead(anew())
+        return Repeat(differs, again, moved, tried, by_state, by_clock, late, places)
     finally:
         _put_back(before)
 

@@ -112,7 +112,15 @@ class Process:
                 return _words.other_process("", answer["error"])
             there.append(answer["results"])
         first, second, third = there
+        try:
+            again = results(self._case, indices)
+        except Exception as error:  # noqa: BLE001 - as above
+            return _words.other_process("", f"the experiments themselves failed: {told(error)}")
         for part, calls in here.items():
+            for name in calls:
+                if again[part].get(name) != calls[name]:  # as by a clock that nobody can move
+                    shown = f"{name} gave something else when it was asked again here, too"
+                    return _words.not_repeatable(part, shown)
             names = [it for found in there for it in calls if found[part].get(it) != calls[it]]
             if names:
                 alike, hashed = first[part] == second[part], first[part] != third[part]

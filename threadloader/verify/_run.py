@@ -14,6 +14,7 @@ from ._causes import causes, faults
 from ._difference import compared
 from ._follow import Tape, record
 from ._plan import DEEP, Plan, runs
+from ._probe import CALLS
 from ._process import LostError, Process, other_run
 from ._progress import Progress
 from ._report import Failure, Report
@@ -123,7 +124,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         found, may = faults(case, indices)
     elif other is not None and process is not None:
         # What one process shows, too, comes first: each run has drawn something else, say.
-        found, may = faults(case, indices)
+        found, may = faults(case, indices, CALLS)
         found, may = found or (process.cause(indices),), ()
     else:
         tell = shown.telling(expected)

@@ -36,17 +36,20 @@ class Stress(NamedTuple):
     wrong: int
 
 
-def stressed(calls: Sequence[Call], seconds: float, *, lock: bool = False) -> Stress:
-    """Make calls in 8 threads that take turns as often as they can, until enough is known.
+def stressed(
+    calls: Sequence[Call], seconds: float, *, lock: bool = False, count: int = THREADS
+) -> Stress:
+    """Make calls in threads that take turns as often as they can, until enough is known.
 
     Args:
         calls: of the same part, each with another sample; each gives the same in one thread.
         seconds: for how long, at most.
         lock: whether only one is made at a time.
+        count: how many threads.
     """
     expected = [result(call) for call in calls]
     one = threading.Lock() if lock else contextlib.nullcontext()
-    together = threading.Barrier(THREADS)
+    together = threading.Barrier(count)
     counts: list[tuple[int, int]] = []
     stop = threading.Event()
     deadline = time.monotonic() + seconds
@@ -68,7 +71,7 @@ def stressed(calls: Sequence[Call], seconds: float, *, lock: bool = False) -> St
 
     # Daemons: what never comes back must not keep the command from ending after a Ctrl-C.
     threads = [
-        threading.Thread(target=work, args=(number,), daemon=True) for number in range(THREADS)
+        threading.Thread(target=work, args=(number,), daemon=True) for number in range(count)
     ]
     with hurried():
         try:

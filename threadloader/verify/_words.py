@@ -9,6 +9,7 @@ from ._stress import Stress
 __all__ = [
     "in_place",
     "locked",
+    "not_repeatable",
     "order",
     "other_process",
     "other_thread",
@@ -71,7 +72,7 @@ def repeat(part: str, name: str, found: Repeat) -> Cause:
         evidence.append(f"{name} gave something else at call {found.differs} of the same")
     if found.moved:
         evidence.append(f"the global state of {moved} had changed after the call")
-    if not found.differs:
+    if not found.differs and not found.ahead:
         return Cause(
             part=part,
             kind="global-random",
@@ -90,12 +91,14 @@ def repeat(part: str, name: str, found: Repeat) -> Cause:
             evidence=(*evidence, f"with that put back before each call, {same}"),
             advice=_RNG[part],
         )
-    if found.by_clock:
+    if found.by_clock or found.ahead:
+        ahead = f"with the clock {found.ahead} s ahead, {name} gave something else; else the same"
+        shown = f"with the clock stopped, {same}" if found.by_clock else ahead
         return Cause(
             part=part,
             kind="clock",
             says=f"the {part} depends on the time",
-            evidence=(*evidence, f"with the clock stopped, {same}"),
+            evidence=(*evidence, shown),
             advice=_ALONE[part],
         )
     if found.places:
@@ -108,11 +111,16 @@ def repeat(part: str, name: str, found: Repeat) -> Cause:
             evidence=(*evidence, f"the calls changed {names}"),
             advice=_ALONE[part],
         )
+    return not_repeatable(part, *evidence, *_tried(found))
+
+
+def not_repeatable(part: str, *evidence: str) -> Cause:
+    """Say that a part gives something else when the same is asked of it, and nobody knows why."""
     return Cause(
         part=part,
         kind="not-repeatable",
         says=f"the {part} is not repeatable: it gives something else when the same is asked of it",
-        evidence=(*evidence, *_tried(found), PERHAPS),
+        evidence=(*evidence, PERHAPS),
         advice=_ALONE[part],
     )
 
@@ -218,7 +226,6 @@ def other_process(part: str, shown: str, *, alike: bool = False, hashed: bool = 
 
 def unsafe(part: str, free: Stress, locked: Stress, moved: tuple[str, ...]) -> Cause:
     """Say that a part gives something wrong when several threads call it at once."""
-    cured = not locked.wrong
     many = f"{free.wrong:,} of {free.calls:,} calls gave something else than in one thread"
     evidence = [
         f"alone, called in 8 threads at once, {many}",
@@ -226,16 +233,18 @@ def unsafe(part: str, free: Stress, locked: Stress, moved: tuple[str, ...]) -> C
     ]
     if moved:
         evidence.append(f"the global state of {' and '.join(moved)} had changed after a call")
-    advice = _SAFE[part] if cured else _ALONE[part]
+    if moved:
+        kind, advice = "global-random", _RNG[part]
+        says = f"uses the global random state of {' and '.join(moved)}, which another thread "
+        says += "changes in between"
+    elif locked.wrong:
+        kind, advice = "other-thread", _ALONE[part]
+        says = "gives something else in other threads, also one at a time"
+    else:
+        kind, advice = "not-thread-safe", _SAFE[part]
+        says = "is not safe for several threads at once"
     return Cause(
-        part=part,
-        kind="global-random" if moved else "not-thread-safe",
-        says=f"the {part} uses the global random state of {' and '.join(moved)}, which another "
-        "thread changes in between"
-        if moved
-        else f"the {part} is not safe for several threads at once",
-        evidence=tuple(evidence),
-        advice=_RNG[part] if moved else advice,
+        part=part, kind=kind, says=f"the {part} {says}", evidence=tuple(evidence), advice=advice
     )
 
 
