@@ -1,5 +1,6 @@
 """Leaving a loader within the leaving of it, or after one that has failed."""
 
+import _thread
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ from conftest import our_threads
 from sweep import Sweep
 
 from threadloader import ClosedError, Loader, per_thread
+from threadloader.loader._turn import Turn
 
 WAIT = 60.0
 
@@ -187,6 +189,23 @@ def test_behind_a_job_in_another_thread_what_the_loader_opened_is_closed():
     thread.join(WAIT)
     assert not thread.is_alive()
     assert before < len(closed)  # that of the thread
+
+
+def test_a_turn_that_ends_while_it_is_looked_at_is_not_mine():
+    """Somebody is seen inside; that turn ends, and the lock of the next one is free."""
+
+    class Ending:
+        lock = _thread.RLock()
+
+        @property
+        def inside(self):
+            self.lock = _thread.RLock()
+            return True
+
+    thread = threading.Thread(target=Ending.lock.acquire)
+    thread.start()
+    thread.join(WAIT)
+    assert not Turn.is_mine(Ending())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

@@ -134,7 +134,7 @@ class Engine:
         self.tell()
         self._finalizer.detach()
         _running.pop(id(shared), None)
-        if inside(shared):
+        if inside(shared) and self._pid == os.getpid():
             return False
         if feeder is None or not self._launched or self._pid != os.getpid():
             return True

@@ -8,8 +8,8 @@ and jobs come in what order. `_batches` is the run as its user sees it, `_run` w
 for one thread at a time (`_turn`), `_place` where it stands, `_results` what it goes on with;
 `_supply` opens the streams of results, of threads or (`_choice`) without, under a shorter switch
 interval (`_switching`) if need be; `_epochs` has its iterators, `_failure` says how a failed
-batch is raised, `_arguments` checks what is given in code, `_base` is for configs that somebody
-else has read.
+batch is raised, `_forks` what a forked child leaves behind, `_arguments` checks what is given in
+code, `_base` is for configs that somebody else has read.
 """
 
 from ._base import based

@@ -15,6 +15,7 @@ from ..order import Deal
 from ..state import Cursor, dump, load
 from ._arguments import count_of
 from ._epochs import Epoch, Epochs
+from ._forks import follow
 from ._run import Run
 from ._sampling import Samplings
 from ._schedule import NoStepsError, Plan, skipped
@@ -81,6 +82,7 @@ class Batches:
             Plan(samplings.now),
             digested=recipe.digest is not None,
         )
+        follow(self)
 
     def _start(self) -> None:
         self._supply.start()

@@ -124,6 +124,12 @@ class Supply:
             self.engine.behind = None
         return True
 
+    def forked(self) -> None:
+        """In a forked child: whoever was at work on a job without workers is not there."""
+        for engine in (self.engine, self._here):
+            if isinstance(engine, Inline):
+                engine.running = False
+
     def inside(self) -> bool:
         """Tell whether the calling thread is one of the workers, or the feeder."""
         return self.engine.inside()

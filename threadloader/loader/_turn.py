@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from os import getpid
 from typing import Any
 
 from ..errors import BusyError
@@ -35,13 +34,12 @@ class Turn:
         inside: whether somebody is at work under it; likewise.
     """
 
-    __slots__ = ("_pid", "_supply", "inside", "lock", "new")
+    __slots__ = ("_supply", "inside", "lock", "new")
 
     def __init__(self, new: Callable[[], Any], supply: Supply) -> None:
         self.new = new
         self.lock = new()
         self.inside = False
-        self._pid = getpid()
         self._supply = supply
 
     def take(self) -> Any:
@@ -63,18 +61,14 @@ class Turn:
         return fresh
 
     def refuse(self) -> None:
-        """Say why the turn is not to be had; in a fork of who had it, take it.
+        """Say why the turn is not to be had.
 
         Raises:
-            BusyError, ClosedError: as of `take`.
+            BusyError, ClosedError: as of `take`; always one of them.
         """
         self._supply.check_open()
         if self.is_mine():
             raise BusyError(ITS_OWN)
-        if self._pid != getpid():  # whoever had it is not here
-            self._pid, self.inside, self.lock = getpid(), False, self.new()
-            self.lock.acquire(blocking=False)
-            return
         raise BusyError(
             "another thread is using these batches; they serve one at a time: "
             "put a lock around next(), or give each thread a Loader with its own shard"
@@ -82,7 +76,18 @@ class Turn:
 
     def is_mine(self) -> bool:
         """Tell whether this thread is at work under the turn, further up."""
-        if not self.inside or not self.lock.acquire(blocking=False):
+        # The lock first: if that turn ends meanwhile, this one stays held. The lock of the next
+        # turn may be free, and what was read before it would be of the one that has ended.
+        lock = self.lock
+        if not self.inside or not lock.acquire(blocking=False):
             return False
-        self.lock.release()
+        lock.release()
+        return True
+
+    def forked(self) -> bool:
+        """In a forked child: give the turn back if another thread had it; tell whether one had."""
+        if self.lock.acquire(blocking=False):  # nobody had it, or the thread that has forked
+            self.lock.release()
+            return False
+        self.inside, self.lock = False, self.new()
         return True

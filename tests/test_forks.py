@@ -1,0 +1,256 @@
+"""A process that forks while a run is open in it: what the child has of that run.
+
+The child has one thread, the one that forked. What the others held is held there for ever, unless
+the run leaves it behind; an alarm ends a child that waits for it.
+"""
+
+import gc
+import os
+import weakref
+
+import numpy as np
+import pytest
+
+from threadloader import Loader
+from threadloader.loader import _forks
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+
+FORKING = """
+import multiprocessing, os, signal, sys, threading, warnings
+import numpy as np
+from threadloader import BusyError, Loader
+
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+
+def forked(work):
+    \"\"\"Does something in a fork, and prints what it gives, or how it ended.\"\"\"
+    sys.stdout.flush()
+    if not (child := os.fork()):
+        signal.alarm(20)
+        try:
+            print(work(), flush=True)
+        except BaseException as error:
+            print(repr(error), flush=True)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    if status:
+        print("ended with", os.waitstatus_to_exitcode(status))
+
+class Gate:
+    \"\"\"Stops one thread.\"\"\"
+
+    def __init__(self):
+        self.begun, self.go_on, self.whom = threading.Event(), threading.Event(), None
+
+    def __call__(self):
+        if threading.current_thread() is self.whom:
+            self.begun.set()
+            self.go_on.wait()
+
+    def start(self, work):
+        self.whom = threading.Thread(target=work)
+        self.whom.start()
+        self.begun.wait()
+
+    def end(self):
+        self.go_on.set()
+        self.whom.join()
+
+class Source:
+    \"\"\"Eight numbers; a read of one may stop at the gate.\"\"\"
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        gate()
+        return index
+
+def rest():
+    return [batch.tolist() for batch in epoch]
+
+gate = Gate()
+PLAIN = {"batch_size": 2, "num_workers": 0, "shuffle": False}
+"""
+
+
+@pytest.fixture
+def in_forks(run_child):
+    """Gives a function that runs a script in which `forked` works, and gives what it prints."""
+
+    def run(script, *args):
+        child = run_child(FORKING + script, *args)
+        assert ("", 0) == (child.stderr, child.returncode)
+        return child.stdout.splitlines()
+
+    return run
+
+
+ALL = "[[0, 1], [2, 3], [4, 5], [6, 7]]"
+
+
+def test_two_threads_of_a_fork_are_not_inside_next_at_once(in_forks):
+    """Neither of a fork of that; the second one is refused, and no batch comes twice."""
+    assert ["BusyError [[0, 1], [2, 3], [4, 5], [6, 7]]"] * 2 == in_forks("""
+def child():
+    got = []
+    gate.start(lambda: got.append(next(epoch).tolist()))
+    try:
+        print(next(epoch))
+    except BusyError:
+        said = "BusyError"
+    gate.end()
+    return f"{said} {got + rest()}"
+
+def grandchild():
+    forked(child)
+    return child()
+
+with Loader(PLAIN, Source()) as batches:
+    epoch = iter(batches)
+    forked(grandchild)
+""")
+
+
+def test_a_fork_of_a_fork_goes_on_though_another_thread_was_in_next(in_forks):
+    """That thread is one of the fork; in it the first batch has been delivered."""
+    assert ["[[2, 3], [4, 5], [6, 7]]", ALL] == in_forks("""
+def child():
+    first = next(epoch).tolist()
+    got = []
+    gate.start(lambda: got.append(next(epoch).tolist()))
+    forked(rest)
+    gate.end()
+    return [first, *got, *rest()]
+
+with Loader(PLAIN, Source()) as batches:
+    epoch = iter(batches)
+    forked(child)
+""")
+
+
+def test_a_process_of_multiprocessing_goes_on_though_another_thread_was_in_next(in_forks):
+    assert [ALL, "0"] == in_forks("""
+def child():
+    signal.alarm(20)
+    print(rest(), flush=True)
+
+with Loader(PLAIN, Source()) as batches:
+    epoch = iter(batches)
+    gate.start(lambda: next(epoch))
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    gate.end()
+    print(process.exitcode)
+""")
+
+
+def test_who_forks_within_next_goes_on_in_both_processes(in_forks):
+    """And in the child, too, no other thread gets into it meanwhile."""
+    assert ["BusyError", f"child {ALL}", f"parent {ALL}"] == in_forks("""
+class Forks(Source):
+    child = None
+
+    def __getitem__(self, index):
+        if index == 2 and self.child is None:
+            self.child = os.fork()
+            if self.child:
+                os.waitpid(self.child, 0)
+            else:
+                signal.alarm(20)
+                other = threading.Thread(target=ask)
+                other.start()
+                other.join()
+        return index
+
+def ask():
+    try:
+        next(epoch)
+    except BusyError:
+        print("BusyError", flush=True)
+
+source = Forks()
+with Loader(PLAIN, source) as batches:
+    epoch = iter(batches)
+    got = rest()
+    print("parent" if source.child else "child", got, flush=True)
+""")
+
+
+def test_a_fork_makes_anew_what_another_thread_was_making(in_forks):
+    """That thread was about to add the memory of a batch, for which it has a lock."""
+    assert ["[[0, 1], [2, 3]]"] == in_forks("""
+def slow(*args, real=np.zeros):
+    gate()
+    return real(*args)
+
+with Loader(PLAIN, [np.full(5000, number) for number in range(4)]) as batches:
+    epoch = iter(batches)
+    np.zeros = slow
+    gate.start(lambda: next(epoch))
+    forked(lambda: [batch[:, 0].tolist() for batch in epoch])
+    gate.end()
+""")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_fork_closes_what_another_thread_was_reading(in_forks, workers):
+    """Nobody comes there behind the read. With workers: where the loop makes its batches itself."""
+    assert ["closed"] == in_forks(
+        """
+workers = int(sys.argv[1])
+with Loader({**PLAIN, "num_workers": workers}, Source()) as batches:
+    if workers:
+        batches._supply.choice.here = True
+    epoch, closed = iter(batches), []
+    batches._close_source = lambda: closed.append("closed")
+    gate.start(lambda: next(epoch))
+    forked(lambda: batches.close() or "".join(closed))
+    gate.end()
+""",
+        str(workers),
+    )
+
+
+def test_a_fork_closes_what_another_thread_was_closing(in_forks):
+    assert ["closed"] == in_forks("""
+def closing():
+    gate()
+    closed.append("closed")
+
+with Loader(PLAIN, Source()) as batches:
+    closed = []
+    batches._close_source = closing
+    gate.start(batches.close)
+    forked(lambda: batches.close() or "".join(closed))
+    gate.end()
+""")
+
+
+def test_a_fork_by_a_worker_closes_what_was_opened(in_forks):
+    """It waits for none of the workers, of which it is the only one that is left."""
+    assert ["closed"] == in_forks("""
+class Forks(Source):
+    def __getitem__(self, index):
+        if index == 0:
+            forked(lambda: batches.close() or "".join(closed))
+        return index
+
+with Loader({**PLAIN, "num_workers": 2, "num_epochs": 1}, Forks()) as batches:
+    closed = []
+    batches._close_source = lambda: closed.append("closed")
+    list(batches)
+""")
+
+
+def test_a_run_that_is_dropped_is_forgotten():
+    """What is done in forks keeps none alive."""
+    before = len(_forks._runs)
+    with Loader({"num_workers": 0}, np.arange(4)) as batches:
+        assert before + 1 == len(_forks._runs)
+    there = weakref.ref(batches)
+    del batches
+    gc.collect()
+    assert (None, before) == (there(), len(_forks._runs))

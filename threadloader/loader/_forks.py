@@ -1,0 +1,49 @@
+"""What a forked child makes of a run that another thread was at work in: that thread is not there.
+
+A lock that it held is held for ever, and what it would have done behind its work is never done.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._batches import Batches
+
+__all__ = ["follow"]
+
+_runs: dict[weakref.ref[Batches], None] = {}
+"""The runs that there are. Without a lock: each use is one operation of a dict. And not a WeakSet,
+whose callbacks are Python code and would swallow a Ctrl-C that lands in them."""
+
+
+def follow(batches: Batches) -> None:
+    """Look after a run in each child that is forked, as long as somebody holds it."""
+    _runs[weakref.ref(batches, _runs.pop)] = None
+
+
+def _forked() -> None:
+    """In a forked child, before anything else is done there."""
+    for there in _runs.copy():
+        if (batches := there()) is not None:
+            _leave_behind(batches)
+
+
+def _leave_behind(batches: Batches) -> None:
+    """Leave behind what other threads were doing; the one that has forked goes on with its own."""
+    run, supply = batches._run, batches._supply
+    if run.turn.forked():
+        supply.forked()
+        stream = run.results.place.stream
+        if stream is not None:  # a job that is half made may have a lock of its own
+            stream.cancel()
+    if batches._closing.acquire(blocking=False):
+        batches._closing.release()
+    else:
+        batches._closing, batches._at_source = batches._runtime.turn(), False
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
+    os.register_at_fork(after_in_child=_forked)
