@@ -1,5 +1,6 @@
 """What is kept comes again as it was, for all workers, and nobody can spoil it for the others."""
 
+import gc
 import logging
 import os
 import random
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import same, samples
 
-from threadloader.cache import MISSING, Cached, Folder, Memory, _memory, open_cache
+from threadloader.cache import MISSING, Cached, Folder, Memory, _base, _memory, open_cache
 from threadloader.cache._samples import freeze, size_of
 
 Point = namedtuple("Point", "x y")
@@ -417,6 +418,61 @@ print(os.waitstatus_to_exitcode(status))
         env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     assert ("4", "") == (child.stdout.strip(), child.stderr)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.parametrize(("kind", "made"), [("memory", [1]), ("folder", [1, 1])])
+def test_a_forked_child_waits_for_nothing_that_was_held(tmp_path, run_child, kind, made):
+    """It has what was kept. In a folder, whose bytes nobody knows then, it adds nothing."""
+    child = run_child(
+        """
+import os, signal, sys, threading, warnings
+from pathlib import Path
+from test_cache import locks
+from threadloader.cache import Folder, Memory
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+cache = Memory() if sys.argv[1] == "memory" else Folder(Path(sys.argv[2]), "key", 3)
+cache.get(0, str)
+held, over, made = threading.Event(), threading.Event(), []
+def make(index):
+    made.append(index)
+    return str(index)
+def hold():
+    for lock in locks(cache):
+        lock.acquire()
+    held.set()
+    over.wait()
+    for lock in locks(cache):
+        lock.release()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+if not (pid := os.fork()):
+    signal.alarm(30)  # the end of one that waits for ever
+    print([cache.get(index, make) for index in (0, 1, 1)], made, flush=True)
+    cache.close()
+    os._exit(0)
+_, status = os.waitpid(pid, 0)
+over.set()
+thread.join()
+cache.get(2, make)
+print(os.waitstatus_to_exitcode(status), made, cache.stats().damaged)
+cache.close()
+""",
+        kind,
+        str(tmp_path / "kept"),
+        env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert (f"['0', '1', '1'] {made}\n0 [2] 0\n", "") == (child.stdout, child.stderr)
+
+
+def test_a_cache_that_is_dropped_is_forgotten():
+    """What is done in forks keeps none alive."""
+    cache = Memory()
+    (there,) = [there for there in _base._caches if there() is cache]
+    del cache
+    gc.collect()
+    assert there not in _base._caches
 
 
 def test_what_is_kept_while_it_is_closed_is_not_found(monkeypatch):

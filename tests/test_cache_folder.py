@@ -514,6 +514,47 @@ if (child := os.fork()) == 0:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_leaves_files_to_its_parent_that_a_thread_was_making(tmp_path, run_child):
+    """They are there, and that thread has not said yet which number they have."""
+    code = """
+import os, signal, sys, threading, warnings
+from pathlib import Path
+from threadloader.cache import Folder
+from threadloader.cache._shelf import Shelf
+
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+begun, go_on, real = threading.Event(), threading.Event(), Shelf.add
+
+def slow(shelf, name):
+    begun.set()
+    go_on.wait()
+    return real(shelf, name)
+
+Shelf.add = slow
+clock = iter(range(0, 10**9, 10)).__next__  # each miss looks
+cache = Folder(Path(sys.argv[1]), "key", 9, clock=clock)
+thread = threading.Thread(target=cache.get, args=(0, str))
+thread.start()
+begun.wait()
+if (child := os.fork()) == 0:
+    signal.alarm(30)  # the end of one that waits for ever
+    print([cache.get(index, str) for index in (0, 1, 1)], flush=True)
+    cache.close()
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+go_on.set()
+thread.join()
+cache.get(1, str)
+cache.close()
+cache = Folder(Path(sys.argv[1]), "key", 9)
+print([cache.find(index) for index in (0, 1)], cache.stats().damaged)
+cache.close()
+"""
+    child = run_child(code, str(tmp_path))
+    assert ("['0', '1', '1']\n0\n['0', '1'] 0\n", "") == (child.stdout, child.stderr)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_fork_reads_what_its_parent_goes_on_to_write(tmp_path, run_child):
     code = f"""{FORKED}
     prepared = []

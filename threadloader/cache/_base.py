@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import _thread
 import logging
+import os
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ._samples import ForeignError, freeze
 
-__all__ = ["MISSING", "Cache", "CacheStats", "Count"]
+__all__ = ["MISSING", "Cache", "CacheStats", "Count", "follow"]
 
 _LOG = logging.getLogger("threadloader")
 
@@ -136,6 +138,10 @@ class Cache:
             bytes=size,
         )
 
+    def _forked(self) -> None:
+        """In a forked child: wait for no lock that a thread holds which is not there."""
+        raise NotImplementedError  # pragma: no cover - each cache has its own
+
     def _held(self) -> tuple[int, int]:
         """Give how many samples are held, and their bytes."""
         raise NotImplementedError  # pragma: no cover - each cache has its own
@@ -143,3 +149,23 @@ class Cache:
     def close(self) -> None:
         """Give back memory and files; a second time does nothing. From now on all are misses."""
         raise NotImplementedError  # pragma: no cover - each cache has its own
+
+
+_caches: dict[weakref.ref[Cache], None] = {}
+"""The caches that there are. Without a lock: each use is one operation of a dict. And not a
+WeakSet, whose callbacks are Python code and would swallow a Ctrl-C that lands in them."""
+
+
+def follow(cache: Cache) -> None:
+    """Look after a cache that has all its locks, in each child that is forked."""
+    _caches[weakref.ref(cache, _caches.pop)] = None
+
+
+def _forked() -> None:
+    for there in _caches.copy():
+        if (cache := there()) is not None:
+            cache._forked()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
+    os.register_at_fork(after_in_child=_forked)

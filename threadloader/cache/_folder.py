@@ -17,7 +17,7 @@ from typing import Any
 
 from threadloader.errors import ConfigError, Problem, by_handler
 
-from ._base import MISSING, Cache, Count
+from ._base import MISSING, Cache, Count, follow
 from ._encode import DamagedError, Part, decode, encode
 from ._segments import (
     ENTRY_BYTES,
@@ -77,14 +77,16 @@ class Folder(Cache):
         self._clock = clock
         self._looked = clock()
         # Held by the one thread that writes. What it waits for is the disk, for which the
-        # others, who come to write as well, would wait all the same; hits do not take it.
+        # others, who come to write as well, would wait all the same; hits do not take it. A
+        # forked child makes another.
         self._writing = _thread.allocate_lock()
         self._writer: Writer | None = None
-        self._number = 0  # of the writer's segment
+        self._number = 0  # of the writer's segment; 0 while that has none yet
         self._stopped = False  # set and never taken back: by close, or when the disk is full
         # Each taken by the first thread that says it, and never released.
         self._said_damaged = _thread.allocate_lock()
         self._said_full = _thread.allocate_lock()
+        follow(self)
         try:
             _make_folder(self._folder)
             self._shelf.look()
@@ -214,6 +216,7 @@ class Folder(Cache):
         if self._writer is None:
             name = new_name(self._folder)
             self._shelf.leave_out(name)  # before it is there: nobody else counts it
+            self._number = 0
             self._writer = Writer(self._folder, name, self._key)
             self._shelf.grow(HEADER_BYTES)
             self._number = self._shelf.add(name)
@@ -226,7 +229,16 @@ class Folder(Cache):
         writer = self._writer
         if writer is not None and writer.pid != os.getpid():
             self._close_writer()  # this process's copy of it
-            self._shelf.look_at(writer.name, self._number, writer.size)
+            if self._number:
+                self._shelf.look_at(writer.name, self._number, writer.size)
+
+    def _forked(self) -> None:
+        # What another thread was at is not counted to the last byte: so this process adds nothing
+        # to the folder, and leaves the files to its parent.
+        busy = self._writing.locked()
+        self._writing = _thread.allocate_lock()
+        if self._shelf.forked() or busy:
+            self._stopped = True
 
     def _retire(self) -> None:
         """Close the writer, unless somebody is writing: then they do it when they are done."""

@@ -6,7 +6,7 @@ import _thread
 import sys
 from typing import Any
 
-from ._base import MISSING, Cache, Count
+from ._base import MISSING, Cache, Count, follow
 from ._samples import give, own, size_of
 
 __all__ = ["Memory"]
@@ -34,16 +34,17 @@ class Memory(Cache):
 
     def __init__(self, max_bytes: int = sys.maxsize, max_samples: int = sys.maxsize) -> None:
         super().__init__()
-        # Held while a sample is counted and put in its place. Nobody waits for it to read, to
-        # count or to close: a signal's handler may do that in the thread that holds it, and in a
-        # forked child whoever held it is not there. Without it a dict is read by key, which the
-        # language promises to be atomic ("Thread safety for dict objects", Python's
-        # documentation), and the others as one object each.
+        # Held while a sample is counted and put in its place; a forked child makes another. Nobody
+        # waits for it to read, to count or to close: a signal's handler may do that in the thread
+        # that holds it. Without it a dict is read by key, which the language promises to be atomic
+        # ("Thread safety for dict objects", Python's documentation), and the others as one object
+        # each.
         self._lock = _thread.allocate_lock()
         self._entries: dict[int, Any] = {}  # written to under the lock, replaced by close
         self._samples = 0  # written under the lock
         self._bytes = 0  # written under the lock
         self._bounds = (max_bytes, max_samples)  # replaced by close
+        follow(self)
 
     def find(self, index: int) -> Any:
         """Give the kept sample of an index, or `MISSING`; counts a hit or a miss."""
@@ -70,6 +71,9 @@ class Memory(Cache):
     def _fits(self, size: int) -> bool:
         max_bytes, max_samples = self._bounds
         return self._bytes + size <= max_bytes and self._samples < max_samples
+
+    def _forked(self) -> None:
+        self._lock = _thread.allocate_lock()
 
     def _held(self) -> tuple[int, int]:
         return self._samples, self._bytes

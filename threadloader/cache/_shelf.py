@@ -60,14 +60,14 @@ class Shelf:
         self._key = key
         # Held while the table is read or written; never while a file is opened, read or
         # written. Nobody waits for it to count or to close: a signal's handler may do that in the
-        # thread that holds it, and in a forked child whoever held it is not there.
+        # thread that holds it. A forked child makes another.
         self._lock = _thread.allocate_lock()
         self._places = np.zeros(samples, _PLACE)  # read and written under the lock; see close
         self._samples = 0  # written under the lock
         self._bytes = 0  # written under the lock
         self._closed = False  # set by close
         self._segments: list[Segment] = []  # appended to under the lock
-        # Held by the one thread that looks; nobody waits for it.
+        # Held by the one thread that looks; nobody waits for it. Likewise.
         self._looking = _thread.allocate_lock()
         self._known: dict[str, int] = {}  # numbers of segments; 0: not to be read
 
@@ -188,6 +188,12 @@ class Shelf:
             places["offset"][index] = entries["offset"]
             places["length"][index] = entries["length"]
             places["number"][index] = number
+
+    def forked(self) -> bool:
+        """In a forked child: make new locks; tell whether somebody was looking."""
+        busy = self._looking.locked()
+        self._lock, self._looking = _thread.allocate_lock(), _thread.allocate_lock()
+        return busy
 
     def close(self) -> None:
         """Close the files and forget all places; a second time does nothing."""
