@@ -940,6 +940,26 @@ class TestInline:
         inline.stream(iter([job]), depth=1).result(0)
         assert (False, [0]) == (inline.said, ran)
 
+    def test_what_is_left_behind_a_job_may_be_taken_back_as_it_is_looked_at(self):
+        """Another thread closes right behind the look whether there is something: it is done."""
+        done = []
+
+        class Taken(Inline):
+            def __getattribute__(self, name):
+                found = super().__getattribute__(name)
+                if name == "behind":
+                    self.behind = None
+                return found
+
+        inline = Taken()
+
+        def close(number, part):
+            inline.stop()
+            inline.behind = lambda *error: done.append(error)
+
+        inline.stream(iter([Job(0, do=close)]), depth=1).result(0)
+        assert 1 == len(done)
+
     def test_after_a_stop_nothing_is_run(self):
         inline = Inline()
         stream = inline.stream(iter([Job(0)]), depth=1)

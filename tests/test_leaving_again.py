@@ -191,6 +191,27 @@ def test_behind_a_job_in_another_thread_what_the_loader_opened_is_closed():
     assert before < len(closed)  # that of the thread
 
 
+def test_what_closing_raises_behind_a_job_does_not_hide_a_ctrl_c_in_it():
+    """The job's own thread closes, since another one has asked for it meanwhile."""
+
+    def read(sample):
+        thread = threading.Thread(target=batches.close)
+        thread.start()
+        thread.join(WAIT)
+        signal.raise_signal(signal.SIGINT)
+
+    class Failing(Part):
+        @staticmethod
+        def closing():
+            raise OSError("the disk is gone")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        with Loader({"num_workers": 0}, per_thread(Failing), transform=read) as batches:
+            next(iter(batches))
+    (note,) = caught.value.__notes__
+    assert "the disk is gone" in note
+
+
 def test_a_turn_that_ends_while_it_is_looked_at_is_not_mine():
     """Somebody is seen inside; that turn ends, and the lock of the next one is free."""
 

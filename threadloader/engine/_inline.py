@@ -29,8 +29,9 @@ class Inline:
         gil_held: False, likewise.
         context: the context in which jobs are run; None: that of the caller.
         running: whether something is being run; written by the consumer alone.
-        behind: called behind what is being run, once stopped; None for nothing. Written before the
-            stop, so that a stop finds nothing running, or what runs finds this.
+        behind: called behind what is being run, once stopped, with the exception that this ended
+            with, or None; None for nothing. Written before the stop, so that a stop finds nothing
+            running, or what runs finds this; and taken back by a stop that finds nothing running.
     """
 
     def __init__(self, *, apart: bool = False) -> None:
@@ -40,7 +41,7 @@ class Inline:
         self.gil_delay = 0.0
         self.gil_held = False
         self.running = False
-        self.behind: Callable[[], object] | None = None
+        self.behind: Callable[[BaseException | None], object] | None = None
 
     def start(self) -> None:
         """Start nothing."""
@@ -49,6 +50,12 @@ class Inline:
         """Run no more jobs; say whether none is running."""
         self.usable = False
         return not self.running
+
+    def go_behind(self, error: BaseException | None) -> None:
+        """Do what is left to do behind what was run, if it was stopped meanwhile."""
+        behind = self.behind  # once: whoever stops it now takes it back
+        if not self.usable and behind is not None:
+            behind(error)
 
     def inside(self) -> bool:
         """Tell whether the calling thread is one of its own: it has none."""
@@ -159,12 +166,18 @@ class InlineStream:
             # First said, then asked: a stop in another thread sees the one, or is seen.
             engine.running = True
             if not engine.usable:
-                return None
-            return work(*args) if engine.context is None else engine.context.run(work, *args)
-        finally:
-            engine.running = False
-            if not engine.usable and engine.behind is not None:
-                engine.behind()
+                value = None
+            elif engine.context is None:
+                value = work(*args)
+            else:
+                value = engine.context.run(work, *args)
+        except BaseException as error:
+            engine.running = False  # here and below by a store: no interrupt comes before it
+            engine.go_behind(error)
+            raise
+        engine.running = False
+        engine.go_behind(None)
+        return value
 
 
 def _run(job: Job) -> Outcome:

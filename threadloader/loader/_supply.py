@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from .._runtime import Runtime
 from ..config import LoaderConfig, bytes_of
-from ..engine import Engine, Inline, InlineStream, Outcome, Stream
+from ..engine import Engine, Inline, InlineStream, Outcome, Stream, from_signal
 from ..errors import BusyError, ClosedError
 from ..jobs import BatchJob, Recipe
 from ..order import BLOCK, Deal
 from ..state import Cursor
 from ..stats import Tally
 from ._choice import Choice
+from ._failure import note_beside
 from ._place import Delivery, Onward, Place
 from ._schedule import Plan, jobs
 from ._switching import AUTO_SECONDS, restore, shorten
@@ -35,6 +37,16 @@ each worker stands still from the end of its group until the consumer, the feede
 in turn. On two cores of an Intel Xeon arrays came at 0.80 of the limit in batches of 256 rows and
 at 0.73 in those of 32, with three groups at 0.86 and 0.81, with four at 0.88 and 0.85; with three
 or four smaller ones, 8 MiB in all, at 0.71 to 0.80."""
+
+
+def _close(close: Callable[[], object], error: BaseException | None) -> None:
+    """Close behind a job. What ended the job, a Ctrl-C say, is not hidden by what this raises."""
+    try:
+        close()
+    except BaseException as problem:
+        if error is None or from_signal(problem):
+            raise
+        note_beside(error, problem)
 
 
 def _all_together() -> int:
@@ -109,9 +121,9 @@ class Supply:
         Args:
             behind: called by the thread that is at work without workers, when it no longer is.
         """
-        self._here.behind = behind
+        self._here.behind = left = partial(_close, behind)
         if isinstance(self.engine, Inline):
-            self.engine.behind = behind
+            self.engine.behind = left
         self.closed = True
         if self._wish is not None:
             restore(self._wish)
