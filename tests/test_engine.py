@@ -1035,3 +1035,43 @@ def test_a_feeder_that_does_not_end_is_logged_with_its_stack(make_engine, monkey
         late.setattr(Slot, "wait", lambda slot, seconds=None: end() and None)
         assert engine.stop()
     assert "the feeder has not ended within" in caplog.text
+
+
+class Ending(Runtime):
+    """A runtime of an interpreter that shuts down: no thread begins any more."""
+
+    ends = False
+
+    def launch(self, function, args):
+        if self.ends:
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        Runtime.launch(function, args)
+
+
+def test_who_stops_takes_the_place_of_the_feeder_where_no_thread_begins():
+    """G6: the feeder is in a sampler for good; the consumer is woken, and the workers end."""
+    asked, never, given, runtime = threading.Event(), threading.Event(), [], Ending()
+
+    def jobs():
+        asked.set()
+        assert never.wait(WAIT)
+        yield Job(0)
+
+    engine = Engine(1, 0.05, runtime)
+    engine.start()
+    stream = engine.stream(jobs(), depth=1)
+    consumer = threading.Thread(target=lambda: given.append(stream.result(0)), daemon=True)
+    consumer.start()
+    try:
+        assert asked.wait(WAIT)
+        while engine._shared.awaited is None:
+            pass
+        ((_, worker),) = engine._shared.crew
+        runtime.ends = True
+        assert engine.stop()
+        consumer.join(WAIT)
+        worker.join(WAIT)
+        assert ([ENDED], False) == (given, worker.is_alive())
+    finally:
+        never.set()
+        engine._feeder.join(WAIT)

@@ -144,8 +144,13 @@ class Engine:
                 shared.close_timeout,
                 self._runtime.stack(feeder),
             )
-            # In its place. In a bare thread, where no signal can cut the queue's lock short.
-            self._runtime.launch(replace_feeder, (shared,))
+            try:
+                # In its place. In a bare thread, where no signal can cut the queue's lock short.
+                self._runtime.launch(replace_feeder, (shared,))
+            except RuntimeError as error:  # no thread begins while the interpreter shuts down
+                if from_signal(error):
+                    raise
+                replace_feeder(shared)
         elif feeder.ident is not None:
             feeder.join(GRACE_SECONDS)
         return True
