@@ -33,8 +33,8 @@ G12. With `max_bytes`, a job is begun only if its result is the next one, or fit
 
 `_slots` is a job's place in the line and how workers share it, `_stream` the consumer's end,
 `_threads` the feeder and the workers, `_bound` what may be begun in bytes, `_watch` who tells
-of a stall, `_engine` start and stop, `_inline` the same face without threads, `_signals` tells
-what a signal handler has raised.
+of a stall, `_engine` start and stop, `_inline` the same face without threads, `_signals` lets pass
+what a signal handler has raised in a job.
 """
 
 from ._engine import Engine

@@ -66,7 +66,9 @@ class Shared:
     `inbox` takes the consumer's slots, and words, to the feeder. `tickets` takes slots to the
     workers: one stands there once for each worker that may help with its job. The feeder fills
     `started` when the workers are there, and `end` when they are gone. `awaited` is the slot that
-    the consumer waits for, which writes it; None where it does not.
+    the consumer waits for, or has waited for when it was interrupted or told of a stall; None
+    before, behind that, and once its stream is cancelled. It is the consumer's, and of whoever
+    cancels the stream in its place, to close.
     """
 
     def __init__(
