@@ -11,6 +11,9 @@ from threadloader import Loader, per_thread
 from threadloader.errors import ClosedError
 from threadloader.sources import PerThread
 
+WAIT = 10.0
+"""Seconds after which a test gives up."""
+
 FORKING = """
 import os, signal, sys, threading, warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -191,6 +194,20 @@ def held(monkeypatch):
     monkeypatch.setattr(Held, "reading", threading.Event(), raising=False)
     monkeypatch.setattr(Held, "over", threading.Event(), raising=False)
     return Held
+
+
+def test_threads_open_their_objects_at_once():
+    """No lock is held while a factory runs: here each one waits for the other's."""
+    both = threading.Barrier(2, timeout=WAIT)
+
+    def opened():
+        both.wait()
+        return range(4)
+
+    source = per_thread(opened)
+    with ThreadPoolExecutor(2) as pool:
+        assert [0, 3] == list(pool.map(lambda index: source[index], [0, 3]))
+    source.close()
 
 
 def closed():

@@ -376,7 +376,7 @@ INPUT = [
         "threadloader/sources/_per_thread.py",
         "        part.made = made = self._factory()\n",
         "        with here.lock:\n            part.made = made = self._factory()\n",
-        "sources.py",
+        "per_thread.py",
     ),
     _bug(
         "A key that is no option is let through.",
