@@ -530,6 +530,7 @@ def test_no_lock_is_held_while_a_job_runs():
     engine.stop()
     assert [0] * 50 == held
 
+    assert 0 == stream._sent  # or else what follows waits for ever
 
 def test_an_idle_worker_keeps_no_job_alive(make_engine):
     """G10: once its result is taken and the next one asked for, a job is gone."""
