@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from leaks import Watch
 
 from threadloader._runtime import Runtime
-from threadloader.engine import ENDED, Engine, Inline, Outcome, _threads
+from threadloader.engine import ENDED, Engine, Inline, Outcome, _engine, _threads
 from threadloader.engine._slots import Slot, Worker
 
 WAIT = 30.0
@@ -310,31 +310,47 @@ def test_a_worker_that_never_returns_is_named_with_its_work_and_stack(caplog):
     assert "in stuck_in_here" in text
 
 
+class Waiting(Runtime):
+    """A clock that is made up: a worker is waited for at once, and that moves it.
+
+    Attributes:
+        waited: seconds for which each worker was waited for, in turn.
+    """
+
+    def __init__(self):
+        self.now, self.waited, self._workers = 0.0, [], []
+
+    def monotonic(self):
+        return self.now
+
+    def wait(self, lock, timeout=None):
+        return super().wait(lock, WAIT)  # for the feeder, as long as it takes
+
+    def thread(self, target, args, name):
+        def join(seconds):
+            self.now += seconds
+            self.waited.append(seconds)
+
+        thread = super().thread(target, args, name)
+        if "worker" in name:
+            self._workers.append(thread)
+            thread.join = join
+        return thread
+
+    def ended(self):
+        """Wait for the workers, truly."""
+        for worker in self._workers:
+            threading.Thread.join(worker, WAIT)
+
+
 def test_several_stuck_workers_share_the_bound_of_a_stop(caplog):
-    """G6: the second is waited for as long as the first has left; the clock is made up."""
-
-    class Waiting(Runtime):
-        now, waited = 0.0, ()
-
-        def monotonic(self):
-            return self.now
-
-        def thread(self, target, args, name):
-            def join(seconds):
-                self.now += seconds
-                self.waited += (seconds,)
-
-            thread = super().thread(target, args, name)
-            if "worker" in name:
-                workers.append(thread)
-                thread.join = join
-            return thread
+    """G6: the second is waited for as long as the first has left."""
 
     def stuck(number, part):
         inside.release()
         assert go_on.wait(WAIT)
 
-    inside, go_on, workers = threading.Semaphore(0), threading.Event(), []
+    inside, go_on = threading.Semaphore(0), threading.Event()
     runtime = Waiting()
     engine = Engine(2, 4.0, runtime)
     engine.start()
@@ -343,10 +359,40 @@ def test_several_stuck_workers_share_the_bound_of_a_stop(caplog):
     assert inside.acquire(timeout=WAIT)
     engine.stop()
     go_on.set()
-    for worker in workers:
-        threading.Thread.join(worker, WAIT)
-    assert (4.0, 0.0) == runtime.waited
+    runtime.ended()
+    assert [4.0, 0.0] == runtime.waited
     assert 2 == len(caplog.records)
+
+
+def test_an_idle_worker_has_a_moment_to_leave_whatever_the_bound():
+    """G6: without one it would be told of as stuck, where a stop is to wait for nothing."""
+    runtime = Waiting()
+    engine = Engine(2, 0.0, runtime)
+    engine.start()
+    engine.stop()
+    runtime.ended()
+    assert [_threads.IDLE_SECONDS] * 2 == runtime.waited
+
+
+def test_the_exit_hook_tells_all_engines_before_it_waits_for_one(monkeypatch):
+    """G6: so those that are stuck share one bound, and do not each have their own."""
+    said = []
+
+    class Heard(Engine):
+        def tell(self):
+            said.append("told")
+            super().tell()
+
+        def stop(self):
+            said.append("waited for")
+            return super().stop()
+
+    monkeypatch.setattr(_engine, "_running", {})
+    engines = [Heard(1, 5.0) for _ in range(3)]
+    for engine in engines:
+        engine.start()
+    _engine._stop_all()
+    assert (3, 3) == (said.index("waited for"), said.count("waited for"))
 
 
 def test_the_clock_never_goes_back():
@@ -484,6 +530,7 @@ def test_a_slot_kept_back_is_sent_when_asked_for(make_engine):
     with pytest.raises(KeyboardInterrupt):
         stream.prefetch()
     stream._shared.inbox = inbox
+    assert 0 == stream._sent  # or else what follows waits for ever
     assert [0, 1, 2, 3] == [outcome.value[0] for outcome in results(stream, 4)]
 
 
@@ -530,7 +577,6 @@ def test_no_lock_is_held_while_a_job_runs():
     engine.stop()
     assert [0] * 50 == held
 
-    assert 0 == stream._sent  # or else what follows waits for ever
 
 def test_an_idle_worker_keeps_no_job_alive(make_engine):
     """G10: once its result is taken and the next one asked for, a job is gone."""

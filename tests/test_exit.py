@@ -99,6 +99,20 @@ def test_a_dropped_loader_warns_and_its_threads_end(run_child):
     assert "ResourceWarning: a loader was dropped without being closed" in child.stderr
 
 
+def test_what_is_open_at_the_exit_is_closed_and_not_told_as_dropped(run_child):
+    """Its feeder's last word is waited for in the hook that is called behind all others."""
+    first = "import atexit; atexit.register(lambda: [thread.join(30) for thread in threads])\n"
+    child = run_child(
+        first + BEGIN + "loader, batches = opened()\n"
+        "next(iter(batches))\n"
+        "threads = [t for t in threading.enumerate() if 'threadloader' in t.name]\n"
+        "print(len(threads))\n",
+        flags=("-W", "always::ResourceWarning"),
+        timeout=60,
+    )
+    assert ("4\n", "") == (child.stdout, child.stderr)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.parametrize("workers", [0, 3])
 def test_a_forked_child_is_refused_and_can_exit(run_child, workers):

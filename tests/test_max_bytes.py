@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 from sized import Ledger, Sized
 
 from threadloader import ConfigError, Loader, per_thread
-from threadloader.engine import ENDED, Engine
+from threadloader._runtime import Runtime
+from threadloader.engine import ENDED, Engine, Outcome
 from threadloader.engine._bound import Bound
+from threadloader.engine._slots import Slot
+from threadloader.engine._stream import _Origin
 from threadloader.loader._supply import Supply
 
 WAIT = 30.0
@@ -58,6 +61,32 @@ def test_ready_bytes_exceed_the_bound_by_one_result_a_worker_at_most(
     largest = max(sizes, default=0)
     assert ledger.peak <= most + workers * largest
     assert engine.peak_bytes <= most + workers * largest
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "begun"), [(1000, 100, [1, 1, 1, 1, 2, 3, 4, 4]), (100, 1000, [1, 4, 1, 1])]
+)
+def test_as_many_are_begun_as_fit_by_the_sizes_of_late(first, then, begun):
+    """Results of another size: of the estimate, each one is a quarter.
+
+    Here 1,200 bytes and 4 workers; what is begun is made, and taken, before more is.
+    """
+    origin, bound, found, number = _Origin(iter([])), Bound(1200, 4), [], 0
+    bound.waiting.extend(Slot(Runtime(), origin, n) for n in range(40))
+    while len(found) < len(begun):
+        bound.look()
+        slots = []
+        while (slot := bound.admitted()) is not None:
+            bound.begun(slot)
+            slots.append(slot)
+        for slot in slots:
+            outcome = Outcome(Sized(Ledger(), slot.number, 0))
+            outcome.size = then if slot.number else first
+            slot.fill(outcome)
+        number += len(slots)
+        origin.taken = number
+        found.append(len(slots))
+    assert begun == found
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -424,6 +424,29 @@ def test_a_stall_that_lasts_is_told_again_at_twice_the_time(heard):
     assert [10, 20, 40, 80] == [round(float(text.split()[4])) for text in texts]
 
 
+def test_what_stalls_again_is_told_at_the_limit_again(heard):
+    """G11: told twice, then a part is done, and the next one does not get on either."""
+    texts = heard(lambda: None)
+    job = Steps(2)
+
+    def at(looks):
+        if looks == 1:
+            assert job.begun.acquire(timeout=WAIT)
+        if looks in (25, 50):
+            job.permits.release()
+        if looks == 25:
+            assert job.begun.acquire(timeout=WAIT)
+        return looks == 50
+
+    engine = Engine(1, 5.0, Ticks(at), stall_seconds=10.0)
+    engine.start()
+    try:
+        assert engine.stream(iter([job]), 1).result(0).value == "done"
+    finally:
+        engine.stop()
+    assert [10, 20, 10, 20] == [round(float(text.split()[4])) for text in texts]
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="SIGSTOP is of Unix")
 def test_a_stopped_process_that_goes_on_says_nothing(run_child):
     """A real SIGSTOP, of several times the limit, in the middle of a slow read."""
