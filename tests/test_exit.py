@@ -140,6 +140,24 @@ def test_a_forked_child_is_refused_and_can_exit(run_child, workers):
     assert ("7 [0, 1] [2, 3]\n", "") == (child.stdout, child.stderr)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_ends_at_once_though_the_system_gives_it_the_number_of_its_ancestor(run_child):
+    """As it may when that has ended. Here it is the parent's, by which it would know its engine."""
+    child = run_child(
+        BEGIN + "loader, batches = opened(close_timeout=0.1)\n"
+        "next(iter(batches))\n"
+        "warnings.simplefilter('ignore', DeprecationWarning)\n"
+        "number, pid = os.getpid(), os.fork()\n"
+        "if pid == 0:\n"
+        "    os.getpid = lambda: number\n"
+        "    sys.exit(7)\n"
+        "_, status = os.waitpid(pid, 0)\n"
+        "print(os.waitstatus_to_exitcode(status))\n",
+        timeout=60,
+    )
+    assert ("7\n", "") == (child.stdout, child.stderr)
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Ctrl-C is sent in another way there")
 def test_ctrl_c_ends_a_program_with_one_traceback_and_no_noise(run_child):
     """The loop's KeyboardInterrupt is all that is seen."""

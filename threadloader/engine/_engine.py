@@ -180,4 +180,5 @@ def _stop_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
-    os.register_at_fork(after_in_child=_running.clear)  # there is none of their threads
+    # There is none of their threads; and a later fork may get the number that tells them apart.
+    os.register_at_fork(after_in_child=_running.clear)
