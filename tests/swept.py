@@ -207,7 +207,7 @@ class Garbage:
         self.end()
 
 
-def collected(kind: str, at: int) -> Sweep:
+def collected(kind: str, at: int, *, opcodes: bool = False) -> Sweep:
     """Collect garbage in a whole run, that closes its batches, logs and allocates."""
     run, box = Run(kind), Box()
 
@@ -222,7 +222,7 @@ def collected(kind: str, at: int) -> Sweep:
         gc.collect()
         assert box.epoch
 
-    sweep = Sweep(at, act)
+    sweep = Sweep(at, act, opcodes=opcodes)
     ended = False
     try:
         with sweep:

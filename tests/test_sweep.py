@@ -1,4 +1,4 @@
-"""A Ctrl-C, or a garbage collection, at every line that the consumer executes (G8).
+"""A Ctrl-C at every line that the consumer executes, and a garbage collection at some (G8).
 
 In the library, and in the standard library's `queue` and `threading` below it; while entering,
 iterating, looking at the state and leaving. `sweep` says how, `swept` what is looked at; every
@@ -47,8 +47,11 @@ def undisturbed():
 
 
 def every_line(name, kind, *raises, step=1):
-    """Does it at one line after the other, until the run is over before; counts the lines."""
-    for at in itertools.count(1, step):
+    """Does it at one line after the other, until the run is over before; counts the lines.
+
+    With a step, the kinds begin at different lines.
+    """
+    for at in itertools.count(1 + list(KINDS).index(kind) % step, step):
         sweep = getattr(swept, name)(kind, at, *raises)
         assert set() == our_threads(), sweep.where
         if not sweep.where:
@@ -86,14 +89,17 @@ def test_closing_can_be_interrupted_again_and_again(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_garbage_that_closes_the_batches_may_be_collected_at_any_line(kind):
-    """It logs and allocates as well; the run ends there, or was over, and waits for nothing."""
+def test_garbage_that_closes_the_batches_may_be_collected_anywhere(kind):
+    """It logs and allocates as well; the run ends there, or was over, and waits for nothing.
+
+    At every second line; the campaign does it at every instruction.
+    """
     assert every_line("collected", kind, step=2) >= LEAST["collected"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_loader_may_be_collected_at_any_line(kind):
-    """Its threads end; every third line, from another one on with each kind."""
+def test_another_loader_may_be_collected_anywhere(kind):
+    """Its threads end. At every third line."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         assert every_line("dropped", kind, step=3) >= LEAST["dropped"]
@@ -186,3 +192,10 @@ def test_the_campaign_interrupts_at_instructions(raises, capsys):
     told = [("closed", "here", 1), ("closed", "here", 2)]
     told += [("twice", "groups", at) for at in (1, 2, 3)]
     assert [*told, None] == found
+
+
+def test_the_campaign_collects_garbage_at_instructions(capsys):
+    """In the place of interrupts."""
+    assert 0 == interrupts.main(["--garbage", "--count", "30", "--seed", "1", "--processes", "1"])
+    told = capsys.readouterr().out
+    assert re.match(r"interrupts: 30 run, 30 distinct, 0 failed, (2[7-9]|30) collected", told)

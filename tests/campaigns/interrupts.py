@@ -3,6 +3,7 @@
     python3 tools/campaign interrupts
     python3 tools/campaign interrupts --raises MemoryError      a handler that raises this
     python3 tools/campaign interrupts --count 20000 --seed 3    as many of them, drawn at random
+    python3 tools/campaign interrupts --garbage                 closes the batches, in its place
 
 Runs and what is looked at: `swept`; how an interrupt is placed: `sweep`. Each run has one
 interrupt more than there are numbers for it, since a run with threads is not of one length.
@@ -21,15 +22,16 @@ from swept import KINDS
 from . import cases
 
 NAMES = ("closed", "going_on", "twice")
+GARBAGE = ("collected",)
 RAISES = {kind.__name__: kind for kind in (KeyboardInterrupt, MemoryError, SystemExit)}
 SWALLOWED = "reported by CPython and swallowed"
 
 
-def lengths():
+def lengths(names=NAMES):
     """List (name, kind, instructions of a run in which nothing happens)."""
     return [
         (name, kind, getattr(swept, name)(kind, sys.maxsize, opcodes=True).passed)
-        for name in NAMES
+        for name in names
         for kind in KINDS
     ]
 
@@ -43,9 +45,11 @@ def placed(number, there):
     return None
 
 
-def work(seed, numbers, raises="KeyboardInterrupt"):
+def work(seed, numbers, raises="KeyboardInterrupt", garbage=False):
     """Interrupt at the instructions of some numbers; with a seed, at as many drawn at random."""
-    part, there = cases.Part(sums={"interrupted": 0, SWALLOWED: 0}), lengths()
+    there = lengths(GARBAGE if garbage else NAMES)
+    part = cases.Part(sums={"collected": 0} if garbage else {"interrupted": 0, SWALLOWED: 0})
+    raised = [] if garbage else [RAISES[raises]]
     most = sum(length for *_, length in there)
     gc.collect()
     gc.freeze()
@@ -57,13 +61,14 @@ def work(seed, numbers, raises="KeyboardInterrupt"):
             break
         name, kind, at = case
         try:
-            sweep = getattr(swept, name)(kind, at, RAISES[raises], opcodes=True)
+            sweep = getattr(swept, name)(kind, at, *raised, opcodes=True)
             assert set() == our_threads(), f"threads are left: {our_threads()}"
-            part.sums["interrupted"] += bool(sweep.where)
-            part.sums[SWALLOWED] += sweep.act.reported
+            part.sums["collected" if garbage else "interrupted"] += bool(sweep.where)
+            if not garbage:
+                part.sums[SWALLOWED] += sweep.act.reported
         except Exception as error:
             text = "".join(traceback.format_exception(error))
-            called = f"swept.{name}({kind!r}, {at}, {raises}, opcodes=True)"
+            called = f"swept.{name}({kind!r}, {at}, {'' if garbage else raises + ', '}opcodes=True)"
             part.failures.append(f"{text}the case: {called}")
         part.cases += 1
         part.distinct.add(f"{name}{kind}{at}".encode())
@@ -73,12 +78,16 @@ def work(seed, numbers, raises="KeyboardInterrupt"):
 
 def main(args):
     """Give the exit code."""
-    most = sum(length for *_, length in lengths())
+    garbage = "--garbage" in args
+    most = sum(length for *_, length in lengths(GARBAGE if garbage else NAMES))
     made = cases.parser("interrupts", "A Ctrl-C at every instruction of the consumer.", most)
     kinds = ", ".join(RAISES)
-    made.add_argument("--raises", choices=RAISES, default="KeyboardInterrupt", help=kinds)
+    either = made.add_mutually_exclusive_group()
+    either.add_argument("--raises", choices=RAISES, default="KeyboardInterrupt", help=kinds)
+    either.add_argument("--garbage", action="store_true", help="collect garbage, raise nothing")
     options = made.parse_args(args)
-    return cases.run("interrupts", functools.partial(work, raises=options.raises), options)
+    how = functools.partial(work, raises=options.raises, garbage=options.garbage)
+    return cases.run("interrupts", how, options)
 
 
 if __name__ == "__main__":
