@@ -8,9 +8,10 @@ from campaigns import aliasing
 from threadloader import buffers
 
 
-def test_nothing_that_is_held_is_written_again(capsys):
-    """Some hundred batches; the campaign has 100,000."""
-    assert 0 == aliasing.main(["--count", "600"])
+@pytest.mark.parametrize("seed", ["2", "3", "4", "5"])
+def test_nothing_that_is_held_is_written_again(seed, capsys):
+    """10,000 batches together."""
+    assert 0 == aliasing.main(["--count", "2500", "--seed", seed])
     assert capsys.readouterr().out.startswith("aliasing: 0 changed; ")
 
 
