@@ -109,6 +109,8 @@ def test_what_succeeds_after_some_tries_is_delivered_and_counted(data, kind, wor
         "batch_size": size,
         "shuffle": False,
         "num_workers": workers,
+        # Else an epoch that is prepared ahead may meet a failure of this one.
+        "num_epochs": 1,
         "on_error": {"retry": 3, "backoff": 0},
     }
     with Loader(config, source=kind(n, flaky=flaky)) as batches:
