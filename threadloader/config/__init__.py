@@ -56,7 +56,7 @@ class LoaderConfig:
             where torch and CUDA are there.
         fingerprint: whether `stats()` and `info` carry a fingerprint of all batches.
         cache: where prepared samples are kept, and how many; ``None`` for nowhere.
-        num_workers: threads; 0 loads in the calling thread, for debugging.
+        num_workers: threads that read and prepare samples; 0 does it in the calling thread.
         prefetch_batches: batches ready or in work ahead of the training loop; more of small ones
             that a source builds whole, up to some 12 MiB.
         max_bytes: bound of the batches that wait for the loop: bytes, or ``"512MiB"``;
