@@ -1,4 +1,4 @@
-"""How a process ends that has run user code to answer a question."""
+"""Ends a process that has run user code, without waiting for the threads and processes it left."""
 
 from __future__ import annotations
 
