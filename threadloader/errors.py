@@ -8,7 +8,7 @@
     ├── CollateError  (ValueError)    samples that do not fit into one batch
     ├── WorkerError   (RuntimeError)  user code raised what would be taken for an end
     ├── StateError    (ValueError)    a state that is damaged or of another run
-    ├── ClosedError   (RuntimeError)  you left the ``with``, or hold an ended iterator
+    ├── ClosedError   (RuntimeError)  the loader, its iterator or its source is not open
     ├── StalledError  (TimeoutError)  nothing has moved for so long as the config permits
     └── BusyError     (RuntimeError)  two users at once
 
@@ -85,9 +85,7 @@ class ConfigError(LoaderError, ValueError):
     _placed = False  # whether it says where in its document the problems stand, if it has one
 
     def __init__(self, problems: Iterable[Problem] | Problem, file: str = "") -> None:
-        self.problems: tuple[Problem, ...] = (
-            (problems,) if isinstance(problems, Problem) else tuple(problems)
-        )
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         self.file = file
         super().__init__(self.problems, file)
 
@@ -143,10 +141,8 @@ class CollateError(LoaderError, ValueError):
             return self.message
         if not self.samples:
             return f"{self.message} (rows {', '.join(map(str, self.rows))})"
-        named = ", ".join(
-            f"row {row} is sample {sample}"
-            for row, sample in zip(self.rows, self.samples, strict=True)
-        )
+        pairs = zip(self.rows, self.samples, strict=True)
+        named = ", ".join(f"row {row} is sample {sample}" for row, sample in pairs)
         return f"{self.message} ({named})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -197,7 +193,11 @@ class StalledError(LoaderError, TimeoutError):
 
 
 class ClosedError(LoaderError, RuntimeError):
-    """You left the ``with`` block, or hold an iterator that has been ended."""
+    """The loader, its iterator or its source is not open.
+
+    The ``with`` was not entered or was left, a newer iterator has begun, this is a forked child,
+    or the interpreter is shutting down.
+    """
 
 
 class BusyError(LoaderError, RuntimeError):
