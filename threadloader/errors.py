@@ -152,8 +152,8 @@ class CollateError(LoaderError, ValueError):
 class WorkerError(LoaderError, RuntimeError):
     """User code raised an exception that cannot be passed on as it is.
 
-    `StopIteration`, `GeneratorExit`, `SystemExit` and `KeyboardInterrupt` out of
-    a source, transform or collate would be taken for the end of the epoch or of
+    `StopIteration`, `StopAsyncIteration`, `GeneratorExit`, `SystemExit` and `KeyboardInterrupt`
+    out of a source, transform or collate would be taken for the end of the epoch or of
     the program; an exception that refuses a note could not say where it
     happened. The original is the ``__cause__``.
     """
