@@ -1,4 +1,4 @@
-"""What a process is asked that runs user code for a command, and its end with that command.
+"""The child side of `bench` and `verify`: reads the question from stdin, and ends with its parent.
 
 The question is a line on stdin, which stays open for as long as the one who asked is there. When
 that one ends, by whatever signal, so does this process: nobody would read its answer.

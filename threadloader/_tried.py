@@ -1,4 +1,4 @@
-"""A config tried out for a command: read, its source opened, and what is wrong with its place."""
+"""Reads and tries out a config for a command, and gives every problem with its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A config that goes to a loader apart from its file."""
+"""`based` tells a loader which folder its config's relative paths start at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run stands, and the outcomes it goes on with, whatever has failed before.
+"""`Results`: takes the outcomes of a stream in order, and opens a new stream after a failure.
 
 Each stream of results is opened, followed and given up here. What takes its place is written
 down before anything is waited for: an interrupt finds the place from before, with all that its

@@ -1,4 +1,4 @@
-"""Several things closed, each even when closing another raises; and what is closed, told.
+"""Closes what several threads have opened, without waiting for a lock.
 
 What each thread has of its own outlives the thread where a source is read by one run after the
 other, each with new workers. So whoever makes one more closes those that are left over.

@@ -1,4 +1,4 @@
-"""Word in the log of how far something is that takes long."""
+"""Logs progress of whatever takes longer than a second."""
 
 from __future__ import annotations
 
