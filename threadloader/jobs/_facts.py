@@ -1,4 +1,4 @@
-"""What is known of batches before they are made: how, and where they lie."""
+"""`Recipe`, how batches are made, and `Span`, where a job's batches lie in their epoch."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,8 +29,8 @@ class Recipe(NamedTuple):
             cut out of what `take` gives for all of them.
         empty: ``empty(shape, dtype) -> array``, which makes the memory for that.
         piece_empty: the same for those that are made where the consumer's thread prepares them.
-        whole: "take" when it does, "getitems" when it reads all of a
-            batch's samples at once, "" when it is read sample by sample.
+        whole: "take" where the source builds whole batches, "getitems" where it reads a batch's
+            samples in one call, "" otherwise.
         digest: batch -> fingerprint of its content, or None.
         group: how many batches a worker's job makes at most; more than 1 only with "take".
         piece: how many are made together where the consumer's thread prepares them, of a job that
@@ -39,18 +39,18 @@ class Recipe(NamedTuple):
             each when it is asked for. Only where `group` is 1, without `policy` and `digest`.
         rows: count of rows -> what samples are written into as they come, or None; as
             `collate.RowsMaker.rows`. Only where collate stacks, and no sample is left out.
+        measure: batch -> its bytes, or None where they do not count.
         together: what makes a batch at once of the samples that were read, in the place of
             `transform` and `collate`: (samples, key of the epoch, positions) -> batch; or None.
             The samples stay as they are. Only without `policy`.
+        policy: what is done about samples that fail; None raises what they raise.
+        threads_only: whether the consumer's thread must not prepare batches where there are
+            workers.
         from_signal: tells whether a signal handler raised an exception, in this thread: that
             is no failure of the sample whose reading it interrupted.
         locate: index -> where the sample stands, as `Source.locate`, of a source that is known to
             answer at once in any thread; else None.
         free: lets go of memory that waits to be used again.
-        measure: batch -> its bytes, or None where they do not count.
-        policy: what is done about samples that fail; None raises what they raise.
-        threads_only: whether the consumer's thread must not prepare batches where there are
-            workers.
     """
 
     source: Any
