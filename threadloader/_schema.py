@@ -1,15 +1,13 @@
 """Checks JSON values against a schema: the part of JSON Schema that our schema uses.
 
-Draft 2020-12, the keywords of `KEYWORDS` and no other: a schema with any other
-keyword, or with one of these where it could have no effect, is refused when it
-is compiled, so that nothing in a schema is ever passed over in silence. Numbers
-are as JSON Schema has them: 4.0 is an integer, ``true`` is not a number.
+Draft 2020-12, the keywords of ``config_schema.json`` and no other: any other is passed
+over here, and so is one of these where it can have no effect, so a test looks for both in
+that file. Numbers are as JSON Schema has them: 4.0 is an integer, ``true`` is not a number.
 
 What a check reports is made for people: one mismatch for one wrong value, said
 in one phrase; for a union of objects the mismatches of the branch that the key
 ``type`` names. How deep a check goes is decided by the schema, never by the
-value. (It is past 300 lines: to check and to say what is wrong is one walk over the
-same keywords.)
+value.
 
 >>> shape = Schema({"type": "integer", "minimum": 1})
 >>> shape.check(4.0)
@@ -26,7 +24,7 @@ from functools import cached_property
 from math import isfinite
 from typing import Any, NamedTuple
 
-__all__ = ["KEYWORDS", "Mismatch", "Path", "Schema", "pointer", "show"]
+__all__ = ["Mismatch", "Path", "Schema", "pointer", "show"]
 
 Path = tuple[str | int, ...]
 
@@ -41,24 +39,7 @@ _TYPES = {
 }
 _SCALARS = frozenset({"null", "boolean", "integer", "number", "string"})
 _LEAST = {"string": "minLength", "array": "minItems", "object": "minProperties"}
-_DEEPEST = 32
 _NO_DEFAULT: Any = object()
-
-# The keywords that are built, by the first type they speak about ("" for all).
-_ABOUT = {
-    "": {"$schema", "title", "description", "default", "type", "enum", "const", "anyOf"},
-    "number": {"minimum", "maximum"},
-    "string": {"minLength"},
-    "array": {"items", "minItems", "uniqueItems"},
-    "object": {
-        "properties",
-        "required",
-        "additionalProperties",
-        "minProperties",
-        "dependentRequired",
-    },
-}
-KEYWORDS = frozenset().union(*_ABOUT.values())
 
 
 class Mismatch(NamedTuple):
@@ -80,83 +61,37 @@ class Mismatch(NamedTuple):
 
 
 class Schema:
-    """A compiled schema.
+    """A schema whose parts are compiled when a value is held against them.
 
     Args:
-        schema: the schema, as JSON has it.
-        where: JSON pointer of ``schema`` in the schema it is part of, for messages.
-        lazily: compile its parts when a value is held against them, and look for no mistake
-            in them: for a schema that is known to be good.
-
-    Raises:
-        ValueError: unless lazily, a keyword that is not in `KEYWORDS`, is badly formed, or
-            could have no effect where it stands; a schema nested too deeply.
+        schema: the schema, as JSON has it; known to be good.
     """
 
-    def __init__(self, schema: object, where: str = "", *, lazily: bool = False) -> None:
-        if not isinstance(schema, dict) or where.count("/") > _DEEPEST:
-            raise ValueError(f"schema at {where or '/'}: expected an object, not too deep")
+    def __init__(self, schema: dict[str, Any]) -> None:
         kinds = schema.get("type", [])
         self._kinds = [kinds] if isinstance(kinds, str) else kinds
         self._words = [schema["const"]] if "const" in schema else schema.get("enum", [])
         self._bounds = schema
         self._default = schema.get("default", _NO_DEFAULT)
-        self._where = where
-        self._lazily = lazily
         self._closed = "additionalProperties" in schema
-        if lazily:
-            return
-        _ = self._items, self._branches, self.properties, self._others
-        for keyword, why in self._not_built():
-            raise ValueError(f"schema at {where}/{keyword}: {why}")
-
-    def _part(self, schema: object, where: str) -> Schema:
-        return Schema(schema, f"{self._where}/{where}", lazily=self._lazily)
 
     @cached_property
     def _items(self) -> Schema | None:
-        return self._part(self._bounds["items"], "items") if "items" in self._bounds else None
+        return Schema(self._bounds["items"]) if "items" in self._bounds else None
 
     @cached_property
     def _branches(self) -> list[Schema]:
-        branches = self._bounds.get("anyOf", [])
-        return [self._part(branch, f"anyOf/{number}") for number, branch in enumerate(branches)]
+        return [Schema(branch) for branch in self._bounds.get("anyOf", [])]
 
     @cached_property
     def properties(self) -> dict[str, Schema]:
         """The schema of each named property."""
-        children = self._bounds.get("properties", {})
-        return {
-            name: self._part(child, f"properties{pointer([name])}")
-            for name, child in children.items()
-        }
+        return {name: Schema(child) for name, child in self._bounds.get("properties", {}).items()}
 
     @cached_property
     def _others(self) -> Schema | None:
         others = self._bounds.get("additionalProperties", False)
-        return None if others is False else self._part(others, "additionalProperties")
-
-    def _not_built(self) -> Iterator[tuple[str, str]]:
-        """The keywords that cannot be checked, or would have no effect; and why."""
-        bounds, kinds, words = self._bounds, self._kinds, self._words
-        yield from ((keyword, "not supported") for keyword in bounds if keyword not in KEYWORDS)
-        about = {"", *kinds, "number" if "integer" in kinds else ""}
-        for kind, keywords in _ABOUT.items():
-            if kind not in about:
-                for keyword in bounds.keys() & keywords:
-                    yield keyword, f"no effect without the type {kind}"
-        if not _TYPES.keys() >= set(kinds):
-            yield "type", "an unknown type"
-        if "anyOf" in bounds and (kinds or words or not bounds["anyOf"]):
-            yield "anyOf", "expected schemas, and no other rule beside them"
-        if "enum" in bounds and ("const" in bounds or not words):
-            yield "enum", "expected values, and no const beside them"
-        # Equality of arrays and objects is not built.
-        if not _SCALARS.issuperset(map(_kind, words)):
-            yield "enum", "expected scalars"
-        inner = self._items._kinds if self._items else []
-        if bounds.get("uniqueItems") and not (inner and _SCALARS.issuperset(inner)):
-            yield "uniqueItems", "only for items of scalar types"
+        return None if others is False else Schema(others)
 
     def check(self, value: object) -> list[Mismatch]:
         """All that is wrong with a value, in the order of the document.

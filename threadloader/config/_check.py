@@ -35,7 +35,7 @@ def schema() -> Schema:
     # A wheel carries the file inside the package; in the repository it stands beside it.
     for folder in (package, package.parent):
         if (file := folder / "config_schema.json").is_file():
-            return Schema(json.loads(file.read_text(encoding="utf-8")), lazily=True)
+            return Schema(json.loads(file.read_text(encoding="utf-8")))
     raise FileNotFoundError(f"{package / 'config_schema.json'}: install threadloader again")
 
 
