@@ -24,9 +24,9 @@ from functools import cached_property
 from math import isfinite
 from typing import Any, NamedTuple
 
-__all__ = ["Mismatch", "Path", "Schema", "pointer", "show"]
+__all__ = ["Mismatch", "Place", "Schema", "pointer", "show"]
 
-Path = tuple[str | int, ...]
+Place = tuple[str | int, ...]
 
 _TYPES = {
     "null": "null",
@@ -53,7 +53,7 @@ class Mismatch(NamedTuple):
         at_key: whether it is the key that is wrong, not its value.
     """
 
-    path: Path
+    path: Place
     expected: str
     got: str
     known: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ class Schema:
     def _valid(self, value: Any) -> bool:
         return next(self._walk(value, ()), None) is None
 
-    def _walk(self, value: Any, path: Path) -> Iterator[Mismatch]:
+    def _walk(self, value: Any, path: Place) -> Iterator[Mismatch]:
         if not self._fits(value):
             yield Mismatch(path, self._expected, show(value), _texts(self._words))
             return
@@ -160,7 +160,7 @@ class Schema:
             return bool(bounds.get("minimum", value) <= value <= bounds.get("maximum", value))
         return True
 
-    def _walk_branch(self, value: Any, path: Path) -> Iterator[Mismatch]:
+    def _walk_branch(self, value: Any, path: Place) -> Iterator[Mismatch]:
         """The mismatches of the branch that the value most likely means."""
         named: dict[str, Schema] = {}
         for branch in self._branches:
@@ -183,7 +183,7 @@ class Schema:
             known = _texts(word for branch in self._branches for word in branch._words)
             yield Mismatch(path, self._expected, show(value), known)
 
-    def _walk_array(self, value: list[Any], path: Path) -> Iterator[Mismatch]:
+    def _walk_array(self, value: list[Any], path: Place) -> Iterator[Mismatch]:
         seen = set()
         for number, item in enumerate(value):
             if self._items:
@@ -195,7 +195,7 @@ class Schema:
                     yield Mismatch((*path, number), "each item once", f"{show(item)} again")
                 seen.add(key)
 
-    def _walk_object(self, value: dict[str, Any], path: Path) -> Iterator[Mismatch]:
+    def _walk_object(self, value: dict[str, Any], path: Place) -> Iterator[Mismatch]:
         for name in self._bounds.get("required", ()):
             if name not in value:
                 yield Mismatch(path, f"the key {show(name)}", "an object without it")

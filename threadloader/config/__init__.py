@@ -16,8 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from threadloader._schema import Path as Place
-from threadloader._schema import pointer, show
+from threadloader._schema import Place, pointer, show
 from threadloader.errors import ConfigError, Problem
 
 from . import _check

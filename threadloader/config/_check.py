@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from threadloader._schema import Mismatch, Schema, pointer, show
-from threadloader._schema import Path as Place
+from threadloader._schema import Mismatch, Place, Schema, pointer, show
 from threadloader.errors import ConfigError, Problem
 
 from ._bytes import bytes_of

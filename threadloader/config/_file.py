@@ -11,8 +11,7 @@ from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
-from threadloader._schema import Path as Place
-from threadloader._schema import show
+from threadloader._schema import Place, show
 from threadloader.errors import ConfigError, Problem
 
 __all__ = ["DEEPEST", "LARGEST_TEXT", "Document", "Spot", "follow", "keys", "read", "split"]

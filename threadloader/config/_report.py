@@ -4,8 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from threadloader._schema import Path as Place
-from threadloader._schema import pointer
+from threadloader._schema import Place, pointer
 from threadloader.errors import ConfigError, Problem
 
 from ._file import Document, follow, keys

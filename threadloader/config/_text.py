@@ -24,7 +24,7 @@ from bisect import bisect_right
 from math import isfinite
 from typing import Any, NoReturn
 
-from threadloader._schema import Path, pointer, show
+from threadloader._schema import Place, pointer, show
 from threadloader.errors import ConfigError, Problem
 
 from ._file import DEEPEST, LARGEST_TEXT, Document, Spot
@@ -104,7 +104,7 @@ class _Reader:
         self.at = 0
         self.path: list[str | int] = []
         self.problems: list[Problem] = []
-        self.refused: set[Path] = set()
+        self.refused: set[Place] = set()
         self._lines: list[int] = []
 
     def place(self, at: int) -> tuple[int, int]:
