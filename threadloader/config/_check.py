@@ -17,13 +17,12 @@ from threadloader._schema import Mismatch, Place, Schema, pointer, show
 from threadloader.errors import ConfigError, Problem
 
 from ._bytes import bytes_of
-from ._file import DEEPEST, LARGEST_TEXT
+from ._file import DEEPEST, LARGEST_TEXT, SURROGATE
 from ._words import belongs, hint, one_edit
 
 __all__ = ["check", "filled", "ours", "plain", "problems", "schema"]
 
 _MOST_VALUES = LARGEST_TEXT // 2 + 1000  # what a file can hold ("0,"), and the defaults
-_HALF = "[\ud800-\udfff]"
 _HINTS = 100  # a section of nothing but unknown keys stays cheap: the first of them get hints
 
 
@@ -91,7 +90,7 @@ def _plain(value: Any, path: Place, found: list[Mismatch], left: Iterator[int]) 
         return int.__int__(value)
     if isinstance(value, float) and isfinite(value):
         return float.__float__(value)
-    if isinstance(value, str) and not re.search(_HALF, value):
+    if isinstance(value, str) and not re.search(SURROGATE, value):
         return str.__str__(value)
     if not isinstance(value, (Mapping, list, tuple)):
         kinds = {str: "text without lone surrogates", float: "a finite number"}
@@ -113,7 +112,7 @@ def _with_text_keys(
     value: Mapping[Any, Any], path: Place, found: list[Mismatch]
 ) -> Iterator[tuple[str, Any]]:
     for key, item in value.items():
-        if isinstance(key, str) and not re.search(_HALF, key):
+        if isinstance(key, str) and not re.search(SURROGATE, key):
             yield str.__str__(key), item
         else:
             found.append(Mismatch(path, "keys that are text", show(key)))

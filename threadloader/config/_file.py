@@ -14,10 +14,21 @@ from typing import Any
 from threadloader._schema import Place, show
 from threadloader.errors import ConfigError, Problem
 
-__all__ = ["DEEPEST", "LARGEST_TEXT", "Document", "Spot", "follow", "keys", "read", "split"]
+__all__ = [
+    "DEEPEST",
+    "LARGEST_TEXT",
+    "SURROGATE",
+    "Document",
+    "Spot",
+    "follow",
+    "keys",
+    "read",
+    "split",
+]
 
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes, or characters of a string
 DEEPEST = 64  # arrays and objects in one another
+SURROGATE = "[\ud800-\udfff]"  # half of a character, which UTF-8 cannot say
 
 # How a shell hands over what another program writes: `check <(make-config)`.
 _HANDED_OVER = r"/dev/stdin|(?:/dev|/proc/self)/fd/\d+"

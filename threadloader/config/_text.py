@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from threadloader._schema import Place, pointer, show
 from threadloader.errors import ConfigError, Problem
 
-from ._file import DEEPEST, LARGEST_TEXT, Document, Spot
+from ._file import DEEPEST, LARGEST_TEXT, SURROGATE, Document, Spot
 
 __all__ = ["parse"]
 
@@ -44,7 +44,6 @@ _PIECE = r'[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
 _WORD = r"[-+.\w]++"
 _NUMBER = r"(-?(?:0|[1-9][0-9]*+))((?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?)"
 _ESCAPE = r"\\(?:u([dD][89abAB]..)\\u([dD][c-fC-F]..)|u(....)|(.))"  # a pair, one unit, a letter
-_SURROGATE = "[\ud800-\udfff]"
 _LINE_END = r"\r\n|\n|\r"
 
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -126,7 +125,7 @@ class _Reader:
         self.note(at, expected, got)
 
     def refuse_half_characters(self, at: int, text: str) -> None:
-        if not text.isascii() and (half := re.search(_SURROGATE, text)):
+        if not text.isascii() and (half := re.search(SURROGATE, text)):
             self.refuse(at, "whole characters", f"the lone surrogate {show(half[0])}")
 
     def fail(self, expected: str, got: str = "", hint: str = "") -> NoReturn:
