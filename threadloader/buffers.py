@@ -165,11 +165,6 @@ class Pool:
             shelves[:] = [other for other in shelves if other is not shelf]
         return np.ndarray(shape, dtype, block.region)
 
-    @property
-    def idle_bytes(self) -> int:
-        """Bytes that wait to be used again, for tests."""
-        return sum(shelf.size * len(shelf.ended) for shelf in self._shelves or ())
-
     def close(self) -> None:
         """Free what is idle. Arrays that are held stay as they are and are freed when they end.
 
