@@ -28,14 +28,14 @@ def after(deal: Deal, n: int, start: int, steps: int) -> int | None:
     return start + steps * deal.global_batch
 
 
-def rows(deal: Deal, n: int, position: int, start: int = 0) -> Iterator[Row]:
+def rows(deal: Deal, n: int, position: int) -> Iterator[Row]:
     """Every row of a position, the real one first: each shard of the world is looked through."""
-    step, behind = divmod(position - start, deal.global_batch)
-    full = (n - start) // deal.global_batch
-    if position >= start and step < full:
+    step, behind = divmod(position, deal.global_batch)
+    full = n // deal.global_batch
+    if step < full:
         yield Row(step, *divmod(behind, deal.batch_size), True)
     shards = [deal._replace(shard_index=shard) for shard in range(deal.shard_count)]
-    parts = [each._tail(n, start)[:2] for each in shards]
+    parts = [each._tail(n, 0)[:2] for each in shards]
     for shard, (first, last) in enumerate(parts):
         if first <= position < last:
             yield Row(full, shard, position - first, True)

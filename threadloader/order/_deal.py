@@ -51,7 +51,7 @@ class Row(NamedTuple):
     """Where a position of the global order comes out.
 
     Attributes:
-        step: the step of the epoch, counted from where dealing began.
+        step: the step of the epoch.
         shard: index of the shard.
         row: row of its batch.
         valid: False where it comes as padding.
@@ -72,8 +72,8 @@ class Deal(NamedTuple):
     from the start of the order; "drop" cuts it into equal parts and leaves out what is
     over; "keep" gives earlier shards one more and adds and loses nothing.
 
-    Every method takes `start`, the position where dealing begins: 0, or where a run was
-    cut. What remains from there on is dealt as if it were the whole, but padding still
+    What a run asks for takes `start`, the position where dealing begins: 0, or where a run
+    was cut. What remains from there on is dealt as if it were the whole, but padding still
     comes from the start of the epoch's order.
     """
 
@@ -149,34 +149,28 @@ class Deal(NamedTuple):
         first, last, _, _ = self._tail(order.n, start)
         return _share(order, first, last) if last > first else None
 
-    def share(self, order: "_Order", step: int, start: int = 0) -> Share | None:
-        """Give this shard's part of one step alone; None when it has no such step.
-
-        Args:
-            order: the epoch's global order.
-            step: counted from `start`.
-            start: where dealing began.
-        """
-        first, last, _, begin = self._tail(order.n, start)
-        full = (begin - start) // self.global_batch
+    def share(self, order: "_Order", step: int) -> Share | None:
+        """Give this shard's part of one step of an epoch alone; None when it has no such step."""
+        first, last, _, begin = self._tail(order.n, 0)
+        full = begin // self.global_batch
         if 0 <= step < full:
-            first = start + step * self.global_batch + self.shard_index * self.batch_size
+            first = step * self.global_batch + self.shard_index * self.batch_size
             return _share(order, first, first + self.batch_size)
         return _share(order, first, last) if step == full and last > first else None
 
-    def rows(self, n: int, position: int, start: int = 0) -> Iterator[Row]:
+    def rows(self, n: int, position: int) -> Iterator[Row]:
         """Give every row in which a position comes out, on any shard, the real one first.
 
-        None for a position before `start`, unless it pads, or one that is left out.
+        None for a position that is left out.
 
         >>> list(Deal(batch_size=2, shard_count=2).rows(5, 0))
         [Row(step=0, shard=0, row=0, valid=True), Row(step=1, shard=1, row=0, valid=False)]
         """
-        _, end, _, begin = self._replace(shard_index=self.shard_count - 1)._tail(n, start)
-        if start <= position < begin:
-            step, row = divmod(position - start, self.global_batch)
+        _, end, _, begin = self._replace(shard_index=self.shard_count - 1)._tail(n, 0)
+        if position < begin:
+            step, row = divmod(position, self.global_batch)
             yield Row(step, *divmod(row, self.batch_size), True)
-        step = (begin - start) // self.global_batch
+        step = begin // self.global_batch
         # The parts of the tail are as equal as they can be, larger ones first.
         size, larger = divmod(end - begin, self.shard_count)
         edge = larger * (size + 1)
