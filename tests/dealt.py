@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from threadloader.order import Deal, Row, Share
+from threadloader.order import Deal, Row
+from threadloader.order._deal import Share
 
 
 def shares(deal: Deal, order: Any, start: int = 0) -> Iterator[Share]:

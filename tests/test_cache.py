@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import same, samples
 
-from threadloader.cache import MISSING, Cached, Folder, Memory, _base, _memory, open_cache
+from threadloader.cache import Cached, Folder, Memory, _base, _memory, open_cache
+from threadloader.cache._base import MISSING
 from threadloader.cache._samples import freeze, size_of
 
 Point = namedtuple("Point", "x y")

@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import same, samples
 
-from threadloader.cache import MISSING, Folder, _folder, _segments, _shelf
+from threadloader.cache import Folder, _folder, _segments, _shelf
+from threadloader.cache._base import MISSING
 from threadloader.cache._segments import Segment, Writer
 from threadloader.errors import ConfigError
 

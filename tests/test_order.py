@@ -15,8 +15,8 @@ from oracle import expected_cursor, expected_epoch, expected_len
 from strategies import cuts, deals, epochs, seeds
 
 from threadloader import Loader
-from threadloader import order as ordering
 from threadloader.order import Deal, Order, _deal, _shuffle, key
+from threadloader.order._shuffle import SMALL
 
 
 def whole(n, seed=0, epoch=0, shuffle=True):
@@ -27,7 +27,7 @@ def shares(order, deal, start=0):
     return [tuple(part.tolist() for part in share) for share in dealt.shares(deal, order, start)]
 
 
-SIZES = [0, 1, 2, 3, 5, 100, ordering.SMALL - 1, ordering.SMALL, ordering.SMALL + 1, 2**14 + 1]
+SIZES = [0, 1, 2, 3, 5, 100, SMALL - 1, SMALL, SMALL + 1, 2**14 + 1]
 
 
 @pytest.mark.parametrize("n", [*SIZES, 2**16 - 1, 2**16, 2**16 + 1])
@@ -93,7 +93,7 @@ def test_an_order_is_the_one_it_was_when_it_was_written_down(golden):
 def in_plain_integers(n, seed, epoch, positions):
     """The arithmetic of the order once more, in Python's integers, a position at a time."""
     stream = np.random.Philox(key=key("order", seed, epoch, n))
-    if n <= ordering.SMALL:
+    if n <= SMALL:
         draws = stream.random_raw(n).tolist()
         table = sorted(range(n), key=lambda i: (draws[i], i))
         return [table[position] for position in positions]

@@ -21,7 +21,8 @@ from campaigns import shards as campaign
 from dealt import after, shares
 from oracle import Batch, expected_cursor, expected_epoch, expected_len
 
-from threadloader.order import Deal, Order, Row, Share
+from threadloader.order import Deal, Order, Row
+from threadloader.order._deal import Share
 
 LARGEST, LARGEST_CUT = 64, 24
 WORLDS = range(1, 10)

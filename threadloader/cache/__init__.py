@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ._base import MISSING, Cache
+from ._base import Cache
 from ._folder import Folder
 from ._key import key_of
 from ._memory import Memory
@@ -36,7 +36,7 @@ from ._walk import UntoldError
 
 _LOG = logging.getLogger("threadloader")
 
-__all__ = ["MISSING", "Cache", "Cached", "Folder", "Memory", "key_of", "open_cache"]
+__all__ = ["Cache", "Cached", "key_of", "open_cache"]
 
 
 _FOLDER_BYTES = 16 << 30

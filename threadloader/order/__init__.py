@@ -6,18 +6,7 @@ indices for the whole world; a *position* counts along it from 0. `_shuffle` mak
 order, `_deal` cuts it into the batches of one shard.
 """
 
-from ._deal import BLOCK, Deal, Row, Share
-from ._shuffle import LONGEST, SMALL, VERSION, Indices, Order, key
+from ._deal import BLOCK, Deal, Row
+from ._shuffle import LONGEST, VERSION, Indices, Order, key
 
-__all__ = [
-    "BLOCK",
-    "LONGEST",
-    "SMALL",
-    "VERSION",
-    "Deal",
-    "Indices",
-    "Order",
-    "Row",
-    "Share",
-    "key",
-]
+__all__ = ["BLOCK", "LONGEST", "VERSION", "Deal", "Indices", "Order", "Row", "key"]
