@@ -259,6 +259,23 @@ class TestNumbers:
         Quarantine(file).add([{"index": 9}])
         assert passed_over == (before + b'{"index": 9}\n' == file.read_bytes())
 
+    def test_what_a_run_writes_is_torn_for_both_wherever_it_is_cut(self, tmp_path):
+        file = tmp_path / "bad.jsonl"
+        config = {"batch_size": 1, "on_error": {"skip": 1, "quarantine": str(file)}}
+
+        def broken(sample):
+            raise ValueError(sample)
+
+        with Loader(config, source=["a"], transform=broken) as batches:
+            assert [] == list(batches)
+        line = file.read_bytes().removesuffix(b"\n")
+        assert [0] == read_numbers(file.name, tmp_path, None).tolist()
+        for length in (*range(1, 40), *range(40, len(line), 20)):  # most of it is a traceback
+            file.write_bytes(line[:length])
+            assert [] == read_numbers(file.name, tmp_path, None).tolist()
+            Quarantine(file).add([{"index": 9}])
+            assert b'{"index": 9}\n' == file.read_bytes()
+
     @pytest.mark.parametrize("data", [b"", b"\n \n\r\n"])
     def test_an_empty_file_has_no_number(self, tmp_path, data):
         assert (0,) == self.read(tmp_path, data).shape
