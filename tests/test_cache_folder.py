@@ -710,7 +710,7 @@ def rung(*args, **options):
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(Segment, "read"), (_shelf, "names_in"), (_segments, "_write_all")],
+    [(Segment, "read"), (_shelf, "segment_names"), (_segments, "_write_all")],
 )
 def test_what_a_signal_handler_raises_passes_and_is_no_damage(tmp_path, monkeypatch, where, name):
     """Wherever it comes: as it is, and the cache goes on as before."""

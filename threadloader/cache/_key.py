@@ -28,7 +28,7 @@ from ._kinds import (
     full_name,
     hides_state,
     home,
-    names_in,
+    names_used,
     pickled_as,
     said,
     tells_itself,
@@ -190,7 +190,7 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
         return
     # From 3.14 on it is a function that gives them, which is not to be called for that.
     walk.add(code, getattr(function, "__annotate__", None) or function.__annotations__)
-    names = set(names_in(code))
+    names = set(names_used(code))
     for name in sorted(names):
         if name in its:
             walk.put(name)

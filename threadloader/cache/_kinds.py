@@ -32,7 +32,7 @@ __all__ = [
     "hides_state",
     "home",
     "installed",
-    "names_in",
+    "names_used",
     "pickled_as",
     "said",
     "tells_itself",
@@ -204,12 +204,12 @@ def hides_state(thing: Any) -> bool:
     return False
 
 
-def names_in(code: types.CodeType) -> Iterator[str]:
+def names_used(code: types.CodeType) -> Iterator[str]:
     """Give the names that code and the functions inside it use."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from names_in(constant)
+            yield from names_used(constant)
 
 
 def installed(module: str) -> bool:

@@ -41,9 +41,9 @@ __all__ = [
     "Entries",
     "Segment",
     "Writer",
-    "names_in",
     "new_name",
     "record",
+    "segment_names",
     "sound",
 ]
 
@@ -86,7 +86,7 @@ def _checksum(contents: memoryview, key: bytes, index: int) -> bytes:
     return hashlib.blake2b(contents, digest_size=RECORD_HEAD, key=key, salt=salt).digest()
 
 
-def names_in(folder: Path) -> list[str]:
+def segment_names(folder: Path) -> list[str]:
     """List the segments in a folder, those begun later last.
 
     Raises:
@@ -106,7 +106,7 @@ def new_name(folder: Path) -> str:
     Raises:
         OSError: the folder cannot be listed.
     """
-    last = max((int(name[:8], 16) for name in names_in(folder)), default=0)
+    last = max((int(name[:8], 16) for name in segment_names(folder)), default=0)
     return f"{min(last + 1, 0xFFFFFFFF):08x}-{secrets.token_hex(8)}"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from threadloader.errors import by_handler
 
-from ._segments import Entries, Segment, names_in
+from ._segments import Entries, Segment, segment_names
 
 __all__ = ["PLACE_BYTES", "Place", "Shelf"]
 
@@ -151,7 +151,7 @@ class Shelf:
         if not self._looking.acquire(blocking=False):
             return  # pragma: no cover - another thread looks
         try:
-            for name in names_in(self._folder):
+            for name in segment_names(self._folder):
                 self._look_at(name)
         finally:
             self._looking.release()
