@@ -54,7 +54,7 @@ class Folder(Cache):
         key: what the samples depend on, as `key_of` gives it.
         samples: how many there are: indices are 0 to ``samples - 1``.
         max_bytes: bytes that the files for this key may take.
-        clock: gives seconds.
+        clock: gives seconds; for tests.
 
     Raises:
         ConfigError: the folder cannot be made or read, or there is no memory for so many samples.

@@ -129,7 +129,7 @@ class Segment:
         folder: where its files are.
         name: their name.
         keep: hold the data file open; otherwise each read opens it.
-        shared: use ``os.pread``. Default: where there is one.
+        shared: use ``os.pread``. Default: where there is one; False: for tests.
 
     Attributes:
         path: the file of records.

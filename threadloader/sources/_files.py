@@ -49,7 +49,7 @@ class FileReader:
 
     Args:
         path: the file; a regular one.
-        shared: use ``os.pread``. Default: where there is one.
+        shared: use ``os.pread``. Default: where there is one; False: for tests.
         keep: hold the file open. Otherwise each read opens it, and closes it again: for a
             source of more files than a process may have open, see `KEPT_OPEN`.
 

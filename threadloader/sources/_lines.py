@@ -117,6 +117,7 @@ class LineFiles:
         skip_blank: leave out lines that are empty or white space only.
         index: where indexes are kept: ``"memory"`` for nowhere, ``"beside"`` the files, or
             the path of a folder.
+        _chunk: bytes read at once for the index; for tests.
 
     Raises:
         SourceError: a file is missing, not a regular one, or cannot be read.

@@ -72,6 +72,7 @@ class CsvSource(ArraySource):
     Args:
         paths: the files, at least one; with headers that are equal.
         options: how they are read.
+        _chunk: bytes read at once; for tests.
 
     Raises:
         SourceError: a file is missing or damaged, has not these columns, or a value that
