@@ -50,10 +50,11 @@ def _by_weight(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sample
         expected = f"at most {chosen}, the number of weights above 0 of samples that are kept"
         raise _wrong("num_samples", expected, length)
     name = _drawn(spec, spec["type"], _described(whole))
-    from ._weighted import Weighted, WithoutReplacement  # imported when it is asked for
+    from ._weighted import Alias, WithoutReplacement, WithReplacement  # when it is asked for
 
-    kind = Weighted if replace else WithoutReplacement
-    return kind(weights, length, seed, kept, name)
+    if replace:
+        return WithReplacement(Alias(weights), length, seed, kept, name)
+    return WithoutReplacement(weights, length, seed, kept, name)
 
 
 def _drawn(spec: Mapping[str, Any], *parts: str) -> str:
@@ -75,9 +76,9 @@ def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler
     left = np.unique(whole[chosen], return_inverse=True)[1].astype(np.int64)
     length = spec.get("num_samples") or kept.count
     name = _drawn(spec, "balanced", f"{int(whole.max()) + 1} classes", _described(whole))
-    from ._weighted import Balanced  # imported when it is asked for
+    from ._weighted import Balanced, WithReplacement  # imported when it is asked for
 
-    return Balanced(left, length, seed, kept, name)
+    return WithReplacement(Balanced(left), length, seed, kept, name)
 
 
 def _subset(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:

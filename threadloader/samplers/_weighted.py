@@ -9,7 +9,7 @@ from ..order import BLOCK, Indices, key
 from ._draws import bits, minus_log, uniform
 from ._kept import Kept, Listed
 
-__all__ = ["Alias", "Balanced", "Weighted", "WithoutReplacement"]
+__all__ = ["Alias", "Balanced", "WithReplacement", "WithoutReplacement"]
 
 Floats = NDArray[np.float64]
 
@@ -80,18 +80,39 @@ def _columns(weights: Floats) -> tuple[NDArray[np.uint64], Floats, Indices]:
     return np.array(limit, np.uint64), np.array(rest), np.array(other, np.int64)
 
 
+class Balanced:
+    """A table that turns two draws into a class, each equally likely, and one of its members.
+
+    Args:
+        classes: int64, 0 .. k - 1, the class of each member; each class has one.
+    """
+
+    def __init__(self, classes: Indices) -> None:
+        self._members = np.argsort(classes, kind="stable")  # class by class
+        self._sizes = np.bincount(classes)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+
+    def choose(self, stream: int, positions: Indices) -> Indices:
+        """Give the number of the member that each position draws."""
+        chosen = uniform(stream, positions, len(self._sizes), 0)
+        member = uniform(stream, positions, self._sizes[chosen], 1)
+        drawn: Indices = self._members[self._starts[chosen] + member]
+        return drawn
+
+
 class Drawn:
     """An order in which any position is drawn by itself, in constant time."""
 
-    def __init__(self, sampler: Weighted | Balanced, epoch: int) -> None:
-        self.n = sampler.length
-        self._sampler = sampler
-        self._stream = key("sampler", sampler.seed, epoch, sampler.length)
+    def __init__(self, table: Alias | Balanced, n: int, stream: int, kept: Kept) -> None:
+        self.n = n
+        self._table = table
+        self._stream = stream
+        self._kept = kept
 
     def at(self, positions: Indices) -> Indices:
         """Give the dataset indices at some positions."""
-        flat = self._sampler.choose(self._stream, positions.ravel())
-        return flat.reshape(positions.shape)
+        ranks = self._table.choose(self._stream, positions.ravel())
+        return self._kept.indices(ranks).reshape(positions.shape)
 
     def find(self, index: int) -> Indices:
         """Give the positions at which a sample comes: every position is looked at."""
@@ -102,62 +123,30 @@ class Drawn:
         return np.concatenate(found)
 
 
-class Weighted:
-    """Draws with replacement, each sample by its weight.
+class WithReplacement:
+    """Draws with replacement.
 
     Args:
-        weights: float64, one for each sample that is kept.
+        table: what is drawn from: the samples that are kept, by weight or class by class.
         length: how many draws make an epoch.
         seed: seed of the run.
         kept: the samples that are not excluded.
         name: what goes into the state.
     """
 
-    def __init__(self, weights: Floats, length: int, seed: int, kept: Kept, name: str) -> None:
+    def __init__(
+        self, table: Alias | Balanced, length: int, seed: int, kept: Kept, name: str
+    ) -> None:
         self.name = name
         self.length = length
-        self.seed = seed
+        self._table = table
+        self._seed = seed
         self._kept = kept
-        self._alias = Alias(weights)
 
     def order(self, epoch: int) -> Drawn:
         """Give the order of an epoch."""
-        return Drawn(self, epoch)
-
-    def choose(self, stream: int, positions: Indices) -> Indices:
-        """Give the dataset index that each position draws."""
-        return self._kept.indices(self._alias.choose(stream, positions))
-
-
-class Balanced:
-    """Draws with replacement: a class, each equally likely, then one of its samples, likewise.
-
-    Args:
-        classes: int64, 0 .. k - 1, the class of each sample that is kept; each has a sample.
-        length: how many draws make an epoch.
-        seed: seed of the run.
-        kept: the samples that are not excluded.
-        name: what goes into the state.
-    """
-
-    def __init__(self, classes: Indices, length: int, seed: int, kept: Kept, name: str) -> None:
-        self.name = name
-        self.length = length
-        self.seed = seed
-        self._kept = kept
-        self._members = np.argsort(classes, kind="stable")  # ranks, class by class
-        self._sizes = np.bincount(classes)
-        self._starts = np.cumsum(self._sizes) - self._sizes
-
-    def order(self, epoch: int) -> Drawn:
-        """Give the order of an epoch."""
-        return Drawn(self, epoch)
-
-    def choose(self, stream: int, positions: Indices) -> Indices:
-        """Give the dataset index that each position draws."""
-        chosen = uniform(stream, positions, len(self._sizes), 0)
-        member = uniform(stream, positions, self._sizes[chosen], 1)
-        return self._kept.indices(self._members[self._starts[chosen] + member])
+        stream = key("sampler", self._seed, epoch, self.length)
+        return Drawn(self._table, self.length, stream, self._kept)
 
 
 def in_weighted_order(weights: Floats, length: int, stream: int) -> Indices:
