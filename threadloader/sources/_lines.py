@@ -35,7 +35,7 @@ from ._index_cache import IndexCache, IntArray
 from ._line_scan import first_byte, scan
 from ._row_numbers import row_number
 
-__all__ = ["Line", "LineFiles", "open_lines"]
+__all__ = ["Line", "LineFiles", "LineSource", "open_lines"]
 
 _CHUNK = 4 << 20
 """Bytes read at once for the index. Chosen: a few MiB keep reads long and memory small."""
@@ -188,6 +188,28 @@ class LineFiles:
     def close(self) -> None:
         """Close the files; a second time does nothing."""
         close_all([file.reader.close for file in self._files])
+
+
+class LineSource:
+    """A source each of whose samples is made of one line.
+
+    Args:
+        lines: the lines of the files.
+    """
+
+    def __init__(self, lines: LineFiles) -> None:
+        self._lines = lines
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def locate(self, index: int) -> str:
+        """Say where a line stands, as `LineFiles.locate`."""
+        return self._lines.locate(index)
+
+    def close(self) -> None:
+        """Close the files; a second time does nothing."""
+        self._lines.close()
 
 
 def _is_blank(line: bytes) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ._dtypes import UnfitError, number_dtype, say, to_array
 from ._fields import chosen_fields, known_fields, near
-from ._lines import Line, LineFiles, open_lines
+from ._lines import Line, LineFiles, LineSource, open_lines
 from ._strict_json import STRICT
 
 __all__ = ["JsonlSource", "Shape", "open_jsonl"]
@@ -108,7 +108,7 @@ class Shape:
         return "".join(parts)
 
 
-class JsonlSource:
+class JsonlSource(LineSource):
     """Samples are the JSON values of lines.
 
     Objects are dicts, arrays lists, and the rest str, int, float, bool and None, as
@@ -121,12 +121,9 @@ class JsonlSource:
     """
 
     def __init__(self, lines: LineFiles, shape: Shape) -> None:
-        self._lines = lines
+        super().__init__(lines)
         self._shape = shape
         self._decoders = _Decoders()
-
-    def __len__(self) -> int:
-        return len(self._lines)
 
     def __getitem__(self, index: int) -> Any:
         """Give the value of one line.
@@ -166,21 +163,9 @@ class JsonlSource:
         except ValueError as error:
             raise line.error(f"expected strict JSON, got {error}; correct the line") from error
 
-    def locate(self, index: int) -> str:
-        """Say where a line stands: ``path:line``, with its number in the file, from 1.
-
-        Raises:
-            IndexError: there is no such line.
-        """
-        return self._lines.locate(index)
-
     def fingerprint(self) -> str:
         """Tell this data from other data: number of lines, sizes in bytes, the options."""
         return f"jsonl, {self._lines.fingerprint()}{self._shape}"
-
-    def close(self) -> None:
-        """Close the files; a second time does nothing."""
-        self._lines.close()
 
 
 class _Decoders(threading.local):

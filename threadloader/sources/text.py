@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ._lines import LineFiles, open_lines
+from ._lines import LineSource, open_lines
 
 __all__ = ["TextSource", "open_text"]
 
@@ -35,7 +35,7 @@ def open_text(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> 
     return TextSource(open_lines(spec, base, root))
 
 
-class TextSource:
+class TextSource(LineSource):
     """Samples are the lines of text files, as str, without their line ends.
 
     Lines are read by position: any number of threads may read at once.
@@ -43,12 +43,6 @@ class TextSource:
     Args:
         lines: the lines of the files.
     """
-
-    def __init__(self, lines: LineFiles) -> None:
-        self._lines = lines
-
-    def __len__(self) -> int:
-        return len(self._lines)
 
     def __getitem__(self, index: int) -> str:
         """Give one line.
@@ -66,18 +60,6 @@ class TextSource:
         """
         return self._lines[index].text()
 
-    def locate(self, index: int) -> str:
-        """Say where a line stands: ``path:line``, with its number in the file, from 1.
-
-        Raises:
-            IndexError: there is no such line.
-        """
-        return self._lines.locate(index)
-
     def fingerprint(self) -> str:
         """Tell these files from others: number of lines, sizes in bytes, ``skip_blank``."""
         return f"text, {self._lines.fingerprint()}"
-
-    def close(self) -> None:
-        """Close the files; a second time does nothing."""
-        self._lines.close()
