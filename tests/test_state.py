@@ -177,6 +177,21 @@ def nested(depth):
     return value
 
 
+@pytest.mark.parametrize(
+    ("state", "got"),
+    [
+        ({}, "an object without it"),
+        ({"format": None}, "None"),
+        ({"format": "x"}, "'x'"),
+        ([], "'list'"),
+    ],
+)
+def test_what_is_no_state_is_told_by_what_it_is(state, got):
+    """That it has no format is not that its format is None."""
+    with pytest.raises(StateError, match=f'an object with "format": "[^"]+", got {got}; pass'):
+        load(state, RUN, WORLD, 0)
+
+
 @pytest.mark.parametrize("field", ["format", "version", "checksum"])
 @pytest.mark.parametrize("value", [10**5000, nested(10**5)], ids=["huge", "deep"])
 def test_what_cannot_be_printed_is_told_by_its_type(field, value):

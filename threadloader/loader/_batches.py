@@ -214,7 +214,7 @@ class Batches:
             BusyError: an iterator is live.
             ClosedError: the ``with`` was left.
             OSError: the file cannot be read.
-            ConfigError: no file can have this name.
+            ConfigError: no file can have this name, or `allow` names no field.
         """
         if isinstance(state, (str, PathLike)):
             from ..state import read  # imported when it is asked for

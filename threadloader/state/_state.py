@@ -160,9 +160,10 @@ def load(
     """
     allowed = _allowed(allow, run)
     if not isinstance(state, Mapping) or state.get("format") != FORMAT:
-        got = type(state).__name__ if not isinstance(state, Mapping) else state.get("format")
+        there = state if isinstance(state, Mapping) else {"format": type(state).__name__}
+        got = shown(there["format"]) if "format" in there else "an object without it"
         raise StateError(
-            f'state: expected an object with "format": "{FORMAT}", got {shown(got)}; '
+            f'state: expected an object with "format": "{FORMAT}", got {got}; '
             "pass what state_dict() gave, or the file that save() wrote"
         )
     version = state.get("version")
