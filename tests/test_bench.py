@@ -313,6 +313,24 @@ def test_without_a_step_the_bottleneck_is_told_by_rates_and_cores(rates, busy, c
     assert expected in said(rows(rates, cpu_cores=busy, batch_seconds=seconds), cores=cores)
 
 
+@pytest.mark.parametrize(
+    ("rates", "busy"),
+    [
+        ({0: 100, 2: 190}, {0: 0.4, 2: 0.8}),
+        ({0: 100, 2: 140}, {0: 1.0, 2: 1.2}),
+        ({0: 100, 4: 90}, {0: 0.4, 4: 0.4}),
+        ({0: 100, 4: 90}, {0: 0.9, 4: 1.0}),
+    ],
+)
+@pytest.mark.parametrize("gil", [True, False])
+def test_where_few_cores_are_busy_other_programs_are_named_as_a_cause(rates, busy, gil):
+    """Pushed off the processor by them, threads take as little of it as those that wait."""
+    seconds = {workers: 10 / rate for workers, rate in rates.items()}
+    assert "or other programs took the processor" in said(
+        rows(rates, cpu_cores=busy, batch_seconds=seconds), gil=gil
+    )
+
+
 @pytest.mark.parametrize("gil", [True, False])
 def test_the_gil_is_named_only_where_there_is_one(gil):
     """Whatever else the numbers are."""
@@ -333,6 +351,7 @@ def test_the_gil_is_named_only_where_there_is_one(gil):
         ({0: 0.5, 4: 0.2}, {0: None, 4: 0}, {0: 0.01, 4: 0.01}, "still above 1%: try more of them"),
         ({0: 0.2, 4: 0.5}, {0: None, 4: 0}, {0: 0.01, 4: 0.01}, "batches come more slowly than"),
         ({0: 0.5, 4: 0.2}, {0: None, 4: 2}, {0: 0.01, 4: 0.01}, "although 2.0 batches lay ready"),
+        ({0: 0.5, 4: 0.2}, {0: None, 4: 2}, {0: 0.01, 4: 0.01}, "or other programs do the cores"),
         (
             {0: 0.5, 4: 0.0},
             {0: None, 4: 2},

@@ -1,7 +1,7 @@
 """Which number of workers to take, and what the numbers say: functions of numbers alone.
 
-Nothing is said here that was not measured. Where several causes would give the same
-numbers, all of them are named.
+Nothing is said here that was not measured. Where several causes would give the same numbers, all
+of them are named: that few cores are busy may also be because other programs took the processor.
 """
 
 from __future__ import annotations
@@ -180,7 +180,8 @@ def _with_step(rows: Sequence[Row], step_seconds: float) -> list[str]:
         if (least.batches_ready or 0.0) >= 1:
             told.append(
                 f"{lowest}, although {least.batches_ready:.1f} batches lay ready on average: the"
-                " loop does not get its turn at once. Threads take the cores, or the GIL, from it."
+                " loop does not get its turn at once. Threads take the cores, or the GIL, from it,"
+                " or other programs do the cores."
             )
         elif least is rows[-1]:
             told.append(
@@ -223,20 +224,19 @@ def _without_step(rows: Sequence[Row], cores: int, gil: bool) -> str:
     if _mostly_waits(base):
         told += (
             f" With {_workers(base)} the processor was busy {base.cpu_cores:.0%} of the time:"
-            " the rest was waiting, which threads share."
+            " the rest was waiting, which threads share, or other programs took the processor."
         )
     elif busy is not None and busy > BUSY * could:
         told += f" {_cores(busy, cores)} busy then"
-        told += (
+        return told + (
             ": that is the limit of this machine."
             if could == cores
             else ", one for each worker: more of them may help, up to the number of cores."
         )
-        return told
     elif busy is not None:
         told += (
             f" {_cores(busy, cores)} busy then: the rest of the time threads wait for storage, for"
-            " memory" + (", or for the GIL." if gil else ".")
+            f" memory{', for the GIL' if gil else ''}, or other programs took the processor."
         )
     before = max(row.samples_per_second for row in rows if row is not best)
     if best is rows[-1] and best.samples_per_second > GAIN * before:
@@ -257,16 +257,17 @@ def _no_gain(base: Row, rest: Sequence[Row], gain: float, cores: int, gil: bool)
     if _mostly_waits(base):
         return (
             f"{told} With {_workers(base)} the processor was busy {base.cpu_cores:.0%} of the"
-            " time: either the source lets one thread in at a time, or the storage gives no more."
+            " time: either the source lets one thread in at a time, or the storage gives no more,"
+            " or other programs took the processor."
         )
     if (base.cpu_cores or 0.0) > BUSY * cores:
         return f"{told} {_cores(base.cpu_cores or 0.0, cores)} busy with {_workers(base)} already."
     if most < 1.25:
         return f"{told} All threads together kept {most:.1f} cores busy: " + (
             "the samples are made by code that holds the GIL (Python, or many small numpy calls),"
-            " or one thread does all the work."
+            " one thread does all the work, or other programs took the processor."
             if gil
-            else "one thread does all the work."
+            else "one thread does all the work, or other programs took the processor."
         )
     return (
         f"{told} {_cores(most, cores)} busy and no more came of it: the threads contend for"
@@ -292,8 +293,7 @@ def _wait(row: Row) -> float:
 
 
 def _workers(row: Row) -> str:
-    number = row.num_workers
-    return "1 worker" if number == 1 else f"{number or 'no'} workers"
+    return "1 worker" if row.num_workers == 1 else f"{row.num_workers or 'no'} workers"
 
 
 def _time(seconds: float) -> str:
