@@ -45,7 +45,7 @@ from threadloader.bench import (
 from threadloader.bench._choice import choose, compared, findings
 from threadloader.bench._measure import take_time
 from threadloader.bench._process import in_process
-from threadloader.bench._progress import Bar, progress
+from threadloader.bench._progress import Bar, Lines, progress
 from threadloader.bench._report import row_of, system
 from threadloader.bench._steps import amount, make_step
 from threadloader.collate import make_collate
@@ -908,6 +908,17 @@ def test_progress_is_lines_or_one_line_that_is_wiped_out(monkeypatch, terminal, 
     shown.close()
     shown.close()
     assert expected == screen.text
+
+
+@pytest.mark.parametrize(("columns", "expected"), [(0, Lines), (80, Bar)])
+def test_a_bar_is_for_a_terminal_that_has_columns(monkeypatch, columns, expected):
+    """On one that says it has none, tqdm draws nothing at all."""
+    sizes = {7: os.terminal_size((columns, 0))}
+    screen = Screen(terminal=True)
+    screen.fileno = lambda: 7
+    monkeypatch.setattr(os, "get_terminal_size", sizes.__getitem__)
+    monkeypatch.setattr("threadloader.bench._progress.bar", lambda total, stream: object())
+    assert expected is type(progress(screen, 2, json=False))
 
 
 def test_progress_nobody_can_see_is_no_error():

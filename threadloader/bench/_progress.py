@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Protocol, TextIO
 
 from ..adapters.progress import bar
@@ -86,5 +87,16 @@ def progress(stream: TextIO | None, total: int, *, json: bool) -> Progress:
     terminal = stream is not None and stream.isatty()
     if stream is None or (json and not terminal):
         return Silent()
-    drawn = bar(total, stream) if terminal else None
+    drawn = bar(total, stream) if terminal and _has_room(stream) else None
     return Lines(stream, total, rewrite=terminal) if drawn is None else Bar(drawn)
+
+
+def _has_room(stream: TextIO) -> bool:
+    """Tell whether a bar can be drawn: on a terminal that says it has no columns, tqdm is silent.
+
+    So say some that no person has sized: a serial line, or one that a program has made.
+    """
+    try:
+        return os.get_terminal_size(stream.fileno()).columns > 0
+    except (AttributeError, OSError, ValueError):  # it does not say
+        return True
