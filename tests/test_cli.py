@@ -120,8 +120,17 @@ c.json:4:11: /num_worker: expected a known key, got "num_worker"; did you mean "
         ),
         (
             {"type": "files", "folder": "b"},
-            ":1:40: /source/folder: expected a file that matches this pattern, got none",
+            ":1:40: /source/folder: expected the folder ",
         ),
+        (
+            {"type": "files", "folder": "a.csv"},
+            ":1:40: /source/folder: expected the folder ",
+        ),
+        (
+            {"type": "files", "folder": ".", "pattern": "*.no"},
+            ":1:56: /source/pattern: expected a file that matches this pattern, got none",
+        ),
+        ({"type": "text", "path": ["b/*.txt"]}, ":1:38: /source/path/0: expected the folder "),
         (
             {"type": "files", "folder": ".", "label": {"csv": "b.csv", "file": "a", "label": "b"}},
             ":1:62: /source/label/csv: expected a file, got none",

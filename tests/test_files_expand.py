@@ -115,11 +115,25 @@ def test_a_pattern_that_finds_the_file_of_its_own_name_is_one(tmp_path, path):
     assert path in found(tmp_path, path)
 
 
-@pytest.mark.parametrize("path", ["*.csv", "no/*.npy", "a.npy/*", "**/no/*", "A.[n]py", "su[b]"])
+@pytest.mark.parametrize("path", ["*.csv", "**/no/*", "A.[n]py", "su[b]"])
 def test_a_pattern_that_finds_nothing_is_refused(tree, path):
     error = refused(tree, path, None)
     assert str(tree / path) == error.path
     assert "expected a file that matches this pattern, found none" in error.message
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "got"),
+    [
+        ("no/*.npy", "no", "found none; a relative path starts at the folder of the config"),
+        ("a.npy/*", "a.npy", "got a file; name the folder that it is in"),
+        ("a.npy/no/**", "a.npy/no", "found none; a relative path starts at the folder of the"),
+    ],
+)
+def test_a_folder_that_is_none_is_no_pattern_without_a_match(tree, path, folder, got):
+    error = refused(tree, path, None)
+    assert str(tree / path) == error.path
+    assert error.message.startswith(f"expected the folder {tree / folder}, {got}")
 
 
 @pytest.mark.parametrize("path", ["*\0/x", "\0/*"])

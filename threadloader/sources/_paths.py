@@ -197,7 +197,8 @@ def _search(
                 place += 1
                 places.add(place)
         folder = inside(start.joinpath(*below), root)
-        for name, is_folder, is_link in _listing(folder, missing_is_empty=not below):
+        pattern = None if below else start.joinpath(*parts)
+        for name, is_folder, is_link in _listing(folder, pattern):
             then = set()
             for place in places:
                 step = steps[place]
@@ -225,8 +226,13 @@ def _matcher(part: str) -> Callable[[str], object]:
     return lambda name: not name.startswith(".") and expression(name)
 
 
-def _listing(folder: Path, *, missing_is_empty: bool) -> list[tuple[str, bool | None, bool]]:
-    """List a folder: name, whether it is a folder as `_is_folder` says, whether it is a link."""
+def _listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None, bool]]:
+    """List a folder: name, whether it is a folder as `_is_folder` says, whether it is a link.
+
+    Args:
+        folder: the folder.
+        pattern: the one whose search begins in it; None: it was found on the way.
+    """
     try:
         with os.scandir(folder) as entries:
             return [
@@ -238,9 +244,12 @@ def _listing(folder: Path, *, missing_is_empty: bool) -> list[tuple[str, bool | 
         if by_handler(error):
             raise
         if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            if missing_is_empty:
-                return []
-            raise SourceError("expected a folder, found none any more", folder) from error
+            if pattern is None:
+                raise SourceError("expected a folder, found none any more", folder) from error
+            got = "found none; a relative path starts at the folder of the config"
+            if isinstance(error, NotADirectoryError) and _is_there(folder):
+                got = "got a file; name the folder that it is in"
+            raise SourceError(f"expected the folder {folder}, {got}", pattern) from error
         reason = getattr(error, "strerror", None) or error
         raise SourceError(f"expected a folder that can be listed, got: {reason}", folder) from error
 
