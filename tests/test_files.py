@@ -572,6 +572,7 @@ def test_a_missing_pillow_is_an_error_that_names_the_command(monkeypatch):
         image_decoder()
     assert 'expected Pillow, which "decode": "image" needs' in str(caught.value)
     assert "install it with: python3 -m pip install pillow" in str(caught.value)
+    assert caught.value.option == "/decode"
 
 
 @pytest.fixture

@@ -89,7 +89,8 @@ def image_decoder(
     except ImportError as error:
         raise SourceError(
             f'expected Pillow, which "decode": "image" needs, got: {error}; '
-            "install it with: python3 -m pip install pillow"
+            "install it with: python3 -m pip install pillow",
+            option="/decode",
         ) from error
     for plugin in _PLUGINS:
         importlib.import_module(f"PIL.{plugin}ImagePlugin")
