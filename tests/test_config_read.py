@@ -179,6 +179,19 @@ def test_a_file_whose_name_has_a_hash_is_taken_before_a_section(file):
     assert name.replace("x#y", "gone") == caught.value.filename
 
 
+def test_a_config_that_is_not_there_is_told_with_the_folder_it_was_looked_for_in(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError) as caught:
+        read_config("none.json")
+    (note,) = caught.value.__notes__
+    assert note == (
+        "threadloader: expected a config file, found none; "
+        f"a relative path starts at the current folder, {Path.cwd()}"
+    )
+
+
 def test_what_the_system_cannot_read_is_the_systems_own_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_config(tmp_path / "none.json#/a")

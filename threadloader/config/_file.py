@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
@@ -143,6 +144,12 @@ def read(file: str) -> bytes:
             raise OSError(errno.EINVAL, f"expected a regular file, got {kind}", file)
         with Path(file).open("rb") as stream:
             return stream.read(LARGEST_TEXT + 1)
+    except FileNotFoundError as error:
+        if error.filename == file:  # not what a signal handler raised
+            with suppress(OSError):  # the current folder may be gone, too
+                at = f"; a relative path starts at the current folder, {Path.cwd()}"
+                error.add_note(f"threadloader: expected a config file, found none{at}")
+        raise
     except ValueError as error:  # a name that no file can have
         expected = "the name of a file"
         raise ConfigError(Problem("config", expected, show(file), str(error))) from None
