@@ -327,6 +327,35 @@ def test_a_column_that_is_not_there_is_an_error_that_lists_them(tmp_path, fields
     assert (place, True) == (error.place, message in error.message)
 
 
+def test_all_columns_that_are_not_there_are_told_at_once(tmp_path):
+    path = write(tmp_path, "id,height,a,a\n")
+    error = refused(path, fields={"x": "heigth", "y": "id", "z": 9, "u": "a", "v": 9})
+    assert str(error) == (
+        f"{path}: columns 'heigth', 9, 'a': expected columns that are there once, "
+        "got 'heigth' (did you mean 'height'?), 9, 'a' (2 times); "
+        "there are 'id', 'height', 'a', 'a'"
+    )
+
+
+def test_all_options_that_name_no_field_are_told_at_once(tmp_path):
+    options = {"dtypes": {"p": "int8", "a": "int8", "q": "int8"}, "categories": {"r": ["x"]}}
+    with pytest.raises(ConfigError) as caught:
+        opened(write(tmp_path, "a,b\n"), **options, missing={"s": 1})
+    assert [("dtypes", "'p'"), ("dtypes", "'q'"), ("categories", "'r'"), ("missing", "'s'")] == [
+        (problem.pointer.removeprefix("/source/"), problem.got) for problem in caught.value.problems
+    ]
+
+
+def test_all_that_is_wrong_with_the_options_alone_is_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        CsvOptions(
+            quote="xx", dtypes={"a": "int", "b": "real", "c": "str"}, categories={"c": ["x"]}
+        )
+    assert ["'xx'", "'int' for 'a'", "'real' for 'b'", "'c'"] == [
+        problem.got for problem in caught.value.problems
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "option"),
     [(None, ""), (["b", "a"], "/fields"), ({"x": "a"}, "/fields")],

@@ -286,6 +286,12 @@ def test_options_that_do_not_fit_are_a_config_error_before_any_file_is_opened(
     assert (pointer, True) == (problem.pointer, message in str(problem))
 
 
+def test_all_dtypes_of_no_field_are_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        open_jsonl({"path": "no", "fields": ["a"], "dtypes": {"b": "int8", "c": "int8"}}, Path())
+    assert ["'b'", "'c'"] == [problem.got for problem in caught.value.problems]
+
+
 # Dtypes
 
 

@@ -508,6 +508,16 @@ def test_reading_after_close_is_an_error_and_closing_twice_is_none(tmp_path, ope
 
 
 @EACH_WAY
+def test_all_files_that_are_not_there_are_told_at_once(tmp_path, open_, mapped):
+    save(tmp_path, x=np.arange(6))
+    with pytest.raises(SourceError) as caught:
+        open_(mapped, fields={"y": "y.npy", "x": "x.npy", "z": "z.npy"})
+    y, z = (str(tmp_path / name) for name in ("y.npy", "z.npy"))
+    assert y == caught.value.path
+    assert caught.value.message.startswith(f"expected a file, found none, nor at {z!r}; a relative")
+
+
+@EACH_WAY
 def test_if_one_file_cannot_be_opened_the_others_are_closed(tmp_path, open_, mapped, monkeypatch):
     fields = save(tmp_path, x=np.arange(6))
     made = []

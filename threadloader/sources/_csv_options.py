@@ -14,7 +14,7 @@ from threadloader.errors import ConfigError, Problem
 
 from ._csv_columns import Categories, Column, Numbers, Texts
 from ._dtypes import DTYPES, UnfitError
-from ._fields import chosen_fields, known_fields, repeated
+from ._fields import chosen_fields, repeated, unknown_fields
 
 __all__ = ["CsvOptions"]
 
@@ -66,22 +66,22 @@ class CsvOptions:
         if self.delimiter == self.quote:
             expected = "another character than the delimiter"
             problems.append(Problem("/source/quote", expected, repr(self.quote)))
-        if problems:
-            raise ConfigError(problems)
         for name, dtype in self.dtypes.items():
             if dtype not in (*DTYPES, "str"):
                 expected = f"one of str, {', '.join(DTYPES)}"
-                raise ConfigError(Problem("/source/dtypes", expected, f"{dtype!r} for {name!r}"))
+                problems.append(Problem("/source/dtypes", expected, f"{dtype!r} for {name!r}"))
         for name in self.categories:
             if name in self.dtypes:
                 expected = "a field without categories"
-                raise ConfigError(Problem("/source/dtypes", expected, repr(name), "choose one"))
+                problems.append(Problem("/source/dtypes", expected, repr(name), "choose one"))
+        if problems:
+            raise ConfigError(problems)
 
     def columns_of(self, names: Sequence[str]) -> dict[str, int]:
         """Give field -> position, for a file that has these columns.
 
         Raises:
-            KeyError: there is no column of a name, or position, or two of a name.
+            KeyError: there is no column of a name, or position, or two of a name; of all these.
             ConfigError: two of the list are fields of one name.
         """
         fields = chosen_fields(self.fields, "every column")
@@ -89,14 +89,14 @@ class CsvOptions:
             fields = dict(zip(names, range(len(names)), strict=True))
             if len(fields) < len(names):
                 raise KeyError(repeated(names))
+        # None, or one of several, is as wrong as a position that is not there.
+        ats = {it: it if isinstance(it, int) else _only(it, names) for it in fields.values()}
+        wrong = [column for column, at in ats.items() if not 0 <= at < len(names)]
+        if wrong:
+            raise KeyError(*wrong)
         chosen: dict[str, int] = {}
-        for name, column in fields.items():
-            if isinstance(column, str):
-                if names.count(column) != 1:
-                    raise KeyError(column)
-                column = names.index(column)
-            if not 0 <= column < len(names):
-                raise KeyError(column)
+        for name, it in fields.items():
+            column = ats[it]
             called = names[column] if isinstance(name, int) else name
             if called in chosen:
                 raise _called_again(called, chosen[called], column)
@@ -114,9 +114,13 @@ class CsvOptions:
             ConfigError: there is one.
         """
         there = [*fields, _OTHERS]
-        known_fields("dtypes", self.dtypes, there, file)
-        known_fields("categories", self.categories, there[:-1], file)
-        known_fields("missing", self.missing, there, file)
+        problems = [
+            *unknown_fields("dtypes", self.dtypes, there, file),
+            *unknown_fields("categories", self.categories, there[:-1], file),
+            *unknown_fields("missing", self.missing, there, file),
+        ]
+        if problems:
+            raise ConfigError(problems)
 
     def column(self, name: str) -> Column:
         """Make the column that takes the texts of a field.
@@ -160,6 +164,11 @@ class CsvOptions:
 
     def __str__(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
+
+
+def _only(name: str, names: Sequence[str]) -> int:
+    """Give where the one column of a name is; -1 where there is none, or several."""
+    return names.index(name) if names.count(name) == 1 else -1
 
 
 def _called_again(name: str, first: int, second: int) -> ConfigError:

@@ -9,7 +9,7 @@ from typing import Any
 
 from threadloader.errors import ConfigError, Problem
 
-__all__ = ["chosen_fields", "known_fields", "listed", "near", "nearest", "repeated"]
+__all__ = ["chosen_fields", "listed", "near", "nearest", "repeated", "unknown_fields"]
 
 
 def chosen_fields(
@@ -46,29 +46,24 @@ def chosen_fields(
     return chosen
 
 
-def known_fields(
+def unknown_fields(
     option: str, named: Iterable[str], fields: Iterable[str], file: object = ""
-) -> None:
-    """Refuse an option that names a field which is not there.
+) -> list[Problem]:
+    """Give what is wrong with an option that names fields which are not there.
 
     Args:
         option: the option's name.
         named: the fields that it names.
         fields: those that there are.
         file: in which they stand, if a file says so: it may be the damaged one of the two.
-
-    Raises:
-        ConfigError: it names another one.
     """
     there = list(fields)
     see = f"; see {file}" if file else ""
-    for name in named:
-        if name not in there:
-            raise ConfigError(
-                Problem(
-                    f"/source/{option}", "the name of a field", f"{name!r}", near(name, there) + see
-                )
-            )
+    return [
+        Problem(f"/source/{option}", "the name of a field", f"{name!r}", near(name, there) + see)
+        for name in named
+        if name not in there
+    ]
 
 
 def near(name: str, names: Iterable[str]) -> str:

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
 from threadloader.errors import SourceError, by_handler
 
-__all__ = ["open_regular", "readable"]
+from ._fields import listed
+
+__all__ = ["none_there", "open_regular", "readable"]
+
+
+def none_there(paths: Sequence[Path]) -> SourceError:
+    """Give the error of files that are not there: its path is that of the first.
+
+    >>> print(none_there([Path("a"), Path("b")]))
+    a: expected a file, found none, nor at 'b'; a relative path starts at the folder of the config
+    """
+    others = f", nor at {listed(map(str, paths[1:]))}" if len(paths) > 1 else ""
+    return SourceError(
+        f"expected a file, found none{others}; a relative path starts at the folder of the config",
+        paths[0],
+    )
 
 
 def open_regular(path: Path) -> FileIO:
@@ -34,10 +49,7 @@ def open_regular(path: Path) -> FileIO:
         if by_handler(error):
             raise
         if isinstance(error, FileNotFoundError):
-            raise SourceError(
-                "expected a file, found none; a relative path starts at the folder of the config",
-                path,
-            ) from error
+            raise none_there([path]) from error
         reason = getattr(error, "strerror", None) or error
         raise SourceError(f"expected a file that can be read, got: {reason}", path) from error
     kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"

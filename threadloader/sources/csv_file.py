@@ -24,7 +24,7 @@ from ._csv_columns import Column, Texts
 from ._csv_options import CsvOptions
 from ._csv_rows import Block, read_blocks
 from ._dtypes import UnfitError
-from ._fields import listed, near
+from ._fields import listed, near, nearest
 from ._files import FileReader, expand
 from ._fingerprint import checked_rows
 from ._hash import sha256
@@ -217,18 +217,11 @@ class _Columns:
         try:
             self._chosen = self._options.columns_of(names)
         except KeyError as error:
-            column = error.args[0]
-            expected = "one column of this name" if isinstance(column, str) else "this position"
-            got, hint = repr(column), near(str(column), names)
-            places = [at for at, name in enumerate(names) if name == column]
-            if len(places) > 1:
-                got = f"{len(places)}, at positions {listed(places, 10)}"
-                example = f'{{"x": {places[0]}, "y": {places[1]}}}'
-                hint = f'choose each by its position, as in "fields": {example}'
+            columns = error.args
             raise SourceError(
-                f"expected {expected}, got {got}; {hint}",
+                _of_one(columns[0], names) if len(columns) == 1 else _of_several(columns, names),
                 path,
-                f"column {column!r}",
+                f"column{'s' if len(columns) > 1 else ''} {listed(columns, 10)}",
                 "" if self._options.fields is None else "/fields",
             ) from None
         self._options.check_fields(self._chosen, path)
@@ -247,6 +240,32 @@ class _Columns:
             if isinstance(column, Texts):
                 self.texts[field] = column.joined
         return arrays
+
+
+def _of_one(column: str | int, names: Sequence[str]) -> str:
+    """Say what is wrong with a column that there is not, or not once."""
+    expected = "one column of this name" if isinstance(column, str) else "this position"
+    got, hint = repr(column), near(str(column), names)
+    places = [at for at, name in enumerate(names) if name == column]
+    if len(places) > 1:
+        got = f"{len(places)}, at positions {listed(places, 10)}"
+        example = f'{{"x": {places[0]}, "y": {places[1]}}}'
+        hint = f'choose each by its position, as in "fields": {example}'
+    return f"expected {expected}, got {got}; {hint}"
+
+
+def _of_several(columns: Sequence[str | int], names: Sequence[str]) -> str:
+    """Say it of several."""
+    told = []
+    for column in columns[:10]:
+        times = names.count(str(column)) if isinstance(column, str) else 0
+        said = f"{times} times" if times else nearest(str(column), names)
+        told.append(repr(column) + (f" ({said})" if said else ""))
+    more = ", ..." if len(columns) > 10 else ""
+    return (
+        f"expected columns that are there once, got {', '.join(told)}{more}; "
+        f"there are {listed(names) or 'none'}"
+    )
 
 
 class _Places:

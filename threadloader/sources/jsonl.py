@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from threadloader.errors import ConfigError
+
 from ._dtypes import UnfitError, number_dtype, say, to_array
-from ._fields import chosen_fields, known_fields, near
+from ._fields import chosen_fields, near, unknown_fields
 from ._lines import Line, LineFiles, LineSource, open_lines
 from ._strict_json import STRICT
 
@@ -69,7 +71,9 @@ class Shape:
     ) -> None:
         self._fields: dict[str, str] | None = chosen_fields(fields, "the whole value")
         if self._fields is not None:
-            known_fields("dtypes", dtypes or (), self._fields)
+            problems = unknown_fields("dtypes", dtypes or (), self._fields)
+            if problems:
+                raise ConfigError(problems)
         self._dtypes = {field: number_dtype(name) for field, name in (dtypes or {}).items()}
 
     def sample(self, line: Line, value: Any) -> Any:

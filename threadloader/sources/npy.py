@@ -27,7 +27,7 @@ from ._files import FileReader, inside
 from ._fingerprint import checked_rows
 from ._hash import sha256
 from ._npy_header import LONGEST, Header, read_header
-from ._regular import open_regular, readable
+from ._regular import none_there, open_regular, readable
 from ._row_numbers import row_number, row_numbers
 from .arrays import ArraySource, Empty, stays_array
 
@@ -100,10 +100,19 @@ class NpySource:
             )
         self._rows: list[_Positioned | _Mapped] = []
         with ExitStack() as undo:
+            missing: list[Path] = []  # told all at once
             for file in files:
-                rows = _Mapped(file) if mapped else _Positioned(file)
+                try:
+                    rows = _Mapped(file) if mapped else _Positioned(file)
+                except SourceError as error:
+                    if not isinstance(error.__cause__, FileNotFoundError):
+                        raise
+                    missing.append(file)
+                    continue
                 undo.callback(rows.close)
                 self._rows.append(rows)
+            if missing:
+                raise none_there(missing)
             self._length = self._common_length()
             undo.pop_all()
 
