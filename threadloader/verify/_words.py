@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ._probe import Repeat
 from ._report import Cause
 from ._stress import Stress
@@ -67,49 +69,38 @@ PERHAPS = (
 def repeat(part: str, name: str, found: Repeat) -> Cause:
     """Say why a part gives something else when the same is asked of it, or uses global state."""
     moved = " and ".join(found.moved)
+    random = partial(Cause, part=part, kind="global-random", advice=_RNG[part])
+    alone = partial(Cause, part=part, advice=_ALONE[part])
     evidence = []
     if found.differs:
         evidence.append(f"{name} gave something else at call {found.differs} of the same")
     if found.moved:
         evidence.append(f"the global state of {moved} had changed after the call")
     if not found.differs and not found.ahead:
-        return Cause(
-            part=part,
-            kind="global-random",
+        return random(
             says=f"the {part} uses the global random state of {moved}: what all threads and the "
             "rest of the program draw from, in whatever order they come",
             evidence=tuple(evidence),
-            advice=_RNG[part],
         )
     same = f"it gave the same {found.calls} times"
     if found.by_state:
-        return Cause(
-            part=part,
-            kind="global-random",
+        return random(
             says=f"the {part} draws from the global random state of {moved}, which all threads "
             "share: its numbers come in whatever order the threads ask for them",
             evidence=(*evidence, f"with that put back before each call, {same}"),
-            advice=_RNG[part],
         )
     if found.by_clock or found.ahead:
         ahead = f"with the clock {found.ahead} s ahead, {name} gave something else; else the same"
         shown = f"with the clock stopped, {same}" if found.by_clock else ahead
-        return Cause(
-            part=part,
-            kind="clock",
-            says=f"the {part} depends on the time",
-            evidence=(*evidence, shown),
-            advice=_ALONE[part],
-        )
+        says = f"the {part} depends on the time"
+        return alone(kind="clock", says=says, evidence=(*evidence, shown))
     if found.places:
         names = ", ".join(found.places[:4])
-        return Cause(
-            part=part,
+        return alone(
             kind="own-state",
             says=f"the {part} keeps something from call to call ({names}): what it gives depends "
             "on how many calls there were before, and in which order",
             evidence=(*evidence, f"the calls changed {names}"),
-            advice=_ALONE[part],
         )
     return not_repeatable(part, *evidence, *_tried(found))
 
