@@ -83,6 +83,22 @@ def test_a_worker_that_never_returns_does_not_keep_the_interpreter(run_child):
     assert "it is at sample" in child.stderr
 
 
+def test_a_log_that_cannot_be_written_does_not_come_out_of_the_with(run_child):
+    """As where stderr is closed, to which a program without handlers logs."""
+    child = run_child(
+        BEGIN + "class Stuck(Numbers):\n"
+        "    def __getitem__(self, index):\n"
+        "        inside.set(); time.sleep(600)\n"
+        "inside = threading.Event()\n"
+        "sys.stderr.close()\n"
+        "with Loader({'num_workers': 1, 'close_timeout': 0.1}, Stuck(4)) as batches:\n"
+        "    iter(batches); inside.wait(30)\n"
+        "print('left')\n",
+        timeout=30,
+    )
+    assert (0, "left\n") == (child.returncode, child.stdout)
+
+
 def test_a_dropped_loader_warns_and_its_threads_end(run_child):
     """Nobody waits in a finalizer: the feeder says it, and is gone soon after."""
     child = run_child(

@@ -20,7 +20,8 @@ G4. No thread ever blocks in a put.
 G5. A stop takes effect at once: no part is begun after it, and whoever waits is woken; at the
     end of its bound, if the iterator of jobs does not come back meanwhile.
 G6. After `stop` no thread of ours lives; if a job never returns, `stop` returns within its
-    bound and the log names the worker, what it was doing and its stack.
+    bound and the log names the worker, what it was doing and its stack. A log that is stuck
+    itself costs a second more, and one that fails nothing; so too in G11.
 G7. Whatever a job or the iterator of jobs raises reaches the consumer at its place; of
     several failing parts of one job it is the lowest one's. No exception ends a thread.
 G8. An interrupt anywhere in the consumer loses no result and leaves all of it closable:
@@ -33,8 +34,8 @@ G12. With `max_bytes`, a job is begun only if its result is the next one, or fit
 
 `_slots` is a job's place in the line and how workers share it, `_stream` the consumer's end,
 `_threads` the feeder and the workers, `_bound` what may be begun in bytes, `_watch` who tells
-of a stall, `_engine` start and stop, `_inline` the same face without threads, `_signals` lets pass
-what a signal handler has raised in a job.
+of a stall, `_saying` logs with a bound, `_engine` start and stop, `_inline` the same face without
+threads, `_signals` lets pass what a signal handler has raised in a job.
 """
 
 from ._engine import Engine

@@ -8,7 +8,8 @@ import weakref
 from collections.abc import Iterator
 
 from .. import _runtime
-from .._runtime import Runtime, Thread, log
+from .._runtime import Runtime, Thread
+from ._saying import say
 from ._signals import from_signal
 from ._slots import Job
 from ._stream import Stream
@@ -139,7 +140,8 @@ class Engine:
         if feeder is None or not self._launched or self._pid != os.getpid():
             return True
         if shared.end.wait(shared.close_timeout + GRACE_SECONDS) is None:
-            log().error(
+            say(
+                "error",
                 "the feeder has not ended within %g s; it is at\n%s",
                 shared.close_timeout,
                 self._runtime.stack(feeder),

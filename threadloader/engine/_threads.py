@@ -8,8 +8,9 @@ import warnings
 from collections import deque
 from typing import Any
 
-from .._runtime import Runtime, Thread, log
+from .._runtime import Runtime, Thread
 from ._bound import Bound
+from ._saying import say
 from ._slots import ENDED, Outcome, Slot, Worker, caught
 
 __all__ = [
@@ -261,23 +262,24 @@ def _end(
     for slot in dealt:
         slot.fill(word)
     release(shared)
+    try:
+        _join(shared, workers)
+    finally:
+        shared.crew = ()
+        shared.end.fill(ENDED)
+    if shared.abandoned:
+        warnings.warn("a loader was dropped without being closed", ResourceWarning, stacklevel=1)
+
+
+def _join(shared: Shared, workers: list[tuple[Worker, Thread]]) -> None:
     deadline = shared.runtime.monotonic() + shared.close_timeout
     for worker, thread in workers:
         left = deadline - shared.runtime.monotonic()
         # An idle one needs a moment to leave, whatever the bound.
         thread.join(max(left, 0.0 if worker.job is not None else IDLE_SECONDS))
         if thread.is_alive():
-            log().error(
-                "%s has not ended within %g s and stays behind; it is at %s\n%s",
-                thread.name,
-                shared.close_timeout,
-                str(worker),  # now: a handler may format it later
-                shared.runtime.stack(thread),
-            )
-    shared.crew = ()
-    shared.end.fill(ENDED)
-    if shared.abandoned:
-        warnings.warn("a loader was dropped without being closed", ResourceWarning, stacklevel=1)
+            text = f"{thread.name} has not ended within %g s and stays behind; it is at %s\n%s"
+            say("error", text, shared.close_timeout, str(worker), shared.runtime.stack(thread))
 
 
 def release(shared: Shared) -> None:

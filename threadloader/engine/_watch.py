@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._runtime import Thread, log
+from .._runtime import Thread
 from ..errors import StalledError
+from ._saying import say
 from ._slots import Outcome, Slot
 from ._threads import Shared
 
@@ -81,4 +82,4 @@ class Watch:
         text = f"nothing has moved for {seconds:g} s while a batch is waited for; {who}".rstrip()
         if self._raises:
             raise StalledError(text, seconds)
-        log().warning("%s", text)
+        say("warning", "%s", text)

@@ -1,0 +1,215 @@
+"""What is logged of a thread that is stuck: within a bound, whatever the log does (G6, G11)."""
+
+import logging
+import signal
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from threadloader._runtime import RUNTIME, Runtime
+from threadloader.engine import ENDED, Engine, _saying
+
+WAIT = 30.0
+"""Seconds after which a test gives up."""
+
+LOG = logging.getLogger("threadloader")
+
+
+class Heard(logging.Handler):
+    """Keeps what is logged, and then calls a function with it, under the handler's lock."""
+
+    def __init__(self, then):
+        super().__init__()
+        self.texts = []
+        self._then = then
+
+    def emit(self, record):
+        self.texts.append(record.getMessage())
+        self._then(self.texts[-1])
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """Gives a function that listens to the log, and calls another at each word."""
+    handlers = []
+    monkeypatch.setattr(LOG, "propagate", False)
+
+    def listen(then=lambda text: None):
+        handlers.append(Heard(then))
+        LOG.addHandler(handlers[-1])
+        return handlers[-1].texts
+
+    yield listen
+    for handler in handlers:
+        LOG.removeHandler(handler)
+
+
+@pytest.fixture
+def go_on():
+    """Set behind the test, which leaves threads behind that wait for it; they end then."""
+    event, before = threading.Event(), set(threading.enumerate())
+    yield event
+    event.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(WAIT)
+
+
+@pytest.fixture
+def raised(monkeypatch):
+    """Lists the kinds of exceptions that have ended a thread; `wait` waits for the next one."""
+    kinds, told = [], threading.Semaphore(0)
+
+    def hook(args):
+        kinds.append(args.exc_type)
+        told.release()
+
+    monkeypatch.setattr(threading, "excepthook", hook)
+    return SimpleNamespace(kinds=kinds, wait=lambda: told.acquire(timeout=WAIT))
+
+
+class Job:
+    """A job of one part, which calls a function."""
+
+    parts = 1
+
+    def __init__(self, do):
+        self._do = do
+
+    def run(self, parts):
+        for _ in parts:
+            self._do()
+
+    def finish(self):
+        return "done"
+
+    def failed(self, part):
+        pass
+
+    def describe(self, part):
+        return f"part {part}"
+
+
+def ends(function):
+    """Say whether a function comes back, which it does in a thread of its own."""
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    thread.join(WAIT)
+    return not thread.is_alive()
+
+
+def test_a_stop_ends_while_a_worker_is_stuck_in_the_log(heard, go_on, monkeypatch):
+    """G6: it holds the lock of a handler that has to be told of it, and is told when it can be."""
+    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
+    inside = threading.Event()
+
+    def stuck(text):
+        if text == "mine":
+            inside.set()
+            assert go_on.wait(WAIT)
+
+    texts = heard(stuck)
+    engine = Engine(1, 0.05)
+    engine.start()
+    engine.stream(iter([Job(lambda: LOG.error("mine"))]), depth=1).prefetch()
+    assert inside.wait(WAIT)
+    assert ends(engine.stop)
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name == "threadloader-log":
+            thread.join(WAIT)
+    assert any("threadloader-worker-0 has not ended" in text for text in texts[1:])
+
+
+def test_a_batch_is_given_while_the_word_of_a_stall_is_stuck_in_the_log(heard, go_on, monkeypatch):
+    """G11: who waits for the batch does not wait for the log."""
+    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
+    told, let_go = threading.Event(), threading.Event()
+
+    def stuck(text):
+        told.set()
+        assert go_on.wait(WAIT)
+
+    heard(stuck)
+    engine = Engine(1, 5.0, stall_seconds=0.05)
+    engine.start()
+    stream = engine.stream(iter([Job(lambda: let_go.wait(WAIT))]), depth=1)
+    stream.prefetch()
+
+    def next_one():
+        threading.Thread(target=lambda: told.wait(WAIT) and let_go.set()).start()
+        assert stream.result(0).value == "done"
+
+    given = ends(next_one)
+    go_on.set()
+    engine.stop()
+    assert given
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+def test_what_a_log_raises_ends_the_thread_that_writes_and_no_other(heard, raised, error):
+    """As `ValueError`, which a handler raises whose file is closed."""
+
+    def fails(text):
+        raise error(text)
+
+    texts = heard(fails)
+    _saying.say("error", "%s is stuck", "worker-0")
+    assert raised.wait()
+    assert (["worker-0 is stuck"], [error]) == (texts, raised.kinds)
+
+
+def test_the_end_of_the_threads_is_told_whatever_ends_the_feeder(raised, go_on):
+    """G6: here the system gives no stack of a worker that is stuck."""
+
+    class NoStack(Runtime):
+        def stack(self, thread):
+            raise OSError("no stack")
+
+    inside = threading.Event()
+    engine = Engine(1, 0.05, NoStack())
+    engine.start()
+    job = Job(lambda: inside.set() or go_on.wait(WAIT))
+    engine.stream(iter([job]), depth=1).prefetch()
+    assert inside.wait(WAIT)
+    engine.tell()
+    assert ENDED is engine._shared.end.wait(WAIT)
+    assert raised.wait()
+    assert [OSError] == raised.kinds
+
+
+def no_more(*args):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("launch", no_more),
+        ("thread", lambda target, args, name: SimpleNamespace(start=no_more, ident=None)),
+    ],
+)
+def test_where_no_thread_starts_any_more_it_is_logged_all_the_same(
+    heard, monkeypatch, name, instead
+):
+    """By who says it, or by the bare thread."""
+    texts = heard()
+    monkeypatch.setattr(logging, "logThreads", False)  # it would name the bare one, and keep that
+    monkeypatch.setattr(RUNTIME, name, instead, raising=False)
+    _saying.say("error", "stuck")
+    assert ["stuck"] == texts
+
+
+@pytest.mark.usefixtures("rung")
+def test_a_signal_behind_the_launch_comes_out_and_it_is_logged_once(heard, go_on, monkeypatch):
+    def launch(function, args):
+        Runtime.launch(function, args)
+        signal.raise_signal(signal.SIGINT)
+
+    told = threading.Semaphore(0)
+    texts = heard(lambda text: told.release())
+    monkeypatch.setattr(RUNTIME, "launch", launch, raising=False)
+    with pytest.raises(TimeoutError, match="rung"):
+        _saying.say("error", "stuck")
+    assert told.acquire(timeout=WAIT)
+    assert ["stuck"] == texts

@@ -1,0 +1,52 @@
+"""What is logged of a thread that is stuck, which may be stuck in the log itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from .._runtime import RUNTIME, log
+from ._signals import attempt
+from ._slots import caught
+
+__all__ = ["say"]
+
+SAY_SECONDS = 1.0
+"""How long what is said is waited for. Chosen: a log that works needs some milliseconds, and the
+second that a stuck one costs is short beside the bound of a stop."""
+
+
+def say(how: Literal["error", "warning"], text: str, *args: object) -> None:
+    """Log something, wait for it with a bound, and raise nothing that logging raises (G6, G11).
+
+    The thread that is told of may hold the lock of a handler, for good, and a log may be closed. So
+    another thread writes. It is left behind where it is stuck, too, and what logging raises ends
+    it: `threading.excepthook` tells that.
+
+    Args:
+        how: the method of the log.
+        text: what is said, as for that.
+        args: what stands in it, likewise.
+    """
+    written = RUNTIME.lock()
+    written.acquire()
+
+    def write() -> None:
+        try:
+            getattr(log(), how)(text, *args)
+        finally:
+            written.release()
+
+    thread = RUNTIME.thread(write, (), "threadloader-log")
+
+    def begin(call: Callable[..., tuple[Any, BaseException | None]]) -> None:
+        # No thread starts when the interpreter ends. There `logging.shutdown` waits for the locks
+        # of all handlers, so that it is no loss to do it here.
+        if call(thread.start)[1] is not None:
+            call(write)
+
+    # No signal lands in a bare thread; and to ask there whether one did would leave a trace of it.
+    if attempt(RUNTIME.launch, begin, (caught,))[1] is not None:
+        begin(attempt)
+    if RUNTIME.wait(written, SAY_SECONDS) and thread.ident is not None:
+        thread.join(SAY_SECONDS)
