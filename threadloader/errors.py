@@ -204,18 +204,18 @@ class BusyError(LoaderError, RuntimeError):
     """Two users of one loader at once: it serves one at a time."""
 
 
-# From here on for the rooms, none of the names above. Who catches errors of the system asks this.
+# From here on for the rooms, none of the names above. Who catches errors of the system, or of data,
+# asks this; who calls user code asks `from_signal`, since that may raise any of them itself.
 def by_handler(error: BaseException) -> bool:
-    """Tell whether a signal handler has raised this, in the middle of a call of the system.
+    """Tell whether a signal handler has raised this, and not the file or the data.
 
     An error of the system has a number, and a `TimeoutError` that a timer raises has none.
-    It is not about the file, and passes as it is.
     """
     # Past a class that answers for itself, and may raise: it may be any error of the user's.
     kind = type(error)
     if not issubclass(kind, OSError) or issubclass(kind, LoaderError):
-        return False
-    return vars(OSError)["errno"].__get__(error) is None
+        return from_signal(error)
+    return vars(OSError)["errno"].__get__(error) is None or from_signal(error)
 
 
 def lost_interrupt() -> NoReturn:

@@ -55,12 +55,12 @@ class Quarantine:
     def __init__(self, path: Path) -> None:
         try:
             wrong = _wrong_with(path)
-        except ValueError:  # NUL, or half of a character
-            wrong = Problem(_OPTION, "a path that a system can have", repr(str(path)))
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: NUL, or half of a character
             if by_handler(error):
                 raise
-            wrong = Problem(_OPTION, "a file that can be written", f"{path}: {error.strerror}")
+            wrong = Problem(_OPTION, "a path that a system can have", repr(str(path)))
+            if isinstance(error, OSError):
+                wrong = Problem(_OPTION, "a file that can be written", f"{path}: {error.strerror}")
         if wrong:
             raise ConfigError(wrong)
         self._path = path
@@ -186,7 +186,10 @@ def _is_torn(line: bytes) -> bool:
         json.loads(line.decode())
     except json.JSONDecodeError:
         return True
-    except (ValueError, RecursionError):  # not UTF-8, too many digits, absurdly deep: none of ours
+    # Not UTF-8, too many digits, absurdly deep: none of ours.
+    except (ValueError, RecursionError) as error:
+        if by_handler(error):
+            raise
         return False
     return False
 
@@ -195,6 +198,8 @@ def _has_index(line: bytes) -> bool:
     """Tell whether this is an index in JSON, or an object with one: as a hand may begin a list."""
     try:
         value = json.loads(line)
-    except (ValueError, RecursionError):  # ValueError: no JSON, or not UTF-8
+    except (ValueError, RecursionError) as error:  # ValueError: no JSON, or not UTF-8
+        if by_handler(error):
+            raise
         return False
     return type(value.get("index") if isinstance(value, dict) else value) is int

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from threadloader.errors import by_handler
+
 from ._dtypes import UnfitError, say, to_array
 
 __all__ = ["Categories", "Column", "Numbers", "Texts"]
@@ -110,7 +112,9 @@ class Numbers(Column):
             ):
                 return None
             return list(map(float if is_float else int, cells))
-        except (ValueError, KeyError):
+        except (ValueError, KeyError) as error:
+            if by_handler(error):
+                raise
             return None
 
 

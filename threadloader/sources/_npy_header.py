@@ -88,11 +88,11 @@ def read_header(
     try:
         text = raw.decode("utf-8" if magic[6] == 3 else "latin-1")
         header, dtype = _parse(text)
-    except MemoryError as error:  # how the parser refuses what is nested too deep
-        raise fault(f"expected a dtype and a shape in it; {damaged}") from error
     except Exception as error:
         if by_handler(error):
             raise
+        if isinstance(error, MemoryError):  # how the parser refuses what is nested too deep
+            raise fault(f"expected a dtype and a shape in it; {damaged}") from error
         reason = str(error) or type(error).__name__
         raise fault(f"expected a readable array, got: {reason}; {damaged}") from error
     if dtype is None:
@@ -155,6 +155,8 @@ def _fits(dtype: np.dtype[Any], shape: tuple[Any, ...]) -> bool:
         np.empty((0,) * len(shape) if has_values else shape, dtype)
     # Too many numbers, or one that is too large beside a 0; with old numpy for want of memory,
     # though there are no values.
-    except (ValueError, MemoryError):
+    except (ValueError, MemoryError) as error:
+        if by_handler(error):
+            raise
         return False
     return True

@@ -151,14 +151,14 @@ class Connections:
         return sqlite3.SQLITE_DENY
 
     def raise_kept(self, error: Exception) -> None:
-        """Raise what came while SQLite asked for leave, if it has made this error of it.
+        """Raise what a signal handler raised: this error, or what SQLite has made it of.
 
         Raises:
-            BaseException: what came.
+            BaseException: what came, perhaps while SQLite asked for leave.
             KeyboardInterrupt: it came before the first line of `_authorize`, and is lost:
                 something was refused, and nobody has refused it.
         """
-        kept = self._local.__dict__.pop("kept", None)
+        kept = self._local.__dict__.pop("kept", error if by_handler(error) else None)
         code = getattr(error, "sqlite_errorcode", 0)
         refused = code == sqlite3.SQLITE_AUTH or str(error).startswith("not authorized")
         if kept is None and refused and not self.denied:
@@ -167,7 +167,7 @@ class Connections:
             try:
                 raise kept
             finally:
-                del kept  # which would hold this frame, and be held by it
+                del kept, error  # which would hold this frame, and be held by it
 
     def _look(self) -> _Status:
         """Give what shows that the database was written to.

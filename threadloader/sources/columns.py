@@ -152,7 +152,10 @@ def _is_torn(line: bytes) -> bool:
         json.loads(line.decode())
     except json.JSONDecodeError:
         return True
-    except (ValueError, RecursionError):  # not UTF-8, too many digits, or absurdly deep
+    # Not UTF-8, too many digits, or absurdly deep.
+    except (ValueError, RecursionError) as error:
+        if by_handler(error):
+            raise
         return False
     return False
 
@@ -162,7 +165,10 @@ def _number(line: bytes, file: Path, number: int, *, whole: bool) -> int | float
         # As text: of bytes, json guesses UTF-16 where there are zeros.
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         value = json.loads(text, object_pairs_hook=STRICT["object_pairs_hook"])
-    except (ValueError, RecursionError):  # not UTF-8, not JSON, a key twice, or absurdly deep
+    # Not UTF-8, not JSON, a key twice, or absurdly deep.
+    except (ValueError, RecursionError) as error:
+        if by_handler(error):
+            raise
         value = None
     if isinstance(value, dict):
         value = value.get("index")

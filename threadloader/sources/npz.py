@@ -232,13 +232,14 @@ class _Archive:
 def _pass_on(error: BaseException | None) -> None:
     """Raise what a signal handler raised, if this is it, or what zipfile made of it.
 
-    Of any error of the system it makes one of the file: that it is no zip file.
+    Of any error of the system it makes one of the file: that it is no zip file. CPython 3.11 makes
+    another one of what comes while the name of a member is decoded.
     """
     try:
         while error is not None:
             if by_handler(error):
                 raise error
-            error = error.__context__
+            error = error.__cause__ or error.__context__
     finally:
         del error  # which would hold this frame, and be held by it
 
