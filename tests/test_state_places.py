@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from threadloader import ConfigError, Loader
+from threadloader import ConfigError, Loader, LoaderConfig
 from threadloader.errors import Problem
 from threadloader.state import Cursor, dump, read, write
 
@@ -93,6 +93,36 @@ def test_a_save_leaves_what_is_no_regular_file_as_it_is(folder, put, linked):
     assert (errno.EINVAL, str(path)) == (caught.value.errno, caught.value.filename)
     assert (before.st_ino, before.st_mode) == (now.st_ino, now.st_mode)
     assert names == set(os.listdir())
+
+
+@pytest.fixture
+def gone(tmp_path, monkeypatch):
+    """The working folder, which is deleted."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+
+no_deleting = pytest.mark.skipif(os.name == "nt", reason="Windows keeps the working folder")
+
+
+@no_deleting
+@pytest.mark.usefixtures("gone")
+def test_a_relative_path_in_a_folder_that_is_gone_is_named_by_the_error():
+    with pytest.raises(FileNotFoundError, match="the working folder, to which") as caught:
+        write(STATE, "run.state")
+    assert (errno.ENOENT, "run.state") == (caught.value.errno, caught.value.filename)
+
+
+@no_deleting
+@pytest.mark.usefixtures("gone")
+@pytest.mark.parametrize("config", [CONFIG, LoaderConfig(**CONFIG)], ids=["dict", "LoaderConfig"])
+def test_a_run_in_a_folder_that_is_gone_goes_on_and_is_saved_elsewhere(config, tmp_path):
+    with Loader(config, source=range(4)) as batches:
+        assert 2 == len(list(batches))
+        batches.save(tmp_path / "run.state")
+        assert batches.state_dict() == read(tmp_path / "run.state")
 
 
 @needs_fifos

@@ -201,7 +201,11 @@ def examine(
         refused = {mismatch.path for mismatch in found}
         found += _check.check(options, refused, in_code)
         refused.update(mismatch.path for mismatch in found)
-        return _report(options, _check.problems(found, options), refused, Path.cwd())
+        try:
+            base = Path.cwd()
+        except FileNotFoundError:  # it is gone, and nothing may be relative to it
+            base = Path()
+        return _report(options, _check.problems(found, options), refused, base)
     file, names = split(config)
     base = Path(file).absolute().parent
     data = read(file)

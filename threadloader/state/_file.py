@@ -130,11 +130,14 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _place(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     """Give the place that a path leads to, and the permissions of the file that is there."""
-    path = _name(path)
+    path, place = _name(path), None
     try:
         place = Path(os.path.realpath(path))
         mode = place.stat().st_mode  # where links lead in a circle, this says so
     except FileNotFoundError:
+        if place is None:
+            text = "the working folder, to which this path is relative, is gone; give a whole path"
+            raise FileNotFoundError(errno.ENOENT, text, path) from None
         return place, None
     except ValueError as error:
         raise _no_name(path, error) from None
