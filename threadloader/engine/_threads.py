@@ -53,11 +53,9 @@ STOP: Any = object()
 class Shared:
     """What the threads share.
 
-    They hold this and never the `Engine`: so an engine that is dropped can be collected,
-    and its finalizer ends them.
-
-    `max_bytes` bounds the results that wait, None does not. `peak_bytes`, the most of them at
-    once, is the feeder's.
+    They hold this and never the `Engine`: so an engine that is dropped can be collected, and its
+    finalizer ends them. `max_bytes` bounds the results that wait, None does not. `peak_bytes`, the
+    most of them at once, is the feeder's.
 
     `stopping` and `abandoned` go from False to True, once, by whoever stops. `gil_delay`,
     seconds that a thread waits for the GIL, is written by the first worker alone. `crew`, the
@@ -67,9 +65,8 @@ class Shared:
     `inbox` takes the consumer's slots, and words, to the feeder. `tickets` takes slots to the
     workers: one stands there once for each worker that may help with its job. The feeder fills
     `started` when the workers are there, and `end` when they are gone. `awaited` is the slot that
-    the consumer waits for, or has waited for when it was interrupted or told of a stall; None
-    before, behind that, and once its stream is cancelled. It is the consumer's, and of whoever
-    cancels the stream in its place, to close.
+    the consumer waits for, or waited for when it was interrupted or told of a stall; else None. It
+    is written by the consumer, and by whoever cancels its stream in its place, to close.
     """
 
     def __init__(
