@@ -15,7 +15,7 @@ class Guesser:
     Args:
         vocabulary: how many tokens there are.
         offsets: where it looks, from the place that it guesses: (-2, -1, 1, 2) is the
-            two tokens before and the two behind it.
+            two tokens before and the two after it.
         rng: what the first weights are drawn from.
         rate: how far a step goes.
         features: numbers by which it knows a token.

@@ -3,7 +3,7 @@
     python examples/tokens.py [--steps N] [--workers N] [--folder FOLDER]
 
 A shard is a header of 256 int32 (magic number, version, count of tokens, the rest 0) and
-the tokens, uint16, behind it. The tokens are the bytes of Python's own help topics.
+then the tokens, uint16. The tokens are the bytes of Python's own help topics.
 The config asks for windows with targets: ``x`` and, one token later, ``y``.
 """
 
