@@ -310,10 +310,9 @@ WRAPPED = {
     "drops-notes",
     "odd-notes",
     "raises-in-note",
-    "collate",
 }
 """Names of those that come as the cause of a `WorkerError`: they would be taken for an end, or
-do not take the note, or name rows that the batch does not have."""
+do not take the note."""
 
 
 def kind(error):

@@ -162,22 +162,22 @@ class InlineStream:
     def run(self, work: Callable[..., _T], *args: Any) -> _T | None:
         """Run something as jobs are run; give what it gives, and None once stopped."""
         engine = self._engine
+        raised: BaseException | None = None
         try:
             # First said, then asked: a stop in another thread sees the one, or is seen.
             engine.running = True
             if not engine.usable:
-                value = None
-            elif engine.context is None:
-                value = work(*args)
-            else:
-                value = engine.context.run(work, *args)
+                return None
+            return work(*args) if engine.context is None else engine.context.run(work, *args)
         except BaseException as error:
-            engine.running = False  # here and below by a store: no interrupt comes before it
-            engine.go_behind(error)
+            raised = error
             raise
-        engine.running = False
-        engine.go_behind(None)
-        return value
+        finally:
+            engine.running = False  # by a store: no interrupt comes before it
+            try:
+                engine.go_behind(raised)
+            finally:
+                del raised  # its traceback leads to this frame
 
 
 def _run(job: Job) -> Outcome:
