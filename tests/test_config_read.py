@@ -167,7 +167,7 @@ def test_what_is_no_json_pointer_is_a_wrong_argument(file, fragment):
     expected = "config: expected a JSON pointer after the #, as in train.json#/training, got "
     name = file("{}")
     (said,) = told(name + fragment)
-    assert said == f"{expected}{json.dumps(fragment[1:])} behind {name}"
+    assert said == f"{expected}{json.dumps(fragment[1:])} after {name}"
 
 
 def test_a_file_whose_name_has_a_hash_is_taken_before_a_section(file):

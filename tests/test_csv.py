@@ -238,7 +238,7 @@ def test_the_rules_for_rows(tmp_path, data, rows):
         (b'a,b\n"1\n\n",2\n3\n', "line 5", "expected 2 fields"),
         (b"a,b\n1,2\n\n", "line 3", 'got 1, all blank; "skip_blank": true leaves blank lines out'),
         (b'a,b\n1,2\n3,"x\ny,z\n1,2\n', "line 3", "a closing"),
-        (b'a,b\n1,"x\n2,"y"\n', "line 2", "expected ',' or the end of the line behind a field in"),
+        (b'a,b\n1,"x\n2,"y"\n', "line 2", "expected ',' or the end of the line after a field in"),
         (b'a,b\n1,2\n3,5" pipe\n', "line 3", "expected a field without quotes, or one with quotes"),
         (b"a,b\n1,2\r3,4\r", "line 2", "expected LF or CR LF at the end of a line, got a CR alone"),
         (b"a,b\r\n1,2\r", "line 2", "got a CR alone"),

@@ -275,7 +275,7 @@ WRITES = {
     "SELECT 1 AS id; DROP TABLE t": "You can only execute one statement at a time",
     "SELECT 1 AS id); DROP TABLE t; SELECT (1": "syntax error",
     "SELECT 1 AS id) UNION SELECT * FROM (SELECT 2": "syntax error",
-    "SELECT id FROM t; -- all": 'near ";": syntax error; leave out the ";" and what is behind it',
+    "SELECT id FROM t; -- all": 'near ";": syntax error; leave out the ";" and what follows it',
     "SELECT id FROM t /*": "answers, got ",
     "SELECT id FROM t WHERE id = ?": "Incorrect number of bindings",
     "SELECT id\0 FROM t": "null character",

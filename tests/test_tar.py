@@ -113,7 +113,7 @@ def test_a_rule_that_another_one_overrides_is_no_error(tmp_path):
 @pytest.mark.parametrize("name", ["jpg", ".png", "PNG", "seg"])
 def test_to_decode_what_is_not_there_is_a_config_error(tmp_path, name):
     write(tmp_path, {"1.seg.png": b"12"})
-    assert f"/source/decode/{name}: expected a field, or what is behind the last dot" in refused(
+    assert f"/source/decode/{name}: expected a field, or what follows the last dot" in refused(
         tmp_path, ConfigError, decode={name: "bytes"}
     )
 
@@ -150,9 +150,9 @@ def test_an_empty_or_doubled_choice_is_a_config_error(tmp_path, fields):
         ({"1.a": "", "2.b": ""}, ["a"], "'2', byte 1024: expected the fields 'a', got 'b'"),
         ({"1.a": "", "1.b": "", "1.A": ""}, None, "'1', byte 1536: expected each field once, got"),
         ({"1.a": "", "./1.a": ""}, None, "'1', byte 1024: expected each field once, got 'a' again"),
-        ({"README": ""}, None, "'README', byte 512: expected a name with a field behind its first"),
-        ({"1.": ""}, None, "'1.', byte 512: expected a name with a field behind its first dot"),
-        ({"1.__key__": ""}, None, "expected a name with a field behind its first dot"),
+        ({"README": ""}, None, "'README', byte 512: expected a name with a field after its first"),
+        ({"1.": ""}, None, "'1.', byte 512: expected a name with a field after its first dot"),
+        ({"1.__key__": ""}, None, "expected a name with a field after its first dot"),
         ({"a/../1.a": ""}, None, "expected a name inside the archive"),
         ({"..": ""}, None, "expected a name inside the archive"),
         ({}, None, "a.tar: expected at least one sample, got none"),
@@ -352,7 +352,7 @@ def test_a_compressed_archive_is_refused_with_the_command_that_unpacks_it(tmp_pa
 def test_joined_archives_are_refused(tmp_path):
     one = packed({"1.txt": "x"})
     (tmp_path / "a.tar").write_bytes(one + packed({"2.txt": "y"}))
-    assert f"byte {len(one)}: expected nothing behind the end of the archive" in refused(tmp_path)
+    assert f"byte {len(one)}: expected nothing after the end of the archive" in refused(tmp_path)
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 511, 512, 1023])

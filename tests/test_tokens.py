@@ -310,7 +310,7 @@ def test_a_size_that_is_no_multiple_is_refused(tmp_path, open_, dtype, width):
         (
             shard(range(4), count=5),
             "byte 8",
-            "expected 10 bytes behind the header, for the 5 tokens that it announces, got 8; copy",
+            "expected 10 bytes after the header, for the 5 tokens that it announces, got 8; copy",
         ),
         (shard([], count=-1), "byte 8", "expected a number of tokens >= 0, got -1; copy"),
     ],

@@ -737,7 +737,7 @@ def worker_that_is_stuck(life: Life) -> None:
     with life.loader(Calling(24, gate), close_timeout=0.001) as batches:
         iter(batches)
         assert gate.inside.wait(WAIT)
-    assert any("stays behind; it is at sample" in text for text in life.logged)
+    assert any("is left behind; it is at sample" in text for text in life.logged)
     life.logged.clear()
     gate.open.set()
     join_ours()

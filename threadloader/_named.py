@@ -117,7 +117,7 @@ def named(option: str, name: str) -> Callable[..., Any]:
         )
     if not function:
         raise UsageError(
-            f"{option}: expected MODULE:FUNCTION, got {name}, without a function; name it behind "
+            f"{option}: expected MODULE:FUNCTION, got {name}, without a function; name it after "
             "the colon"
         )
     try:

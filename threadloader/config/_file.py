@@ -112,7 +112,7 @@ def split(config: object) -> tuple[str, list[str]]:
     fragment = name[cut + 1 :]
     if (fragment and fragment[0] != "/") or re.search("~(?![01])", fragment):
         expected = "a JSON pointer after the #, as in train.json#/training"
-        got = f"{show(fragment)} behind {name[:cut]}"
+        got = f"{show(fragment)} after {name[:cut]}"
         raise ConfigError(Problem("config", expected, got))
     return name[:cut], keys(fragment)
 

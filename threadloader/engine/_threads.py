@@ -275,7 +275,7 @@ def _join(shared: Shared, workers: list[tuple[Worker, Thread]]) -> None:
         # An idle one needs a moment to leave, whatever the bound.
         thread.join(max(left, 0.0 if worker.job is not None else IDLE_SECONDS))
         if thread.is_alive():
-            text = f"{thread.name} has not ended within %g s and stays behind; it is at %s\n%s"
+            text = f"{thread.name} has not ended within %g s and is left behind; it is at %s\n%s"
             say("error", text, shared.close_timeout, str(worker), shared.runtime.stack(thread))
 
 

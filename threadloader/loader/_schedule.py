@@ -280,5 +280,5 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
         steps -= whole * there
         epoch, position, step = epoch + whole, 0, 0
         if epoch > LAST_EPOCH:
-            raise NoStepsError(f"so many that they end behind epoch {LAST_EPOCH}")
+            raise NoStepsError(f"so many that they end after epoch {LAST_EPOCH}")
     return cursor._replace(epoch=epoch, position=position, step=step, skips=(*cursor.skips, skip))

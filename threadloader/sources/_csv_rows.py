@@ -249,7 +249,7 @@ class _Rows:
             end += 2
         if end >= 0:
             raise self._fault(
-                f"expected {self._options.delimiter!r} or the end of the line behind a field in "
+                f"expected {self._options.delimiter!r} or the end of the line after a field in "
                 f"quotes, got {text[end + 1 : end + 21]!r} (the field begins in this line); double "
                 "the quotes that are inside a field",
                 line,

@@ -175,8 +175,8 @@ class _Walk:
             rest = self._reader.read(at, min(_LONGEST, self._reader.size - at))
             if rest.strip(b"\0"):
                 raise self._fault(
-                    "expected nothing behind the end of the archive, got more; archives that "
-                    "were joined are several files of a list, and not one file",
+                    "expected nothing after the end of the archive, got more; give archives that "
+                    "were joined as several files in a list, not as one file",
                     at + len(rest) - len(rest.lstrip(b"\0")),
                 )
             at += len(rest)

@@ -111,7 +111,7 @@ def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int,
         )
     if _shard_size(header) != reader.size:
         raise SourceError(
-            f"expected {2 * int(header[2])} bytes behind the header, for the {header[2]} tokens "
+            f"expected {2 * int(header[2])} bytes after the header, for the {header[2]} tokens "
             f"that it announces, got {reader.size - _HEADER}; copy the file again",
             reader.path,
             "byte 8",

@@ -327,7 +327,7 @@ def _checked_header(path: Path, start: bytes, size: int) -> Header:
     header = read_header(io.BytesIO(start), fault, _DAMAGED, "; save it with one sample a row")
     if header.length + header.size != size:
         raise fault(
-            f"expected {header.size} bytes for shape {header.shape} of {header.dtype} behind "
+            f"expected {header.size} bytes for shape {header.shape} of {header.dtype} after "
             f"the header of {header.length}, got {size - header.length}; {_DAMAGED}"
         )
     return header

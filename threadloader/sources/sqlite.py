@@ -143,7 +143,7 @@ class SqliteSource:
                 # message that quotes damaged bytes.
                 code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
                 if code == sqlite3.SQLITE_ERROR and not isinstance(error, UnicodeDecodeError):
-                    hint = 'leave out the ";" and what is behind it' if '";"' in str(error) else ""
+                    hint = 'leave out the ";" and what follows it' if '";"' in str(error) else ""
                     raise _refused(f"one that {self._path} answers", str(error), hint) from error
                 raise
         for column, name in zip(columns, names, strict=True):
@@ -211,8 +211,8 @@ class SqliteSource:
             plan = [str(row[3]) for row in cursor]
         if any(map(_SEARCHED.match, plan)):
             _LOG.warning(
-                "%s: each sample is searched for in all rows, which is slow (%s); give the "
-                "column behind %r an index, or write the result of the query into a table",
+                "%s: each sample is searched for in all rows, which is slow (%s); add an "
+                "index on the column that %r stands for, or write the query's result into a table",
                 self._path,
                 ", ".join(plan),
                 self._key,

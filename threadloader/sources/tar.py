@@ -141,7 +141,7 @@ class TarSource:
                 raise ConfigError(
                     Problem(
                         f"/source/decode/{name.replace('~', '~0').replace('/', '~1')}",
-                        "a field, or what is behind the last dot of one",
+                        "a field, or what follows the last dot of one",
                         repr(name),
                         f"{near(name, fields)}; all in lower case, without the dot before it",
                     )
@@ -272,7 +272,7 @@ class _Archive:
         stem, _, field = last.partition(".")
         if not field or field.lower() == KEY:
             raise self._fault(
-                "expected a name with a field behind its first dot, as in 0001.png; leave the "
+                "expected a name with a field after its first dot, as in 0001.png; leave the "
                 "file out of the archive",
                 name,
                 at,
