@@ -18,7 +18,7 @@ __all__ = ["answering"]
 
 @contextlib.contextmanager
 def answering() -> Iterator[TextIO | None]:
-    """Within, stdout is stderr for all but the answer; behind it, it is what it was.
+    """Within, stdout is stderr for all but the answer; afterwards it is what it was.
 
     Yields:
         What the answer is written to; None where there is no stdout.

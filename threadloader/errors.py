@@ -279,7 +279,7 @@ def from_signal(error: BaseException) -> bool:
     if signal.default_int_handler not in handlers:
         return False
     code, at = last.tb_frame.f_code.co_code, last.tb_lasti
-    # A generator that has not begun stands at its making, from 3.13 on behind that.
+    # A generator that has not begun stands at its making, from 3.13 on just after it.
     return code[at] not in _RAISING and code[max(at - 2, 0)] != _MAKING
 
 

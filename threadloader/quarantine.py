@@ -39,7 +39,7 @@ _PAUSE_SECONDS = 0.01
 """How often it is asked whether the file is free. Chosen: a write takes less."""
 
 _FAR = (1 << 31) - 2
-"""The byte that is locked on Windows, where nobody can read what is locked: behind any end."""
+"""The byte that is locked on Windows, where nobody can read what is locked: past any end."""
 
 
 class Quarantine:

@@ -151,7 +151,7 @@ class TorchLoader:
     ) -> None:
         # DataLoader has no close(); it ends its processes when nothing refers to them.
         self._loader = None
-        for process in multiprocessing.active_children():  # none, but behind an exception
+        for process in multiprocessing.active_children():  # none, except after an exception
             process.terminate()
             process.join(5)
         self._source.close()

@@ -239,7 +239,7 @@ def _above(most: float, tick: float) -> float:
 
 
 def _short(value: float, digits: str = "#.3g") -> str:
-    """Write a rate in a few characters; with ``.3g`` without the zeros behind it.
+    """Write a rate in a few characters; with ``.3g`` without trailing zeros.
 
     >>> _short(950), _short(1e3), _short(12300), _short(2_500_000)
     ('950', '1.00k', '12.3k', '2.50M')

@@ -95,7 +95,7 @@ def _cells(report: Report, row: Row) -> list[str]:
 def _aligned(rows: list[list[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        # The band stands left behind the wait that it names.
+        # The band stands left-aligned after the wait that it names.
         "  ".join(
             cell.ljust(width) if rows[0][place] == "" else cell.rjust(width)
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))

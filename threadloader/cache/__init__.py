@@ -1,7 +1,7 @@
 """Prepared samples kept, in memory or in a folder, up to a bound.
 
-What is kept is what comes behind the deterministic part of the transforms; what is random
-is done to the sample that the cache gives out. A cache gives the same samples as preparing
+What is kept is the result of the deterministic part of the transforms; the random part
+is applied to the sample that the cache gives out. A cache gives the same samples as preparing
 them anew, only sooner: what it cannot keep, has no room for, or finds damaged, is prepared.
 
 **Nothing is evicted.** The first samples that fit stay, which for shuffled epochs is the best
@@ -97,7 +97,7 @@ class Cached:
             does not depend on chance.
 
     Attributes:
-        source: the source behind it.
+        source: the source that it caches.
     """
 
     def __init__(self, cache: Cache, source: Any, make: Callable[[int], Any]) -> None:

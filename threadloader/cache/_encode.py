@@ -88,7 +88,7 @@ def decode(data: bytes, begin: int = 0) -> Any:
         value, at = _decode(data, begin, begin, DEEPEST)
     except (struct.error, IndexError, ValueError, TypeError, OverflowError) as error:
         raise DamagedError(f"{type(error).__name__}: {error}") from error
-    if at != len(data):  # a length that lies leads behind the end
+    if at != len(data):  # a length that lies leads past the end
         raise DamagedError(f"the sample ends at byte {at} of {len(data)}")
     return value
 
@@ -197,7 +197,7 @@ def _decode(data: bytes, at: int, begin: int, deepest: int) -> tuple[Any, int]:
         raise DamagedError(f"no value begins with {tag!r}")
     if deepest == 0:
         raise DamagedError(f"more than {DEEPEST} containers inside each other")
-    # Each item takes a byte at least, and behind the end there is none: this ends.
+    # Each item takes a byte at least, and past the end there is none: this ends.
     items = []
     for _ in range(2 * count if tag == b"D" else count):
         item, at = _decode(data, at, begin, deepest - 1)

@@ -51,7 +51,7 @@ def freeze(sample: Any, deepest: int = DEEPEST) -> Any:
     if kind in CONSTANTS:
         return sample
     # Not `numpy.recarray`: as a plain array it would lose the attributes that its fields are, which
-    # a transform behind the cache may ask for; and files keep no dtype that has fields.
+    # a transform after the cache may ask for; and files keep no dtype that has fields.
     if kind is np.ndarray or kind is np.memmap:
         if sample.dtype.hasobject:  # Python objects, or texts that numpy keeps elsewhere
             raise ForeignError(f"an array of dtype {sample.dtype}")

@@ -2,7 +2,7 @@
 
 A segment is two files of one name: a number, greater than those found before, and something
 random. ``NAME.data`` holds records, each a checksum of 16
-bytes and the encoded sample behind it. ``NAME.index`` holds a header (magic, format, key of
+bytes followed by the encoded sample. ``NAME.index`` holds a header (magic, format, key of
 the folder) and then for each record its sample's index, its offset and its length.
 
 The record is written before its entry, and whatever interrupts a write ends the segment; so
@@ -100,8 +100,8 @@ def segment_names(folder: Path) -> list[str]:
 def new_name(folder: Path) -> str:
     """Give the name of a new segment.
 
-    It sorts behind all there are, so that a sample prepared anew because its record was
-    damaged is found in the place of that one.
+    It sorts after all there are, so that a sample prepared anew because its record was
+    damaged is found in place of that one.
 
     Raises:
         OSError: the folder cannot be listed.
@@ -112,7 +112,7 @@ def new_name(folder: Path) -> str:
 
 def _open_regular(path: Path) -> FileIO:
     """Open a file; a link or a pipe that stands in its place is not followed or waited for."""
-    # Not by an opener that has flags for it: a Ctrl-C behind its `os.open` would lose the number.
+    # Not by an opener that has flags for it: a Ctrl-C after its `os.open` would lose the number.
     found = path.lstat()
     if stat.S_ISREG(found.st_mode):
         file = FileIO(path, "rb")

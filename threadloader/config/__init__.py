@@ -141,7 +141,7 @@ def read_config(
     """The config, and the folder that relative paths in it are relative to.
 
     Args:
-        config: the path of a JSON file, with ``#`` and a JSON pointer behind it for a
+        config: the path of a JSON file, with ``#`` and a JSON pointer after it for a
             section of the file (``"train.json#/training"``); a mapping; a `LoaderConfig`.
             A file whose own name has the ``#`` is taken before a section.
         unknown: ``"error"``, or ``"ignore"`` to let through keys of the section that are

@@ -67,12 +67,12 @@ class Engine:
         if seconds is not None:
             self._watch = Watch(shared, feeder, seconds, raises=raises)
         _running[id(shared)] = weakref.ref(self)
-        # Before, so that a stop after an interrupt right behind the launch waits for it.
+        # Before, so that a stop after an interrupt right after the launch waits for it.
         self._launched = True
         try:
             self._runtime.launch(launch, (feeder, shared))
         except Exception as failed:
-            # What a signal handler raises comes behind the launch.
+            # What a signal handler raises comes after the launch.
             self._launched = from_signal(failed)
             raise
         outcome = shared.started.wait()

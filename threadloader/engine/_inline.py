@@ -29,7 +29,7 @@ class Inline:
         gil_held: False, likewise.
         context: the context in which jobs are run; None: that of the caller.
         running: whether something is being run; written by the consumer alone.
-        behind: called behind what is being run, once stopped, with the exception that this ended
+        behind: called after what is being run, once stopped, with the exception that this ended
             with, or None; None for nothing. Written before the stop, so that a stop finds nothing
             running, or what runs finds this; and taken back by a stop that finds nothing running.
     """
@@ -52,7 +52,7 @@ class Inline:
         return not self.running
 
     def go_behind(self, error: BaseException | None) -> None:
-        """Do what is left to do behind what was run, if it was stopped meanwhile."""
+        """Do what is left to do after what was run, if it was stopped meanwhile."""
         behind = self.behind  # once: whoever stops it now takes it back
         if not self.usable and behind is not None:
             behind(error)

@@ -31,7 +31,7 @@ class Job(Protocol):
         """Make the result when all parts are done; called once, by one worker."""
 
     def failed(self, part: int | None) -> None:
-        """Note what else is to be said of a part that raised; in its thread, right behind it."""
+        """Note what else is to be said of a part that raised; in its thread, right after it."""
 
     def describe(self, part: int | None) -> str:
         """Say what a part is; None: the finish. Asked in any thread, so it must not wait."""

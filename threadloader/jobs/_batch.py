@@ -115,7 +115,7 @@ class BatchJob:
     def run(self, parts: Iterator[int]) -> None:
         """Read the samples of some rows, and transform them unless that is done together."""
         source, transform = self._recipe.source, self._each
-        if self._samples is None:  # without workers, a Ctrl-C behind the finish runs it again
+        if self._samples is None:  # without workers, a Ctrl-C after the finish runs it again
             self._samples = [None] * len(self._indices)
         if self._recipe.whole:
             for _ in parts:

@@ -126,7 +126,7 @@ class Span(NamedTuple):
         return self._replace(step=self.step + first, size=self.size - first, position=position)
 
     def after(self, count: int) -> tuple[int, int, int]:
-        """Give epoch, position and step at which the run stands behind some of the batches."""
+        """Give epoch, position and step at which the run stands after some of the batches."""
         if self.over and count == self.size:
             return self.epoch + 1, 0, 0
         return self.epoch, self.position + count * self.stride, self.step + count

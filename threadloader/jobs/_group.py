@@ -180,7 +180,7 @@ class GroupJob(_Several):
 class SeriesJob(_Several):
     """Batches that are made one by one, each when it is asked for: without workers.
 
-    What the run writes down behind a job costs more than making a small batch, so it is done once
+    What the run writes down after a job costs more than making a small batch, so it is done once
     for all of these. As a job of the engine this is its first batch. The others are jobs that the
     consumer runs beside it; one that fails has its own error, as if there were no series.
 

@@ -66,7 +66,7 @@ class PatientJob(BatchJob):
 
     def run(self, parts: Iterator[int]) -> None:
         """Read the samples of some rows, again where that fails."""
-        if self._samples is None:  # without workers, a Ctrl-C behind the finish runs it again
+        if self._samples is None:  # without workers, a Ctrl-C after the finish runs it again
             self._samples = [None] * len(self._indices)
         for part in parts:
             if self._recipe.whole:

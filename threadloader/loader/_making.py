@@ -77,7 +77,7 @@ def make_recipe(
         digest = fingerprint.digest
     group, piece = 1, 0
     if whole == "take":
-        # What is done to a batch behind its making is done in the job.
+        # What is done to a batch after its making is done in the job.
         group, piece = _grouping(source, config, most, apart=pin is None and digest is None)
     # Where workers hand memory to and fro, smaller pieces than by one thread gain from it.
     least = LEAST_WITH_WORKERS if config.num_workers else buffers.LEAST_BYTES

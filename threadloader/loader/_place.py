@@ -17,7 +17,7 @@ __all__ = ["Delivery", "Onward", "Place", "Shown"]
 
 
 class Onward(NamedTuple):
-    """The batches that were delivered behind a delivery, each of a job of its own.
+    """The batches that were delivered after a delivery, each of a job of its own.
 
     Nothing of them is kept but the last job, and what they add up to.
 
@@ -48,13 +48,13 @@ class Delivery:
         waited: seconds that were waited for those that were not made at first.
         ready: how many further batches were ready when these were taken.
         awaited: whether these were not, so that the first one was waited for.
-        marks: the running fingerprint behind each; empty unless it is wanted.
+        marks: the running fingerprint after each; empty unless it is wanted.
         served: how many of them were delivered, or passed. Written by one store, and by that
             alone a batch is delivered; anybody may read it.
         lost: whether there was an exception in the place of the one batch.
         passed: whether nothing was left of it, so that it is passed over.
         here: whether the thread that asked for them has prepared them.
-        onward: the batches behind the one batch, which lay ready when they were asked for; None
+        onward: the batches after the one batch, which lay ready when they were asked for; None
             where there are none. Written by one store as `served` is, and only when that is done.
     """
 
@@ -116,7 +116,7 @@ class Shown(NamedTuple):
     Attributes:
         job: its job.
         number: which of the job's batches it is.
-        mark: the running fingerprint behind it; "" without.
+        mark: the running fingerprint after it; "" without.
         passed: indices left out of batches before it that were passed over.
     """
 
@@ -233,14 +233,14 @@ class Place(NamedTuple):
             self.stream,
             taken,
             self.end,
-            # A lost batch counts as over: whoever asks goes on behind it.
+            # A lost batch counts as over: whoever asks goes on after it.
             span.last and (delivery.lost or served == delivery.size),
             span.length,
             passed,
         )
 
     def next_cursor(self) -> Cursor:
-        """Where the next iterator begins: behind the epoch that was begun, over or not."""
+        """Where the next iterator begins: after the epoch that was begun, over or not."""
         cursor = self.cursor
         if cursor.epoch == self.begun:
             cursor = cursor._replace(epoch=cursor.epoch + 1, position=0, step=0)

@@ -66,7 +66,7 @@ class Results:
         """Wait for the first outcome of the epoch that comes next, while none is live.
 
         Returns:
-            As `next`; it is `ENDED` behind the last epoch of the run.
+            As `next`; it is `ENDED` after the last epoch of the run.
         """
         cursor = place.next_cursor()
         outcome, stream = ENDED, place.stream

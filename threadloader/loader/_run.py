@@ -48,7 +48,7 @@ class Run:
         turn: who may ask.
         results: where the run stands, and what it goes on with.
         since: since when `next` waits for a batch; None where it does not. Written by who has the
-            turn; cleared before the wait is written down, so whoever reads it behind what is
+            turn; cleared before the wait is written down, so whoever reads it after what is
             written down counts no wait twice.
     """
 
@@ -171,7 +171,7 @@ class Run:
         self.results.place = self.results.place._replace(cursor=cursor)
 
     def forget(self) -> None:
-        """Forget what was prepared, behind the end, if nobody is at work."""
+        """Forget what was prepared, after the end, if nobody is at work."""
         # This one: whoever asks meanwhile, as a signal handler, is refused and puts another there.
         turn, lock = self.turn, self.turn.lock
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
@@ -366,7 +366,7 @@ class Run:
                 break
             delivery.served = 1
             place = following.settled()
-            # Stores; an interrupt behind them finds the batch passed over.
+            # Stores; an interrupt after them finds the batch passed over.
             called = self.since = now
             self.results.place, before = place, 0.0
         batch = delivery.batches[0]
@@ -395,7 +395,7 @@ class Run:
     def _raise(
         self, place: Place, counted: Tally, outcome: Outcome, error: BaseException
     ) -> NoReturn:
-        """Raise what an outcome failed with; from now on the run stands behind it."""
+        """Raise what an outcome failed with; from now on the run stands after it."""
         self._supply.forget()  # nobody knows how much of the time was for what has failed
         place = place.settled()._replace(tally=counted)
         if outcome.job is None:
@@ -430,7 +430,7 @@ def _more_of(job: GroupJob, first: int) -> list[Any]:
 
 
 def _marks(previous: str, digests: list[bytes]) -> list[str]:
-    """Give the running fingerprint behind each of some batches."""
+    """Give the running fingerprint after each of some batches."""
     from ..fingerprint import chained  # imported by now, since it was asked for
 
     return list(accumulate(digests, chained, initial=previous))[1:]

@@ -20,7 +20,7 @@ __all__ = ["NoStepsError", "Plan", "Sampling", "jobs", "skipped"]
 
 
 _MOST_EMPTY = 100
-"""Epochs without a step, one behind the other, after which a callable sampler is taken to give
+"""Epochs without a step, one after the other, until a callable sampler is assumed to give
 no others. Chosen: each has to be asked for."""
 
 
@@ -251,7 +251,7 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
         steps: how many; they may reach into later epochs.
 
     Returns:
-        The cursor behind them, which remembers that they were left out.
+        The cursor after them, which remembers that they were left out.
 
     Raises:
         NoStepsError: epochs on the way have no step, or they lead beyond what a run can have.
@@ -262,7 +262,7 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
         return cursor
     skip = (cursor.epoch, cursor.step, steps)
     epoch, position, step = cursor.epoch, cursor.position, cursor.step
-    empty = 0  # epochs without a step, one behind the other
+    empty = 0  # epochs without a step, one after the other
     while steps:
         plan.begun = epoch
         sampler = plan.of(epoch).sampler

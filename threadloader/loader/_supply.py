@@ -40,7 +40,7 @@ or four smaller ones, 8 MiB in all, at 0.71 to 0.80."""
 
 
 def _close(close: Callable[[], object], error: BaseException | None) -> None:
-    """Close behind a job. What ended the job, a Ctrl-C say, is not hidden by what this raises."""
+    """Close after a job. What ended the job, a Ctrl-C say, is not hidden by what this raises."""
     try:
         close()
     except BaseException as problem:
@@ -147,7 +147,7 @@ class Supply:
         return self.engine.inside()
 
     def check_open(self) -> None:
-        """Refuse whoever asks behind the end, or in a thread that would wait for itself.
+        """Refuse whoever asks after the end, or in a thread that would wait for itself.
 
         Raises:
             ClosedError: the ``with`` was left, or this is a forked child.
@@ -211,7 +211,7 @@ class Supply:
         return self.choice is not None and isinstance(stream, InlineStream)
 
     def onward(self, place: Place, delivery: Delivery) -> tuple[Outcome, Onward] | None:
-        """Take the batch that lies ready behind a delivery, if its job is like that of the last.
+        """Take the batch that lies ready after a delivery, if its job is like that of the last.
 
         The short way to a batch of the threads: working out a place after each takes longer than
         taking it, so that is put off until somebody asks, or another kind of outcome comes.

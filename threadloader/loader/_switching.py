@@ -72,7 +72,7 @@ def _apply() -> None:
     # Somebody else's later choice is left alone.
     while _is_ours():
         shortest = min([_before, *_wanted.values()])
-        # An interrupt behind the call must not make what it has set somebody else's.
+        # An interrupt after the call must not make what it has set somebody else's.
         _ours = sys.getswitchinterval(), shortest
         sys.setswitchinterval(shortest)
         _ours = (sys.getswitchinterval(),)

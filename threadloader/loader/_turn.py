@@ -15,7 +15,7 @@ class Turn:
     """Who may ask, one thread at a time.
 
     It is taken by trying and given back by putting a new lock in its place: a store, since a
-    call to release it could be interrupted behind the delivery. So whoever takes it writes::
+    call to release it could be interrupted after the delivery. So whoever takes it writes::
 
         fresh = turn.take()
         try:
@@ -24,7 +24,7 @@ class Turn:
         finally:
             turn.inside, turn.lock = False, fresh
 
-    Its own thread may take the lock again, so an interrupt right behind the taking does not shut
+    Its own thread may take the lock again, so an interrupt right after the taking does not shut
     that thread out (another one must wait until it has called once more). `inside` says that
     somebody is at work under it, so that nobody is let in twice.
 

@@ -1,4 +1,4 @@
-"""Which tokens are hidden and behind what: integer arithmetic on many sequences at once.
+"""Which tokens are hidden, and by what: integer arithmetic on many sequences at once.
 
 Each token has a number below 2**63. It is *chosen* if that is below ``probability * 2**63``.
 The lowest tenth of the numbers of chosen tokens means a random token, the next tenth that

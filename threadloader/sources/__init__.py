@@ -183,7 +183,7 @@ def per_thread(factory: Callable[[], Any]) -> PerThread:
 
 
 def behind(source: Any) -> Any:
-    """Give the object itself, where `per_thread` or `as_source` has put something before it."""
+    """Give the object itself, where `per_thread` or `as_source` has put something around it."""
     while isinstance(source, (PerThread, Without)):
         source = source.mine() if isinstance(source, PerThread) else source.source
     return source
@@ -219,7 +219,7 @@ def sample_fingerprint(source: Source) -> str:
 
     Returns:
         Its fingerprint. One that belongs to another ``[]``, as that of an object which is
-        wrapped or of a base class, comes behind the name of the source's class: the samples are
+        wrapped or of a base class, comes after the name of the source's class: the samples are
         not those that it speaks of.
     """
     thing = behind(source)

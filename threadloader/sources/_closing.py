@@ -50,7 +50,7 @@ class Held(Generic[_Thing]):
         self.thing = thing
         self._process = os.getpid()
         self._token = weakref.ref(token)
-        # Held by who closes the thing, and only tried. Reentrant: an interrupt behind the taking
+        # Held by who closes the thing, and only tried. Reentrant: an interrupt after the taking
         # leaves it held, and its thread closes the thing the second time.
         self._closing = threading.RLock()
 

@@ -156,7 +156,7 @@ class Texts(Column):
     `joined`.
 
     Attributes:
-        joined: all texts, one behind the other; complete when the column is finished.
+        joined: all texts, one after the other; complete when the column is finished.
     """
 
     def __init__(self) -> None:

@@ -118,7 +118,7 @@ class _Rows:
             last: whether the file ends with it.
 
         Returns:
-            The rows, and how many characters they are. What is behind them is the beginning
+            The rows, and how many characters they are. What follows them is the beginning
             of a row that goes on.
         """
         if self.first is None:

@@ -89,7 +89,7 @@ def _text(data: bytes) -> str:
         # the place of what a signal handler raises there, which would be taken for the sample's.
         return data.removeprefix(b"\xef\xbb\xbf").decode()
     except UnicodeDecodeError as error:
-        at = error.start + 3 * data.startswith(b"\xef\xbb\xbf")  # counted behind the mark
+        at = error.start + 3 * data.startswith(b"\xef\xbb\xbf")  # counted after the mark
         raise SourceError(
             f"expected UTF-8, got the byte 0x{data[at]:02x} at {at} ({error.reason}); "
             'convert it to UTF-8, or decode it as "bytes"'

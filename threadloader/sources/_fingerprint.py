@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["add_values", "checked_rows", "describe_dtype"]
 
 _CHECKED_ROWS = 64
-"""Rows that a fingerprint reads: enough to tell two data sets apart, and quick at any size."""
+"""Rows that a fingerprint reads: enough to tell two datasets apart, and quick at any size."""
 
 
 def checked_rows(length: int) -> list[int]:

@@ -105,7 +105,7 @@ _AT_ONCE = ("take", "take_into", "__getitems__", "column")
 def has_own(source: Any, name: str) -> bool:
     """Tell whether what an object offers by a name belongs to the ``[]`` that it has.
 
-    Not if another object's is given by ``__getattr__``, or a base class's behind a class that
+    Not if ``__getattr__`` gives another object's, or a base class gives its own to a class that
     has a ``[]`` of its own: it knows nothing of what that makes of a sample.
     """
     try:  # not another object's, by ``__getattr__``

@@ -125,7 +125,7 @@ class IndexCache:
                     stream.flush()
                     os.fsync(stream.fileno())
                 own.replace(path)
-            finally:  # around the opening, too: an interrupt may come right behind it
+            finally:  # around the opening, too: an interrupt may come right after it
                 try:
                     own.unlink()
                 except OSError as error:  # after the renaming there is nothing of this name
@@ -178,7 +178,7 @@ def _read(
     if _checksum(header, name, parts) != digest:
         raise _DamagedError("its checksum is another one")
     offsets, *kept = (part.astype(np.int64, copy=False) for part in parts)
-    # To the end of the file: behind a line end at its last byte, or one that is thought there.
+    # To the end of the file: after a line end at its last byte, or one that is imagined there.
     ends = offsets[-1] == size or (count > 1 and offsets[-1] == size + 1 and offsets[-2] < size)
     sound = offsets[0] == begin and ends and _ascends(offsets)
     for chosen in kept:

@@ -46,7 +46,7 @@ class Progress:
 
 
 def first_byte(reader: FileReader) -> int:
-    """Give where the text begins: behind a byte order mark, if there is one."""
+    """Give where the text begins: after a byte order mark, if there is one."""
     return len(_BOM) if reader.read(0, min(len(_BOM), reader.size)) == _BOM else 0
 
 
@@ -62,8 +62,8 @@ def scan(
         chunk: bytes read at once.
 
     Returns:
-        The offsets at which lines begin, and behind them, if the last line has a line end
-        the size of the file, otherwise one more than that. And with ``skip_blank`` the
+        The offsets at which lines begin, followed by the size of the file if the last line
+        has a line end, and by one more than that otherwise. And with ``skip_blank`` the
         class of each line: 0 blank, 2 not, 1 to be decided by its text.
     """
     offsets = [np.array([begin], np.int64)]

@@ -107,7 +107,7 @@ class Line:
 
 
 class LineFiles:
-    """The lines of files, one file behind the other, counted through all of them.
+    """The lines of files, one file after the other, counted through all of them.
 
     The index takes 8 bytes a line; 16 with ``skip_blank``. Lines are read by position:
     any number of threads may read at once.
@@ -227,7 +227,7 @@ class _File:
     """The lines of one file: row r has the bytes ``offsets[r] .. offsets[r + 1] - 2``.
 
     The byte before ``offsets[r + 1]`` is the LF; after a last line without one it is
-    thought behind the end of the file. ``kept`` holds the rows that are not left out,
+    imagined past the end of the file. ``kept`` holds the rows that are not left out,
     None for all of them.
     """
 

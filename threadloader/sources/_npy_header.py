@@ -42,7 +42,7 @@ class Header:
         dtype: of the values; one that holds no Python objects.
         shape: at least one number; the first counts the rows.
         columns_first: whether the values lie in Fortran order.
-        length: bytes of the header; the values begin behind them.
+        length: bytes of the header; the values follow them.
         size: bytes of the values.
     """
 

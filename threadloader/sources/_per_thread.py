@@ -68,7 +68,7 @@ class _Part:
         """Close the object, if it is open; say whether no other thread is in a call of it."""
         if not self.lock.acquire(blocking=False):
             return self.closing  # then it closes the object, and is in no other call of it
-        # A signal's handler, or a finalizer, in the middle of that: it goes on behind this.
+        # A signal's handler, or a finalizer, in the middle of that: it goes on after this.
         nested, over = self.closing, False
         try:
             if not nested:

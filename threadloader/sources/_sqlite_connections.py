@@ -83,7 +83,7 @@ class Connections:
                 raise closed_error(self._path)
             with self._mistrust(place):
                 yield connection.sql
-                # Behind the statements, so that they have read an unchanged database.
+                # After the statements, so that they have read an unchanged database.
                 if connection.version != connection.data_version():
                     raise self._changed()
 

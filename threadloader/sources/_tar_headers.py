@@ -2,7 +2,7 @@
 
 Python's own `tarfile` ends without a word where an archive is cut between members or
 lacks its end; here every archive ends with two blocks of zeros and nothing but zeros
-behind them, and what is not so is an error with its offset.
+after them, and anything else is an error with its offset.
 
 Formats: ustar, pax (``path``, ``size``) and GNU (long names, sizes above 8 GiB), as
 "pax interchange format" of POSIX.1-2001 and the manual of GNU tar describe them. Folders
@@ -168,7 +168,7 @@ class _Walk:
             at = begin + -(-length // _BLOCK) * _BLOCK
 
     def _check_end(self, at: int) -> None:
-        """Compare what is behind the first block of zeros with an end."""
+        """Compare what follows the first block of zeros with an end."""
         if self._block(at) != _ZEROS:
             raise self._fault(f"expected a second block of zeros as the end; {_DAMAGED}", at)
         while at < self._reader.size:

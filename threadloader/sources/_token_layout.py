@@ -2,7 +2,7 @@
 
 A raw file is nothing but tokens: little-endian unsigned integers of one width. A shard
 begins with 256 little-endian int32, which are 20240520, the version 1, the number of tokens,
-and more that is not read; behind them stand the tokens, 16 bits each.
+and more that is not read; the tokens follow, 16 bits each.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class NpySource:
     Args:
         data: the file, or a mapping of field to file.
         mapped: map the files into memory. A mapped file must not be cut while it is in
-            use: to read behind its new end kills the process, by the system and not
+            use: reading past its new end kills the process, by the system and not
             by an exception.
 
     Raises:

@@ -42,7 +42,7 @@ KEY = "__key__"
 """The field with the key of a sample: what its members have in common."""
 
 DECODE = {"cls": "int", "json": "json", "npy": "npy", "text": "text", "txt": "text"}
-"""How members are decoded by what is behind the last dot; all others are bytes."""
+"""How members are decoded, by what follows the last dot; all others are bytes."""
 
 
 def open_tar(
@@ -86,8 +86,8 @@ class TarSource:
         paths: the archives, at least one.
         fields: the fields that make a sample; None for those of the first sample, which
             all others must have too.
-        decode: how members are decoded, by their field (``seg.png``) or by what is
-            behind its last dot (``png``); what it does not name as `DECODE` says.
+        decode: how members are decoded, by their field (``seg.png``) or by what follows
+            its last dot (``png``); what it does not name, as `DECODE` says.
         decoders: makes the decoders that need a package.
         image: the options of images, as `image_options` gives them.
 

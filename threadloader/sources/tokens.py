@@ -8,7 +8,7 @@ The rules:
   but the first.
 - A file of n tokens has ``(n - span) // stride + 1`` windows, where span is ``window``, one
   more with targets; none if n is less than span. No window goes over the end of a
-  file, so tokens behind its last window are left out; `TokensSource.left_out` counts them.
+  file, so tokens after its last window are left out; `TokensSource.left_out` counts them.
 - Files follow each other in the order given, those of a pattern sorted by `_paths`' rule.
 """
 
@@ -87,7 +87,7 @@ class TokensSource:
             holds every token; "int32", which is half of it; or "stored".
 
     Attributes:
-        left_out: tokens behind the last window of each file, all files together.
+        left_out: tokens after the last window of each file, all files together.
 
     Raises:
         SourceError: a file is missing, or its size or header is wrong.

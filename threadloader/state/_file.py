@@ -39,7 +39,7 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
     Args:
         state: what `dump` gave.
         path: the file.
-        tidy: first remove what processes that were killed while they wrote have left behind
+        tidy: first remove what processes that were killed while writing have left behind
             for the same shard.
 
     Raises:

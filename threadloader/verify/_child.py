@@ -46,7 +46,7 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         spec: ``config`` (every option), ``base`` (the folder that its paths are relative to),
             ``names`` (of the code that the command line names), and either ``tape``, as
-            `_process` writes it, or ``indices`` of the data set.
+            `_process` writes it, or ``indices`` of the dataset.
 
     Returns:
         For a tape ``difference``, the first one or None, and ``indices`` around it. For indices

@@ -24,7 +24,7 @@ __all__ = ["Item", "Mark", "Tape", "VerifyError", "follow", "made", "record", "t
 
 BUDGET_SECONDS = 3.0
 """How long the first run may take where no number of batches is asked for. There are about
-nine runs, so a data set of any size takes some tens of seconds."""
+nine runs, so a dataset of any size takes some tens of seconds."""
 
 KEPT_BYTES = 64 << 20
 """Batches of the first run that are kept, to say what differs. Later ones are made anew."""
@@ -104,7 +104,7 @@ def follow(
     first, state = run.begins or ((0, 0), "")
     last: Item | None = None
     for leg in run.legs:
-        # Behind a batch that failed the state stands before it: it comes once more.
+        # After a batch that failed the state stands before it: it comes once more.
         again = last if last is not None and last.error else None
         with case.batches(leg, guarded) as batches:
             if state:
@@ -187,7 +187,7 @@ class Tape:
         fingerprint: the running fingerprint of the batches.
         batch_bytes: bytes of the largest batch.
         indices: the first dataset indices that came.
-        resumable: the place behind the first batch that did not fail, and the state there, as
+        resumable: the place after the first batch that did not fail, and the state there, as
             JSON; None where there is none.
     """
 
@@ -259,7 +259,7 @@ def record(case: Case, plan: Plan, tick: Callable[[], None]) -> Tape:
                 another = step < plan.batches
             else:
                 another = step < 2 or time.monotonic() < deadline
-            # The last answer counts; behind the last batch there is nothing that it cuts off.
+            # The last answer counts; after the last batch there is nothing that it cuts off.
             tape.whole = another or step >= tape.of_epoch
             return another
 

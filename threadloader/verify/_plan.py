@@ -22,7 +22,7 @@ DESCRIPTION = """\
 Proves on your own data that the config gives the same batches whatever the threads do.
 
 The config is run without workers and then with 1, 2 and 8, with several prefetch depths,
-and with runs that are stopped, saved as JSON and gone on with, one of them in another
+and with runs that are stopped, saved as JSON and resumed, one of them in another
 process. Every batch is compared with that of the run without workers: content, dataset
 indices, padding. If one differs, it says which, and looks for the cause by experiments on
 the source, the transform, the collate and the sampler.
@@ -40,7 +40,7 @@ class Plan:
         epochs: how many epochs each run has, 1 to 1000. Two (the default) show what is
             changed in the first one and should not be.
         batches: the most batches of an epoch, 2 to 10**9; None: as many as the run without
-            workers makes in some seconds, which is all of a small data set.
+            workers makes in some seconds, which is all of a small dataset.
 
     Raises:
         ConfigError: one of them is out of bounds; it names the option of the command line.

@@ -54,7 +54,7 @@ first for what it makes. So many times as many are made at once. Chosen: CPython
 some kinds, and by an odd number places differ in more of their bits."""
 
 RAISED = b"raised "
-"""How the result of a call begins that raised; behind it the name of the exception."""
+"""How the result of a call that raised begins; the name of the exception follows."""
 
 
 class Repeat(NamedTuple):

@@ -50,7 +50,7 @@ class Progress:
             self._shown.begin(number, what)
 
     def telling(self, total: int) -> Callable[[str], None]:
-        """Give what tells of the search for the cause, behind the last run."""
+        """Give what tells of the search for the cause, after the last run."""
         return lambda what: self.begin(total, total, f"looking for the cause: {what}")
 
     def close(self) -> None:
