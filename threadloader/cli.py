@@ -30,9 +30,10 @@ one problem a line:
 
 The source is opened, the shard is taken from the environment where the config says
 "auto", and the threads are started once; no batch is built. With --source-in-code the
-source is left out: the lists that sampler and exclude name are read, but not held against
+source is left out: the lists that sampler and exclude name are read, but not compared with
 its length; a sampler by a field of its samples, and a cache in a folder, are not tried.
-So it is with a source that does not open. --batch leaves out what on_error does, and says so.
+The same holds if the source cannot be opened. --batch skips samples as on_error allows, and
+reports how many.
 
 Exit code: 0 good; 1 a problem with the config or with what it names; 2 bad usage, or a
 file that the system cannot read.
@@ -40,7 +41,7 @@ file that the system cannot read.
 
 
 def program(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs as `main` does and ends the process, without waiting for what user code has left."""
+    """Runs as `main` does and ends the process, without waiting for what user code left behind."""
     with answering() as stdout:  # to the end: the exit functions of user code print as well
         leave(_run(argv, stdout))
 

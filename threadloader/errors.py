@@ -9,7 +9,7 @@
     ├── WorkerError   (RuntimeError)  user code raised what would be taken for an end
     ├── StateError    (ValueError)    a state that is damaged or of another run
     ├── ClosedError   (RuntimeError)  the loader, its iterator or its source is not open
-    ├── StalledError  (TimeoutError)  nothing has moved for so long as the config permits
+    ├── StalledError  (TimeoutError)  nothing has moved for ``stall_seconds``
     └── BusyError     (RuntimeError)  two users at once
 
 Each leaf is also the builtin that a reader expects, so ``except ValueError``
@@ -175,10 +175,10 @@ class StateError(LoaderError, ValueError):
 
 
 class StalledError(LoaderError, TimeoutError):
-    """No sample was read or made for so long as ``stall_seconds`` permits.
+    """No sample was read or made for ``stall_seconds``.
 
-    The message names each worker that is at something, its sample, and its stack. Nothing
-    is lost: the next `next` waits for the same batch again.
+    The message names each busy worker, its sample, and its stack. Nothing is lost: calling
+    `next` again waits for the same batch.
 
     Attributes:
         seconds: how long nothing has moved.

@@ -18,7 +18,7 @@ __all__ = ["MISSING", "Cache", "CacheStats", "Count", "follow"]
 _LOG = logging.getLogger("threadloader")
 
 MISSING: Any = object()
-"""What `Cache.find` gives where there is no sample; None can be one."""
+"""What `Cache.find` gives where there is no sample; None may be a sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +29,10 @@ class CacheStats:
         hits: samples that came from the cache.
         misses: samples that had to be prepared.
         samples: samples that it holds; once it is closed, that it held.
-        bytes: what it takes. In memory: the arrays exactly, the rest estimated. Of a
+        bytes: what it takes. In memory: the arrays exactly, the rest estimated. In a
             folder: the sizes of all its files for this source and transform.
-        uncacheable: times that a sample came which it cannot keep. Not 0: the log named the
-            first one's type; return arrays, numbers and texts from the source or transform.
+        uncacheable: how often a sample could not be kept, because of its type. Not 0: the log
+            named the first type; return arrays, numbers and texts from source or transform.
         damaged: samples of a folder that were found damaged, and prepared anew. Not 0:
             the machine lost power while it wrote, or its storage is failing.
     """

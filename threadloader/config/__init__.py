@@ -33,39 +33,40 @@ __all__ = ["LoaderConfig", "Report", "bytes_of", "examine", "read_config"]
 class LoaderConfig:
     """The options of a loader, checked.
 
-    Nested values are copies, so that nothing changes behind the loader's back, with
-    their own defaults filled in; 4.0 becomes 4. Numbers of numpy and paths are taken
-    for the numbers and strings that they stand for.
+    Nested values are copies with their own defaults filled in, so that nothing changes
+    behind the loader's back; 4.0 becomes 4. Numpy numbers and paths become the numbers and
+    strings that they stand for.
 
     Attributes:
         source: the dataset by its ``type``; ``None`` when it is given in code.
-        root: a folder that no file named here may lie outside of; ``None`` for no bound.
+        root: a folder that must contain every file named here; ``None`` for no restriction.
         transform: what the workers do to a sample, by its ``type``; ``None`` for nothing.
         batch_size: samples in one batch, on each shard.
-        shuffle: whether each epoch has an order of its own; False beside a sampler.
+        shuffle: whether each epoch has an order of its own; False with a sampler.
         sampler: which samples make an epoch, by its ``type``; ``None`` for all of them.
         exclude: samples that are left out: a list, or the path of one; ``None`` for none.
         seed: decides, with the epoch, the order and the random choices; 0 to 2**64 - 1.
         drop_last: whether the tail that does not fill a batch on every shard is left out.
         shard: ``{"index": r, "count": W, "remainder": "pad"}``, or ``"auto"``.
         collate: how samples become a batch, by its ``type``.
-        on_error: what becomes of a sample that fails: ``"raise"``, or how often it is tried
-            again and how many may be left out.
+        on_error: what becomes of a sample that fails: ``"raise"``, or how often it is retried
+            and how many may be skipped.
         pin_memory: ``True`` for torch tensors in page-locked memory, ``"auto"`` for them
             where torch and CUDA are there.
         fingerprint: whether `stats()` and `info` carry a fingerprint of all batches.
         cache: where prepared samples are kept, and how many; ``None`` for nowhere.
         num_workers: threads that read and prepare samples; 0 does it in the calling thread.
-        prefetch_batches: batches ready or in work ahead of the training loop; more of small ones
-            that a source builds whole, up to some 12 MiB.
-        max_bytes: bound of the batches that wait for the loop: bytes, or ``"512MiB"``;
-            ``None`` for none.
+        prefetch_batches: batches ready or in progress ahead of the training loop; more of small
+            ones that a source builds whole, up to some 12 MiB.
+        max_bytes: bound of the batches that wait for the loop: bytes, or ``"512MiB"``; ``None``
+            for no bound.
         switch_interval: the interpreter's, in seconds, while the loader is open; ``"auto"``
-            to shorten it when the training loop starves holding the GIL; ``None`` to leave it.
-        num_epochs: epochs of a run; ``None`` for no end.
-        stall_seconds: seconds that nothing may move while the loop waits; ``None`` for ever.
-        stall_action: ``"log"``, or ``"raise"`` for a `StalledError` out of `next` then.
-        close_timeout: seconds that leaving the loader waits for a stuck thread.
+            to shorten it when the training loop holds the GIL and waits for data; ``None`` to
+            leave it alone.
+        num_epochs: epochs of a run; ``None`` for no limit.
+        stall_seconds: seconds without progress after which a wait is a stall; ``None``: no watch.
+        stall_action: ``"log"``, or ``"raise"`` for a `StalledError` out of `next`.
+        close_timeout: the most seconds that leaving the loader waits for a stuck thread.
 
     The defaults are those of the schema, where each option has its bounds.
 
@@ -143,10 +144,10 @@ def read_config(
     Args:
         config: the path of a JSON file, with ``#`` and a JSON pointer after it for a
             section of the file (``"train.json#/training"``); a mapping; a `LoaderConfig`.
-            A file whose own name has the ``#`` is taken before a section.
+            A file whose own name has the ``#`` comes before a section.
         unknown: ``"error"``, or ``"ignore"`` to let through keys of the section that are
-            not options; one that is one edit away from an option is an error all the
-            same, and so is any unknown key further down.
+            not options; one that is one edit away from an option is still an error, and
+            so is any unknown key further down.
         source_in_code: whether the config may do without a source.
 
     Returns:

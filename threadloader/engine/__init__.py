@@ -15,7 +15,7 @@ Guarantees, which the tests cite by number:
 
 G1. Results come in job order, whatever the threads did.
 G2. At most `depth` jobs are begun and not yet taken by the consumer.
-G3. Each slot is filled exactly once: with a value, an error, or the word that it ended.
+G3. Each slot is filled exactly once: with a value, an error, or the marker `ENDED`.
 G4. No thread ever blocks in a put.
 G5. A stop takes effect at once: no part is begun after it, and whoever waits is woken; at the
     end of its bound, if the iterator of jobs does not come back meanwhile.

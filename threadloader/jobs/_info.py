@@ -20,10 +20,10 @@ class BatchInfo:
         indices: int64, shape (rows,), read-only: the dataset index of each row.
         valid: bool, shape (rows,), read-only: False where a row is padding, which repeats
             a sample so that every shard makes the same number of steps.
-        skipped: dataset indices left out because they failed: of this batch, and of those
-            before it of which nothing was left.
-        fingerprint: that of the content of all batches that this shard was given, up to
-            this one; "" unless the config asks for it.
+        skipped: dataset indices left out because they failed: of this batch, and of batches
+            just before it of which nothing was left.
+        fingerprint: running fingerprint of all batches this shard has delivered, up to this
+            one, resumes included; "" unless the config asks for one.
     """
 
     epoch: int

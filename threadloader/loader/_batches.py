@@ -90,14 +90,14 @@ class Batches:
     def __len__(self) -> int:
         """Count the steps of a whole epoch on this shard.
 
-        Of the epoch that is live, or of the one that comes next. Where a callable sampler
-        gives each epoch a length of its own, this waits until it was asked for that one; behind
-        `num_epochs` it is asked for no other, and this is the length of the last one.
+        Counts the live epoch, or else the next. With a callable sampler it waits until the
+        sampler was asked for that epoch; after the last of `num_epochs` the sampler is not
+        asked again, and this stays the last epoch's count.
 
         Raises:
             ClosedError: it has to wait, and the ``with`` was left.
             BusyError: it has to wait, and another thread does, or the loader's own code asks.
-            Exception: whatever the sampler raises; asked again, it is asked again.
+            Exception: whatever the sampler raises; the next call asks the sampler again.
         """
         place = self._run.place
         live = place.is_live
@@ -118,7 +118,7 @@ class Batches:
 
         Raises:
             ClosedError: the ``with`` was left.
-            BusyError: another thread is inside `next`, or this is one of the loader's own.
+            BusyError: another thread is inside `next`, or the calling thread is the loader's own.
         """
         return cast("Epoch", self._run.begin(self._config.num_epochs))  # None only with `stop`
 
@@ -129,8 +129,8 @@ class Batches:
         is left of the one it was in.
 
         Args:
-            n: how many epochs the run has; by default `num_epochs` of the config, and
-                without that it never ends.
+            n: how many epochs the run has; without it, `num_epochs` of the config decides;
+                without either, it never ends.
 
         Raises:
             ConfigError: n is not an integer >= 0.
@@ -142,11 +142,11 @@ class Batches:
 
     @property
     def info(self) -> BatchInfo | None:
-        """What the batch delivered last is; None before the first."""
+        """What the last delivered batch is; None before the first."""
         return self._run.place.info
 
     def stats(self) -> Stats:
-        """Give the numbers of the run up to now; after the ``with``, up to its end."""
+        """Give the numbers of the run so far; after the ``with``, up to its end."""
         now = self._runtime.monotonic() if self._closed_at is None else self._closed_at
         place = self._run.place
         tally, since = place.tally, self._run.since  # in this order, as `Run.since` says
@@ -167,7 +167,7 @@ class Batches:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the state: what was delivered up to now, as plain JSON values.
+        """Give the state: what was delivered so far, as plain JSON values.
 
         After an exception it stands before the failed batch until `next` is called again.
         """
@@ -179,17 +179,17 @@ class Batches:
         return dump(place.cursor, self._identity, self._world(), shard, sampling.excluded)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the state to a file, for `resume`. It is there whole, or not at all.
+        """Write the state to a file, for `resume`; replace the file as a whole or not at all.
 
-        When this returns, it is on the disk; whoever is killed in the middle leaves the
-        file that was there before. Each shard saves to a file of its own, or one of them for
-        all: counts of a shard are kept only for the shard that saved them.
+        When this returns, it is on the disk; a process killed meanwhile leaves the old file.
+        Either each shard saves its own file, or one shard saves for all; per-shard counts
+        are restored only on the shard that saved.
 
         Args:
-            path: the file; it is replaced if it is there.
+            path: the file; it is replaced if it exists.
 
         Raises:
-            OSError: the system cannot write it, or what stands there is no regular file.
+            OSError: the system cannot write it, or what stands there is not a regular file.
             ConfigError: no file can have this name.
         """
         from ..state import write  # imported when it is asked for
@@ -200,17 +200,17 @@ class Batches:
     def load_state_dict(
         self, state: Mapping[str, Any] | str | PathLike[str], allow: Collection[str] = ()
     ) -> None:
-        """Go on where a state stands: the next iterator begins there. Nothing is read.
+        """Go to where a state stands: the next iterator begins there. No data is read.
 
         Args:
             state: what `state_dict` gave, perhaps through JSON, or the path of a file that
-                `save` wrote. Another batch size or number of shards is fine: the positions
-                that remain are dealt anew.
+                `save` wrote. Another batch size or number of shards is fine: the remaining
+                positions are dealt anew.
             allow: fields of the state that may differ from this run, as in ``("source",)``;
                 `StateError.fields` has their names.
 
         Raises:
-            StateError: it is damaged, or of another run; the differing fields are named.
+            StateError: it is damaged, or of another run; it names the differing fields.
             BusyError: an iterator is live.
             ClosedError: the ``with`` was left.
             OSError: the file cannot be read.
@@ -247,9 +247,9 @@ class Batches:
     def close(self) -> None:
         """End the threads and close the source, if it is ours. Leaving the ``with`` does it.
 
-        Harmless a second time and in any thread; an iterator that waits in another thread
-        raises `ClosedError`. In a worker it only tells the others to end: a later call does the
-        rest. While a job runs without workers, the rest is done behind that.
+        May be called again and from any thread; an iterator waiting in another thread raises
+        `ClosedError`. From a worker it only tells the threads to end, and a later call finishes.
+        While a batch is being made without workers, it finishes after that batch.
         """
         self._close()
 
@@ -259,7 +259,7 @@ class Batches:
             self._closed_at = self._runtime.monotonic()
         if not self._supply.stop(self._close):
             # Somebody is at work on a job. A worker leaves the rest to the end of the `with`;
-            # without workers, whoever is at work comes here behind the job.
+            # without workers, whoever is at work comes here after the job.
             return not (self._supply.inside() or self._run.turn.is_mine())
         self._run.forget()
         self._recipe.free()

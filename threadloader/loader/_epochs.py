@@ -33,7 +33,7 @@ class Epoch:
         Raises:
             StopIteration: the epoch is over; again on every further call.
             ClosedError: a newer iterator has taken its place, or the ``with`` was left.
-            BusyError: another thread is inside `next`, or this is one of the loader's own.
+            BusyError: another thread is inside `next`, or the calling thread is the loader's own.
             WorkerError: user code raised what would be taken for an end.
             Exception: whatever the source, transform or collate raised, with a note of
                 sample, epoch and step. The next call goes on with the batch after it.

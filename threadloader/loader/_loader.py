@@ -40,9 +40,9 @@ def _configured(spec: Mapping[str, Any]) -> Callable[..., Any]:
 class Loader:
     """A recipe for batches; entering it with ``with`` gives the live `Batches`.
 
-    What is given in code takes the place of what the config says. Before the ``with`` no
-    thread is started and no data file is open; after it none is left. It can be entered
-    again, one at a time; each time begins anew.
+    What is given in code replaces what the config says. No thread is started and no data file
+    is opened before the ``with``, and none remains after it. A Loader can be entered again, but
+    not while it is open; each time starts a new run.
 
     Args:
         config: path of a JSON file (``"train.json"``, or ``"train.json#/training"`` for a
@@ -52,16 +52,16 @@ class Loader:
         transform: callable of one sample; if it has a parameter named ``rng`` it is given a
             numpy `Generator` keyed by seed, epoch and position, by keyword.
         collate: callable of a list of samples that gives the batch.
-        sampler: what gives each epoch its order, in the place of `sampler` and `shuffle` of
+        sampler: what gives each epoch its order, in place of `sampler` and `shuffle` of
             the config: a callable of (epoch, n) that gives dataset indices, n being the
             number of samples, asked once for each epoch; or a sequence of them, the same in
             every epoch.
         shard: ``{"index": r, "count": W, "remainder": "pad"}`` or ``"auto"``.
         resume: where the run goes on: a state that `Batches.state_dict` gave, or the path
-            of a file that `Batches.save` wrote; None begins anew.
-        skip_steps: how many steps are left out, from there on.
+            of a file that `Batches.save` wrote; None starts from the beginning.
+        skip_steps: how many steps to skip, from the start or the resumed place.
         unknown: "error", or "ignore" to let through keys of the config's section that
-            belong to others; a near miss of one of ours is an error all the same.
+            belong to others; a near miss of one of ours is still an error.
 
     Raises:
         ConfigError: the config or an argument is wrong; it holds every problem.

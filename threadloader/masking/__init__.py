@@ -123,9 +123,8 @@ class MaskTokens:
     def __call__(self, sample: Any, *, rng: np.random.Generator) -> dict[Any, Any]:
         """Hide tokens of one sample, which stays as it is, by a generator of any kind.
 
-        They are others than those that the loader's own numbers hide for the same seed; the
-        chances are the same, and so is the use: the highest 63 bits of a raw word are the
-        number of a token.
+        For the same seed these are not the tokens that a config hides, but the probabilities
+        are equal. The highest 63 bits of one raw word decide about one token.
 
         Args:
             sample: an array of integers of any shape, or a dict that has one in ``field``.

@@ -73,16 +73,16 @@ class Source(Protocol):
 
     - ``take(indices) -> batch``, where it can build a whole batch faster than sample
       by sample. ``indices`` is an int64 array of shape ``(batch,)``; the batch is what
-      stacking the samples would give. With ``sample_bytes``, the bytes of one sample,
-      several small batches are taken at once and cut.
-    - ``take_into(indices, empty) -> batch``: the same, in arrays that ``empty(shape, dtype)``
-      makes: as `numpy.empty` does, but in memory that may have been used before.
+      stacking the samples would give. If it also has ``sample_bytes`` (the size of one
+      sample), several small batches may be taken in one call and split.
+    - ``take_into(indices, empty) -> batch``: the same, in arrays made by ``empty(shape, dtype)``,
+      which is `numpy.empty`, but in memory that may have been used before.
     - ``__getitems__(indices) -> list of samples``, where reading many at once is faster.
     - ``fingerprint() -> str``, the same in every run over the same data and different
       for other data: a saved state is refused when it has changed.
-    - ``column(field)``, one field of every sample, or None, where it can be had without
-      reading them: a balanced sampler asks for it.
-    - ``locate(index) -> str``, where a sample stands (``notes.txt:17``), for messages.
+    - ``column(field)``, one field of every sample where that can be had without reading
+      them, else None: a balanced sampler asks for it.
+    - ``locate(index) -> str``, where a sample lies (``notes.txt:17``), for messages.
     - ``close()``. The loader closes only the sources that its config made, and those
       of `per_thread`.
     """
@@ -100,7 +100,7 @@ class OpenSource(Source, Protocol):
     """A source that a config made: it can be closed."""
 
     def close(self) -> None:
-        """Close what it has opened; a second time does nothing."""
+        """Close what it has opened; a second call does nothing."""
         ...
 
 
@@ -133,15 +133,15 @@ def open_source(
 
     Args:
         spec: the ``source`` section of a config, as ``Loader({"source": spec}).config.source``
-            gives it, which refuses what the schema does. Here options are not checked again:
-            one that is unknown does nothing, and one that is missing or wrong raises anything.
+            gives it, which refuses what the schema does. Options are not checked again here:
+            unknown ones are ignored, missing or wrong ones may raise any exception.
         base: the folder to which relative paths in it are relative.
         root: a folder that no path may leave, links followed; relative to ``base``.
         decoders: what makes a sample of a file's bytes where that needs another
             package: name to a function that gives the decoder.
 
     Returns:
-        The open source, to be closed in the end.
+        The open source, which the caller closes.
 
     Raises:
         SourceError: what a checked spec names is missing or damaged.
@@ -199,7 +199,7 @@ def fingerprint(source: Source) -> str:
         What the source's own ``fingerprint()`` says; without one, its class and length.
 
     Raises:
-        ConfigError: its ``fingerprint()`` gives something else than a str.
+        ConfigError: its ``fingerprint()`` gives something other than a str.
 
     >>> fingerprint(["a", "b"])
     'builtins.list, 2 samples'
@@ -233,7 +233,7 @@ def _kind(source: Any) -> str:
 
 
 def has_fingerprint(source: Source) -> bool:
-    """Tell whether a source says itself what its data is.
+    """Tell whether a source itself says what its data is.
 
     A wrapper does not by passing on the attributes of what it wraps, nor does a class that has a
     ``[]`` of its own by what a class of ours says of its rows, of which it looks at some.

@@ -20,10 +20,10 @@ _OF_NOW = (
     "cache_samples",
     "cache_bytes",
 )
-"""Numbers of a moment, which have no difference to those of an earlier one."""
+"""Numbers of a moment, of which `since` takes no difference."""
 
 HELD_SECONDS = 1e-3
-"""Delay of the GIL from which it is worth a word."""
+"""Delay of the GIL from which it is worth mentioning."""
 
 
 def band(fraction: float) -> str:
@@ -39,7 +39,7 @@ def band(fraction: float) -> str:
 class Stats:
     """A snapshot of a run's numbers since its first `next`; all times in seconds.
 
-    The first batch is told apart: no loader can have it ready, and its wait says
+    The first batch is reported separately: no loader can have it ready, and its wait says
     nothing about the batches that follow. So `data_wait_fraction` leaves it out of both
     the waiting and the time.
 
@@ -48,30 +48,30 @@ class Stats:
         samples: samples delivered, padding not counted.
         skipped: samples left out because they failed.
         retried: reads that were tried again.
-        failed: batches whose place an exception took.
-        prepared_here: batches that the thread that asked for them has prepared itself, though
-            there are workers: it was measured that this is faster.
+        failed: batches in whose place an exception was raised.
+        prepared_here: batches that the consuming thread prepared itself, although there are
+            workers, because that measured faster.
         elapsed_seconds: wall time since the first `next` was called. It ends with the `with`.
         first_batch_seconds: from the first `next` until there was a batch: starting, reading,
             collating. High: the first batch's work is spread over too few workers.
-        data_wait_seconds: time blocked inside `next` after the first batch, a wait that still
-            lasts included. High: loading is the bottleneck; low: training is.
-        ready_sum: batches that lay ready, added up over all calls of `next` that gave a batch.
-        prefetch_batches: how many batches were prepared ahead, at most.
+        data_wait_seconds: time blocked inside `next` after the first batch, including a wait
+            still going on. High: loading is the bottleneck; low: training is.
+        ready_sum: batches that were ready, added up over all calls of `next` that gave a batch.
+        prefetch_batches: the most batches prepared ahead.
         peak_bytes: the most bytes of batches that were ready at once, with `max_bytes`; else 0.
         gil_delay_seconds: how long a worker waits for the GIL, as measured now and then. Above
-            a millisecond the training loop holds it: then reading waits for training.
+            a millisecond the training loop holds it, so reading waits for training.
         switch_interval_shortened: whether the loader has shortened the switch interval.
         not_pinned: what was missing for ``pin_memory: "auto"``, so that batches are numpy
             arrays; "" when they are pinned, or nobody asked for it.
-        fingerprint: that of the content of all batches of the run, over all resumes of this
-            shard, since the config asks for it; "" where it does not.
+        fingerprint: running fingerprint of all batches this shard has delivered, resumes
+            included; "" unless the config asks for one.
         cache_hits: samples that came from the cache.
         cache_misses: samples that had to be prepared for it. High after the first epoch: the
             bound is too low for the data.
         cache_samples: samples that it holds.
-        cache_bytes: what they take.
-        cache_uncacheable: times that a sample came which it cannot keep; the log says why.
+        cache_bytes: the bytes they take.
+        cache_uncacheable: how often a sample could not be kept, because of its type (see the log).
         cache_damaged: kept samples that were found damaged, and prepared anew.
     """
 
@@ -102,8 +102,8 @@ class Stats:
     def data_wait_fraction(self) -> float:
         """Part of the time since the first batch that was spent blocked in `next`, 0 to 1.
 
-        Below 0.01 nothing is to be gained by faster loading; above 0.2 the training step
-        waits for data: more workers, more prefetch, cheaper preparation, faster storage.
+        Below 0.01 faster loading gains nothing; above 0.2 the training step waits for data:
+        try more workers, more prefetch, cheaper preparation, faster storage.
         """
         time = self.elapsed_seconds - self.first_batch_seconds
         return min(1.0, self.data_wait_seconds / time) if time > 0 else 0.0
@@ -125,7 +125,7 @@ class Stats:
 
     @property
     def batches_ready(self) -> float:
-        """Mean number of batches that lay ready when `next` was called.
+        """Mean number of batches that were ready when `next` was called.
 
         Near `prefetch_batches`: the buffer is full and loading keeps up. Near 0: it is
         empty; more prefetch will not help, more workers or cheaper preparation may.
