@@ -28,7 +28,7 @@ __all__ = [
 
 
 class CodeError(LoaderError):
-    """Code that the command line names has raised what is the cause of this."""
+    """Code that the command line names raised the exception that is the cause of this one."""
 
 
 class UsageError(LoaderError, ValueError):
@@ -61,7 +61,7 @@ def add_code(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:FUNCTION",
         type=code_name,
         help="imports the module and calls the function, without arguments, for the source that "
-        "takes the place of the config's",
+        "replaces the config's",
     )
     parser.add_argument(
         "--transform",

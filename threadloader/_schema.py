@@ -61,7 +61,7 @@ class Mismatch(NamedTuple):
 
 
 class Schema:
-    """A schema whose parts are compiled when a value is held against them.
+    """A schema whose parts are compiled when a value is checked against them.
 
     Args:
         schema: the schema, as JSON has it; known to be good.

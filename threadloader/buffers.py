@@ -1,6 +1,6 @@
 """Batch memory that is used again once nobody holds it any more.
 
-Large memory that is new is dear: the system hands it out page by page, at the first touch
+New memory in large pieces is expensive: the system hands it out page by page, at the first touch
 of each. A `Pool` therefore lends the memory of earlier batches. What it gives are ordinary
 numpy arrays, which whoever gets them may keep for ever: memory is written again no earlier
 than ``free`` would have been called for it.

@@ -48,7 +48,7 @@ class Problem(NamedTuple):
     Attributes:
         pointer: JSON pointer (RFC 6901) into the whole document; ``""`` is its root.
         expected: what would be right there.
-        got: what stands there, shortened.
+        got: what was found there, shortened.
         hint: what to do about it; ``""`` when ``expected`` says it all.
         line: line in the file, from 1; 0 when the config is not a file.
         column: column in the line, in characters from 1; 0 when not a file.
@@ -75,7 +75,7 @@ class Problem(NamedTuple):
 
 
 class ConfigError(LoaderError, ValueError):
-    """The config, or an argument that takes the place of an option, is wrong.
+    """The config, or an argument that replaces an option, is wrong.
 
     Attributes:
         problems: every problem found, in the order of the document.
@@ -153,8 +153,8 @@ class WorkerError(LoaderError, RuntimeError):
     """User code raised an exception that cannot be passed on as it is.
 
     `StopIteration`, `StopAsyncIteration`, `GeneratorExit`, `SystemExit` and `KeyboardInterrupt`
-    out of a source, transform or collate would be taken for the end of the epoch or of
-    the program; an exception that refuses a note could not say where it
+    from a source, transform or collate would be taken for the end of the epoch or of
+    the program; an exception that accepts no note could not say where it
     happened. The original is the ``__cause__``.
     """
 

@@ -1,4 +1,4 @@
-"""``threadloader order``: which samples make a batch, and where a sample comes, without a run."""
+"""``threadloader order``: which samples make a batch, and where a sample occurs, without a run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def add_command(commands: Any) -> None:
     )
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--step", type=count, help="print the samples of this step, from 0")
-    asked.add_argument("--find", type=count, metavar="INDEX", help="print where a sample comes")
+    asked.add_argument("--find", type=count, metavar="INDEX", help="print where a sample occurs")
     parser.add_argument(
         "--shard", type=_shard, metavar="R/W", help="shard R of W, from 0 (default: the config's)"
     )

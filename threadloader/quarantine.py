@@ -68,12 +68,12 @@ class Quarantine:
     def add(self, failures: Iterable[Mapping[str, Any]]) -> None:
         """Add a line for each failure: all in one write, so that shards may share the file.
 
-        A killed write leaves a torn last line, which the next one cuts off. What else there is
-        stays: a last line that is whole but for its end gets that. While one looks and writes, a
-        lock keeps the others out, where the system and its disk have locks.
+        A killed write leaves a torn last line, which the next write cuts off. All else stays: a
+        last line that lacks only its line end is given one. While one process looks and writes,
+        a lock keeps the others out, where the system and its disk have locks.
 
         Args:
-            failures: what stands in the lines, plain JSON values.
+            failures: what the lines hold, plain JSON values.
 
         Raises:
             OSError: the system cannot write them, or somebody else holds the file.

@@ -6,8 +6,8 @@ seed and epoch) and the sample's position in the global order: the same on any
 thread, at any number of workers, before and after a resume.
 
 A transform may also offer ``many(samples, key, positions)``, which gives a list of what it
-makes of several samples, for where one large operation is faster than many small ones. Key
-and position stand for the generator: what is made of a sample may depend on them, and must
+makes of several samples, where one large operation is faster than many small ones. Key and
+position take the generator's place: what is made of a sample may depend on them, and must
 not depend on the other samples. The samples stay as they are. If it raises, each sample is
 given to it alone, so that the error is that of the lowest row.
 """

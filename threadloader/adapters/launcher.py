@@ -93,7 +93,7 @@ def _number(environ: Mapping[str, str], name: str) -> int:
 def _problem(expected: str, got: str) -> ConfigError:
     return ConfigError(
         Problem(
-            "/shard", expected, got, 'mend the environment, or give {"index": ..., "count": ...}'
+            "/shard", expected, got, 'correct the environment, or give {"index": ..., "count": ...}'
         )
     )
 

@@ -1,6 +1,6 @@
 """Images by Pillow: the only file that imports PIL, when an image decoder is made.
 
-What Pillow could do and is kept from: run another program (Ghostscript, for EPS), read
+What Pillow could do, and is kept from doing: run another program (Ghostscript, for EPS), read
 formats that nobody trains on, fill a damaged image with grey or black, cut colours of 16 bits to
 8, take signed values for unsigned ones or the other way round, scale or invert what is to be kept,
 turn a TIFF, or unpack a small file into more memory than the limit.
@@ -105,7 +105,7 @@ def image_decoder(
             raise
         except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
             raise SourceError(
-                f"expected an image within Pillow's own limit, got: {error}; if it is no mistake "
+                f"expected an image within Pillow's own limit, got: {error}; if it is intended, "
                 'raise "max_pixels", and PIL.Image.MAX_IMAGE_PIXELS in your program'
             ) from error
         except Exception as error:  # Pillow raises many kinds over damaged bytes
@@ -122,7 +122,7 @@ def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) ->
     if width * height > max_pixels:
         raise SourceError(
             f"expected at most {max_pixels} pixels, got {width} x {height}; "
-            'raise "max_pixels" if it is no mistake'
+            'raise "max_pixels" if it is intended'
         )
     _refuse_what_would_change(image, data, mode)
     unsigned = image.format == "TIFF" and _is_unsigned(image)

@@ -199,8 +199,8 @@ def _with_step(rows: Sequence[Row], step_seconds: float) -> list[str]:
     if took * GAIN < step_seconds or (took > GAIN * step_seconds and not least.num_workers):
         told.append(
             f"With {_workers(least)} a step took {_time(took)}, and not {_time(step_seconds)}"
-            " (--step-ms): the numbers are those of such a step. Either other programs were at"
-            " work, or the system cannot keep such a time."
+            " (--step-ms): the numbers are those of such a step. Either other programs were"
+            " running, or the system cannot keep such a time."
         )
     alone = step_seconds if least.num_workers else took
     worst = max(rows, key=lambda row: row.step_seconds or 0.0)

@@ -14,12 +14,12 @@ __all__ = ["STEPS", "Plan", "add_arguments", "plan_of"]
 STEPS = ("sleep", "gil", "numpy")
 
 DESCRIPTION = """\
-Runs epochs of a config with several numbers of workers, tells for each what came of it,
+Runs epochs of a config with several numbers of workers, reports the result of each,
 and says which one it would choose and why.
 
 Each run is a process of its own, one after the other; the config's num_workers and
 num_epochs are replaced, everything else stays. Without --step-ms nothing is done with a
-batch: then samples/s is what loading alone can give, and the data wait means nothing.
+batch: then samples/s is what loading alone can reach, and the data wait means nothing.
 
 Exit code: 0 measured; 1 a problem with the config, with what it names, or in a run;
 2 bad usage, a file that the system cannot read or write, or a package that is missing.
@@ -35,13 +35,13 @@ class Plan:
         seconds: seconds that one run is measured after its first batch; None: no bound. By
             default 2, or no bound where `batches` is given.
         batches: batches that one run is measured for, at least 2, the first one included;
-            None: no bound. What is reached first ends the run; an epoch begins anew as often
-            as needed.
-        repeat: runs of each setting, 1 to 1000. They are taken in turns, so that what else
-            the machine does hits all of them alike.
-        step: what stands for the training step: "sleep" waits without the GIL, as a loop
-            does that waits for an accelerator; "gil" is a loop of Python code; "numpy"
-            multiplies matrices.
+            None: no bound. Whichever is reached first ends the run; epochs are repeated as
+            often as needed.
+        repeat: runs of each setting, 1 to 1000. They are taken in turns, so that whatever else
+            the machine does affects all of them alike.
+        step: what stands in for the training step: "sleep" waits without the GIL, like a loop
+            that waits for an accelerator; "gil" is a loop of Python code; "numpy" multiplies
+            matrices.
         step_ms: how long a step takes where nothing else runs, in milliseconds, 0 to
             60,000; 0: no step.
         compare: "torch" to run PyTorch's DataLoader beside it, or "".
@@ -145,8 +145,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--step",
         choices=STEPS,
         default="sleep",
-        help="what stands for it: sleep, like waiting for an accelerator (default); gil, Python "
-        "code; numpy, products of matrices",
+        help="what stands in for it: sleep, like waiting for an accelerator (default); gil, Python "
+        "code; numpy, matrix products",
     )
     add(
         "--seconds",
@@ -166,7 +166,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=integer,
         default=3,
         metavar="N",
-        help="runs of each setting, taken in turns; medians are told (default: 3)",
+        help="runs of each setting, taken in turns; medians are shown (default: 3)",
     )
     add_code(parser)
     add(
@@ -175,7 +175,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="also run the same source under PyTorch's DataLoader, with as many processes",
     )
-    add("--json", action="store_true", help="print JSON in place of the table")
+    add("--json", action="store_true", help="print JSON instead of the table")
     add("--svg", metavar="FILE", help="also draw a picture into this file")
 
 

@@ -112,8 +112,8 @@ class Folder(Cache):
             _LOG.info("cache: %s: %d samples are kept", self._folder, samples)
         else:
             _LOG.info(
-                "cache: %s: begun anew; the %d folders beside it are of another source, transform "
-                "or version, and can be deleted when nobody uses them any more",
+                "cache: %s: begun anew; the %d folders beside it belong to another source, "
+                "transform or version, and can be deleted once nobody uses them",
                 self._folder,
                 others,
             )

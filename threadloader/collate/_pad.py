@@ -53,7 +53,7 @@ class Pad:
             ``fields``; a position may also be written as a string, as JSON has to
             (``{"1": -100}``).
         truncate: cut rows that are longer than ``length``, which is an error otherwise; only
-            beside a ``length``.
+            with a ``length``.
 
     Raises:
         ConfigError: an option is out of bounds, or ``length`` no multiple of ``multiple_of``.

@@ -1,8 +1,8 @@
 """JSON text in, `LoaderConfig` or `ConfigError` out.
 
 A config is a JSON file (`_text` says what is accepted), a mapping, or a
-`LoaderConfig`. What may stand in it is said once, in ``config_schema.json``;
-here stands what a schema cannot say: options that are right alone and wrong
+`LoaderConfig`. What it may hold is said once, in ``config_schema.json``;
+here is what a schema cannot say: options that are right alone and wrong
 together. Reading a config opens the config file and nothing else: it imports no
 code, unpickles nothing, and opens no data.
 """

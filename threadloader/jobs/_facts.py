@@ -40,7 +40,7 @@ class Recipe(NamedTuple):
         rows: count of rows -> what samples are written into as they come, or None; as
             `collate.RowsMaker.rows`. Only where collate stacks, and no sample is left out.
         measure: batch -> its bytes, or None where they do not count.
-        together: what makes a batch at once of the samples that were read, in the place of
+        together: what makes a batch at once of the samples that were read, in place of
             `transform` and `collate`: (samples, key of the epoch, positions) -> batch; or None.
             The samples stay as they are. Only without `policy`.
         policy: what is done about samples that fail; None raises what they raise.

@@ -1,4 +1,4 @@
-"""Several batches as one job; and a job in the place of none."""
+"""Several batches as one job; and a job in place of none."""
 
 from __future__ import annotations
 

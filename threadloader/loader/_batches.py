@@ -181,9 +181,9 @@ class Batches:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file, for `resume`; replace the file as a whole or not at all.
 
-        When this returns, it is on the disk; a process killed meanwhile leaves the old file.
-        Either each shard saves its own file, or one shard saves for all; per-shard counts
-        are restored only on the shard that saved.
+        When this returns, it is on the disk; a process killed meanwhile leaves the old file or
+        the new one. Either each shard saves its own file, or one shard saves for all; per-shard
+        counts are restored only on the shard that saved.
 
         Args:
             path: the file; it is replaced if it exists.

@@ -57,7 +57,7 @@ def _samples(job: BatchJob, rows: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def noted(error: BaseException, text: str) -> bool:
-    """Add a note of ours, in the place of an earlier one; say whether the exception took it.
+    """Add a note of ours, in place of an earlier one; say whether the exception took it.
 
     One object may be raised again and again: its notes must not grow without end.
     """

@@ -51,7 +51,7 @@ class Delivery:
         marks: the running fingerprint after each; empty unless it is wanted.
         served: how many of them were delivered, or passed. Written by one store, and by that
             alone a batch is delivered; anybody may read it.
-        lost: whether there was an exception in the place of the one batch.
+        lost: whether there was an exception in place of the one batch.
         passed: whether nothing was left of it, so that it is passed over.
         here: whether the thread that asked for them has prepared them.
         onward: the batches after the one batch, which lay ready when they were asked for; None

@@ -1,11 +1,11 @@
-"""Tokens hidden for masked-language modelling, with the labels to be guessed.
+"""Tokens hidden for masked-language modelling, with labels to be predicted.
 
 The recipe of J. Devlin, M.-W. Chang, K. Lee, K. Toutanova, *BERT: Pre-training of Deep
 Bidirectional Transformers*, 2018: each token is chosen with probability 0.15; of the
 chosen, 80% become the mask token, 10% a random token, and 10% stay as they are.
 
-Every choice is integer arithmetic of our own, or in a call on raw bits, which numpy guarantees
-from one version to the next (its distributions it does not): so the same seed hides the same
+Every choice is integer arithmetic of our own, or in a call on raw bits, which numpy keeps the
+same from one version to the next (unlike its distributions): so the same seed hides the same
 tokens for ever. `_hiding` has the arithmetic, `_columns` does it where the samples are padded.
 """
 
@@ -41,8 +41,8 @@ class MaskTokens:
 
     Args:
         vocabulary: how many tokens there are, 2 to 2**24; tokens are 0 to vocabulary - 1.
-        mask_token: what is put in place of hidden tokens; itself never chosen or drawn.
-        probability: the chance of a token to be chosen, 0 to 1. 0.15 is BERT's.
+        mask_token: what replaces hidden tokens; itself never chosen or drawn.
+        probability: the probability that a token is chosen, 0 to 1. 0.15 is BERT's.
         special: further tokens that are never chosen and never drawn: padding, beginning, end.
         field: the field of the sample that holds the tokens; None where it is the array.
         tokens: the name of the masked tokens; None for that of ``field``, or ``"tokens"``.
@@ -113,7 +113,7 @@ class MaskTokens:
             if not (isinstance(value, str) and value) and (value is not None or name == "labels"):
                 yield Problem(f"{at}/{name}", "a name", repr(value))
         if self.labels == (self.tokens or self.field or "tokens"):
-            yield Problem(f"{at}/labels", "another name than the tokens have", repr(self.labels))
+            yield Problem(f"{at}/labels", "a name other than the tokens'", repr(self.labels))
 
     @property
     def names(self) -> tuple[str, str]:

@@ -53,7 +53,7 @@ def to_array(values: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Make an array of plain values.
 
     Integers and booleans are held exactly. A float dtype gives the number nearest to what
-    Python's float is, as floats always do, but never an infinity in the place of a number.
+    Python's float is, as floats always do, but never an infinity in place of a number.
 
     Args:
         values: bool, int and float objects (other ones are refused).

@@ -99,7 +99,7 @@ def _advice(data: Any) -> str:
 
 
 _AT_ONCE = ("take", "take_into", "__getitems__", "column")
-"""What a source may offer to be read by, in the place of ``[]``."""
+"""What a source may offer to be read by, in place of ``[]``."""
 
 
 def has_own(source: Any, name: str) -> bool:

@@ -86,7 +86,9 @@ class IndexCache:
             with open_regular(path) as stream:
                 found = _read(stream, file.name, size, modified, begin, skip_blank)
         except _StaleError as error:
-            _LOG.info("%s: the index is of another state of the file (%s); built anew", path, error)
+            _LOG.info(
+                "%s: the index is for another state of the file (%s); built anew", path, error
+            )
         except _DamagedError as error:
             _LOG.warning("%s: this is no sound index (%s); built anew", path, error)
         except OSError as error:  # a SourceError is one
@@ -171,7 +173,7 @@ def _read(
     if not 0 <= lines <= size - begin or not -1 <= rows <= lines or (rows >= 0) != skip_blank:
         raise _DamagedError("it announces lines that the file cannot have")
     if length != 8 * (count + max(rows, 0)):
-        raise _DamagedError("it has not the length that it announces")
+        raise _DamagedError("its length is not what it announces")
     values = np.empty(length // 8, "<i8")
     _fill(stream, values.data.cast("B"))
     parts = [values[:count]] + ([values[count:]] if skip_blank else [])

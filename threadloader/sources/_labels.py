@@ -123,7 +123,7 @@ class _Table:
         rows: by the path of a file, the line of its row and its label.
 
     Raises:
-        SourceError: the file is missing or damaged, has not these columns, or has a row
+        SourceError: the file is missing or damaged, lacks these columns, or has a row
             without a file or a label, or two for one file.
     """
 

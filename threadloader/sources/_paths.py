@@ -7,7 +7,7 @@ The rules of patterns, the same on every machine:
   case differ everywhere. A name that has such a character itself is written with
   brackets around it: ``scan[[]1].npy``. Where that is forgotten, ``scan[1].npy`` means
   ``scan1.npy``: an error if there is a file or folder of the very name as well.
-- ``**`` in the place of a folder's name is any number of folders, also none; at the end of
+- ``**`` in place of a folder's name is any number of folders, also none; at the end of
   a pattern it is every file below. It does not go into folders that are links.
 - A name that begins with a dot is found only by a part that begins with one.
 - What a pattern finds is sorted by its path, folder by folder, each name by its UTF-8

@@ -189,7 +189,7 @@ class _Walk:
         # Some old systems added up signed bytes.
         if told != sum(bare) and told != sum(bare) - 256 * sum(byte > 127 for byte in bare):
             raise self._fault(
-                "expected a header of a tar archive with its checksum, got another one; "
+                "expected a tar header that matches its checksum, got one that does not; "
                 f"{_DAMAGED}",
                 at,
             )
@@ -205,13 +205,13 @@ class _Walk:
     def _name(block: bytes) -> bytes:
         name = block[:100].partition(b"\0")[0]
         prefix = block[345:500].partition(b"\0")[0]
-        # GNU's own format ("ustar  ") has times in the place of the prefix.
+        # GNU's own format ("ustar  ") has times in place of the prefix.
         return prefix + b"/" + name if prefix and block[257:263] == b"ustar\0" else name
 
     def _extra(self, begin: int, length: int) -> bytes:
         if length > _LONGEST or begin + length > self._reader.size:
             raise self._fault(
-                f"expected a long name or pax records of at most {_LONGEST} bytes inside of "
+                f"expected a long name or pax records of at most {_LONGEST} bytes inside "
                 f"the archive, got {length}; {_DAMAGED}",
                 begin,
             )

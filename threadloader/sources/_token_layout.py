@@ -66,10 +66,10 @@ def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int,
         stored: what `stored_dtype` gave.
 
     Returns:
-        The byte of the first token, and the number of tokens, held against the file's size.
+        The byte of the first token, and the number of tokens, checked against the file's size.
 
     Raises:
-        SourceError: the file has not this format, or not the size that it should have.
+        SourceError: the file is not of this format, or not of the size it should have.
     """
     start = reader.read(0, min(12, reader.size))
     header = np.frombuffer(start, "<i4") if len(start) == 12 else None

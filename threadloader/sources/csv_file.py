@@ -52,7 +52,7 @@ def open_csv(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> C
         The source; no file is open any more.
 
     Raises:
-        SourceError: a file is missing, damaged, or lies outside of root; it has not these
+        SourceError: a file is missing, damaged, or lies outside of root; it lacks these
             columns, or a value that its dtype does not hold.
         ConfigError: the options do not fit together.
     """
@@ -75,7 +75,7 @@ class CsvSource(ArraySource):
         _chunk: bytes read at once; for tests.
 
     Raises:
-        SourceError: a file is missing or damaged, has not these columns, or a value that
+        SourceError: a file is missing or damaged, lacks these columns, or has a value that
             its dtype does not hold.
         ConfigError: there is no file, or the options name fields that are not there.
     """

@@ -80,7 +80,7 @@ class Shape:
         """Make a sample of a line's value.
 
         Raises:
-            SourceError: the value is no object, has not the fields, or has one that its
+            SourceError: the value is no object, lacks the fields, or has one that its
                 dtype does not hold.
         """
         if self._fields is None and not self._dtypes:
@@ -140,7 +140,7 @@ class JsonlSource(LineSource):
 
         Raises:
             IndexError: there is no such line.
-            SourceError: it is not strict JSON, has not the fields, has a value that its
+            SourceError: it is not strict JSON, lacks the fields, has a value that its
                 dtype does not hold, or the file has changed since it was opened.
             ClosedError: the source has been closed.
         """

@@ -1,7 +1,7 @@
 """Arrays of an ``.npz`` file, as `numpy.savez` writes it, loaded into memory.
 
-Nothing in the file is believed before it is checked: what a header says is held
-against what is there before memory is taken, every byte goes through the checksum,
+Nothing in the file is believed before it is checked: what a header says is compared
+with what is there before memory is taken, every byte goes through the checksum,
 and nothing is ever unpickled. So a damaged file is an error that names file and
 field, never fewer or other samples.
 """

@@ -9,7 +9,7 @@ The rules:
   at opening; samples are sorted by them, ascending.
 - A sample is a dict of all columns, the key too: int, float, str or bytes. NULL is an
   error, since no batch can hold it: ``coalesce(label, 0)`` says what to take instead.
-- A row is looked for by its key: let it be the table's own, or give it an index.
+- A row is looked up by its key: choose the table's own, or give it an index.
 - A database that is written to while it is open here is an error at the next read.
 """
 

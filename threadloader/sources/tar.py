@@ -2,7 +2,7 @@
 
 The rules:
 
-- A member's name is parted at the first dot of its last part: ``a/7.seg.png`` belongs to the
+- A member's name is split at the first dot of its last part: ``a/7.seg.png`` belongs to the
   sample ``a/7`` and is its field ``seg.png``, in lower case. A ``./`` at the start of a name
   does not count.
 - The members of a sample need not stand side by side, but in one archive; samples are in

@@ -44,7 +44,7 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
 
     Raises:
         OSError: the system cannot write it, or what stands there is no regular file: a rename
-            would put one in the place of a device.
+            would put one in place of a device.
         ConfigError: no file can have this name.
     """
     place, mode = _place(path)
@@ -66,7 +66,7 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
 
 
 def _replace(place: Path, prefix: str, mode: int | None, text: bytes) -> None:
-    """Write a file under a name of its own, and put it in the place of another."""
+    """Write a file under a name of its own, and put it in place of another."""
     for again in reversed(range(_ATTEMPTS)):  # pragma: no branch - the last attempt raises
         # A name of its own: two runs, or two threads, that save at once do not mix.
         temporary = place.with_name(f"{prefix}{os.getpid()}-{os.urandom(4).hex()}.tmp")

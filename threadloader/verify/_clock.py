@@ -84,7 +84,7 @@ def clock_ahead(function: Any, seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(function: Any, others: dict[int, Any]) -> Iterator[None]:
-    """Put others in the place of clocks, by their `id`."""
+    """Put others in place of clocks, by their `id`."""
     places = [
         (home, name, it)
         for home in (time, dt, *_homes(function))
@@ -120,7 +120,7 @@ def _stopped(clock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _standing(now: Callable[..., Any], utcnow: Callable[..., Any]) -> type:
-    """Give a class in the place of `datetime.datetime`, whose methods in C cannot be replaced.
+    """Give a class in place of `datetime.datetime`, whose methods in C cannot be replaced.
 
     What it makes are objects of the real one.
     """

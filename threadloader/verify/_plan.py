@@ -40,7 +40,7 @@ class Plan:
         epochs: how many epochs each run has, 1 to 1000. Two (the default) show what is
             changed in the first one and should not be.
         batches: the most batches of an epoch, 2 to 10**9; None: as many as the run without
-            workers makes in some seconds, which is all of a small dataset.
+            workers makes in a few seconds, which is all of a small dataset.
 
     Raises:
         ConfigError: one of them is out of bounds; it names the option of the command line.
@@ -160,8 +160,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batches",
         type=integer,
         metavar="N",
-        help="at most so many batches of each epoch (default: what the run without workers makes "
-        "in some seconds)",
+        help="compare at most N batches of each epoch (default: as many as the run without "
+        "workers makes in a few seconds)",
     )
     add_code(parser)
     parser.add_argument(
@@ -176,7 +176,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=code_name,
         help="imports the module and uses the function of (epoch, n) as the sampler",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON in place of the text")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:

@@ -206,8 +206,8 @@ def other_process(part: str, shown: str, *, alike: bool = False, hashed: bool = 
         says += "on hash(), or on the order of a set"
         evidence = f"{shown} gave something else in another process, the same in a second one with "
         evidence += "the same PYTHONHASHSEED, and yet another with another one"
-        advice = "sorted(...) of a set before its order counts; zlib.crc32 or hashlib in the place "
-        advice += "of hash()"
+        advice = "sorted(...) of a set before its order counts; zlib.crc32 or hashlib in place of "
+        advice += "hash()"
     else:
         says = f"the {part} depends on something that the process has kept from before"
         evidence = f"{shown} gave something else in another process, and that in each of three"
