@@ -65,7 +65,7 @@ class LoaderConfig:
             leave it alone.
         num_epochs: epochs of a run; ``None`` for no limit.
         stall_seconds: seconds without progress after which a wait is a stall; ``None``: no watch.
-        stall_action: ``"log"``, or ``"raise"`` for a `StalledError` out of `next`.
+        stall_action: ``"log"``, or ``"raise"`` for a `StalledError` from `next`.
         close_timeout: the most seconds that leaving the loader waits for a stuck thread.
 
     The defaults are those of the schema, where each option has its bounds.
