@@ -350,7 +350,7 @@ def test_the_gil_is_named_only_where_there_is_one(gil):
         ({0: 0.001, 4: 0.0}, {0: None, 4: 3}, {0: 0.01, 4: 0.01}, "loading is not the bottleneck"),
         ({0: 0.5, 4: 0.2}, {0: None, 4: 0}, {0: 0.01, 4: 0.01}, "still above 1%: try more of them"),
         ({0: 0.2, 4: 0.5}, {0: None, 4: 0}, {0: 0.01, 4: 0.01}, "batches come more slowly than"),
-        ({0: 0.5, 4: 0.2}, {0: None, 4: 2}, {0: 0.01, 4: 0.01}, "although 2.0 batches lay ready"),
+        ({0: 0.5, 4: 0.2}, {0: None, 4: 2}, {0: 0.01, 4: 0.01}, "although 2.0 batches were ready"),
         ({0: 0.5, 4: 0.2}, {0: None, 4: 2}, {0: 0.01, 4: 0.01}, "or other programs do the cores"),
         (
             {0: 0.5, 4: 0.0},

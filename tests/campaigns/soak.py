@@ -182,7 +182,7 @@ def soak(options: argparse.Namespace) -> int:
     limit = options.limit if options.limit is not None else GROWTH * 3600 / seconds
     good = fitted.bound <= limit
     print(
-        f"{line(soak, seconds, points)}; slope behind {warm:.0f} s: {fitted.slope:.2f} MiB an hour,"
+        f"{line(soak, seconds, points)}; slope after {warm:.0f} s: {fitted.slope:.2f} MiB an hour,"
         f" at 95% at most {fitted.bound:.2f} of {limit:.2f}; threads, files and objects constant;"
         f" seed {options.seed}; {'0 failed' if good else 'FAILED: memory grows'}"
     )

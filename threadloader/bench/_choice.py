@@ -179,7 +179,7 @@ def _with_step(rows: Sequence[Row], step_seconds: float) -> list[str]:
         lowest = f"The wait is lowest with {_workers(least)}, {_told(_wait(least))}"
         if (least.batches_ready or 0.0) >= 1:
             told.append(
-                f"{lowest}, although {least.batches_ready:.1f} batches lay ready on average: the"
+                f"{lowest}, although {least.batches_ready:.1f} batches were ready on average: the"
                 " loop does not get its turn at once. Threads take the cores, or the GIL, from it,"
                 " or other programs do the cores."
             )
