@@ -63,6 +63,19 @@ class Plan:
                     self.raised.append((index, error))
                 raise
 
+    def due(self, indices: list[int]) -> BaseException | None:
+        """Give what was raised last for the lowest of some samples, and take off that of all."""
+        with self._lock:  # threads raise meanwhile, for other samples
+            for index in indices:
+                found = [error for where, error in self.raised if where == index]
+                if found:
+                    gone = set(indices)
+                    self.raised[:] = [
+                        (-1 if where in gone else where, error) for where, error in self.raised
+                    ]
+                    return found[-1]
+        return None
+
 
 def row(index: int) -> Any:
     """Sample `index`: what a batch must hold of it, bit by bit."""

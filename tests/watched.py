@@ -174,15 +174,7 @@ class Watched:
         """Give what must come in the place of a batch, and take it off what was raised."""
         if self.point.lost or self.case.point in ("locate", "sampler"):
             return None
-        for index in indices:  # the lowest row's
-            found = [error for where, error in self.plan.raised if where == index]
-            if found:
-                gone = set(indices)
-                self.plan.raised[:] = [
-                    (-1 if where in gone else where, error) for where, error in self.plan.raised
-                ]
-                return found[-1]
-        return None
+        return self.plan.due(indices)
 
     def in_a_batch(self, error: BaseException, epoch: int, step: int) -> None:
         """An exception in the place of a batch."""
