@@ -29,6 +29,17 @@ def opened(n=1000, wait=0.0, **config):
     return loader, loader.__enter__()
 """
 
+STUCK = """
+class Stuck(Numbers):
+    def __getitem__(self, index):
+        inside.set(); time.sleep(600)
+inside = threading.Event()
+with Loader({'num_workers': 1, 'close_timeout': 0.1}, Stuck(4)) as batches:
+    iter(batches); inside.wait(30)
+print('left')
+"""
+"""A worker that never comes back, and a ``with`` that is left all the same."""
+
 TOPOLOGIES = {
     "never iterated, in a global": "loader, batches = opened()",
     "in the middle of an epoch": "loader, batches = opened(); epoch = iter(batches); next(epoch)",
@@ -68,16 +79,7 @@ def test_an_open_loader_does_not_keep_the_interpreter(run_child, body):
 
 def test_a_worker_that_never_returns_does_not_keep_the_interpreter(run_child):
     """The log says which sample it is at, within close_timeout."""
-    child = run_child(
-        BEGIN + "class Stuck(Numbers):\n"
-        "    def __getitem__(self, index):\n"
-        "        inside.set(); time.sleep(600)\n"
-        "inside = threading.Event()\n"
-        "with Loader({'num_workers': 1, 'close_timeout': 0.1}, Stuck(4)) as batches:\n"
-        "    iter(batches); inside.wait(30)\n"
-        "print('left')\n",
-        timeout=30,
-    )
+    child = run_child(BEGIN + STUCK, timeout=30)
     assert (0, "left\n") == (child.returncode, child.stdout)
     assert "threadloader-worker-0 has not ended within 0.1 s" in child.stderr
     assert "it is at sample" in child.stderr
@@ -85,17 +87,7 @@ def test_a_worker_that_never_returns_does_not_keep_the_interpreter(run_child):
 
 def test_a_log_that_cannot_be_written_does_not_come_out_of_the_with(run_child):
     """As where stderr is closed, to which a program without handlers logs."""
-    child = run_child(
-        BEGIN + "class Stuck(Numbers):\n"
-        "    def __getitem__(self, index):\n"
-        "        inside.set(); time.sleep(600)\n"
-        "inside = threading.Event()\n"
-        "sys.stderr.close()\n"
-        "with Loader({'num_workers': 1, 'close_timeout': 0.1}, Stuck(4)) as batches:\n"
-        "    iter(batches); inside.wait(30)\n"
-        "print('left')\n",
-        timeout=30,
-    )
+    child = run_child(BEGIN + "sys.stderr.close()\n" + STUCK, timeout=30)
     assert (0, "left\n") == (child.returncode, child.stdout)
 
 

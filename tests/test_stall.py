@@ -403,6 +403,16 @@ def test_a_worker_in_a_debugger_is_no_stall(module):
     assert ("done", 50) == (value, len(waits))
 
 
+def run_through(job, at):
+    """Run a job under a watch of 10 s; `at` says at which look its result is there, as `Ticks`."""
+    engine = Engine(1, 5.0, Ticks(at), stall_seconds=10.0)
+    engine.start()
+    try:
+        assert engine.stream(iter([job]), 1).result(0).value == "done"
+    finally:
+        engine.stop()
+
+
 def test_a_stall_that_lasts_is_told_again_at_twice_the_time(heard):
     """G11: at 1, 2, 4, 8 times the limit, so that the log stays readable."""
     texts = heard(lambda: None)
@@ -415,12 +425,7 @@ def test_a_stall_that_lasts_is_told_again_at_twice_the_time(heard):
             job.permits.release()
         return looks == 100
 
-    engine = Engine(1, 5.0, Ticks(at), stall_seconds=10.0)
-    engine.start()
-    try:
-        assert engine.stream(iter([job]), 1).result(0).value == "done"
-    finally:
-        engine.stop()
+    run_through(job, at)
     assert [10, 20, 40, 80] == [round(float(text.split()[4])) for text in texts]
 
 
@@ -438,12 +443,7 @@ def test_what_stalls_again_is_told_at_the_limit_again(heard):
             assert job.begun.acquire(timeout=WAIT)
         return looks == 50
 
-    engine = Engine(1, 5.0, Ticks(at), stall_seconds=10.0)
-    engine.start()
-    try:
-        assert engine.stream(iter([job]), 1).result(0).value == "done"
-    finally:
-        engine.stop()
+    run_through(job, at)
     assert [10, 20, 10, 20] == [round(float(text.split()[4])) for text in texts]
 
 
