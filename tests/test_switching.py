@@ -180,6 +180,8 @@ def test_a_loop_that_holds_the_gil_is_told_what_to_set():
     text = str(Stats(**waiting, gil_delay_seconds=0.0049))
     assert 'holds the GIL, for which workers wait 4.9 ms: try "switch_interval": "auto"' in text
     assert "GIL" not in str(Stats(**waiting, gil_delay_seconds=0.0001))
+    # Workers that do nothing measure nothing: it is of before.
+    assert "GIL" not in str(Stats(**waiting, gil_delay_seconds=0.0049, prepared_here=8))
     assert "GIL" not in str(
         Stats(**waiting, gil_delay_seconds=0.0049, switch_interval_shortened=True)
     )

@@ -96,7 +96,7 @@ class Engine:
 
     @property
     def gil_delay(self) -> float:
-        """Seconds that a worker waits for the GIL, as measured now and then; 0 at first."""
+        """Seconds for which the loop keeps the GIL from a worker, as measured now and then."""
         return self._shared.gil_delay
 
     @property

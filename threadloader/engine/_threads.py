@@ -37,8 +37,8 @@ of 8 ms of Python, on two cores of an Intel Xeon, ``"switch_interval": "auto"`` 
 steps so, in 24 runs, and after 20 to 165 without, in 14."""
 
 HELD_SECONDS = 1e-3
-"""Delay of the GIL from which somebody holds it: a training loop in pure Python makes it a
-switch interval, 5 ms by default, and one that releases it some microseconds."""
+"""Delay of the GIL from which the loop holds it: one in pure Python makes it a switch interval, 5
+ms by default, and one that releases it some microseconds."""
 
 IDLE_SECONDS = 0.1
 """How long an idle worker may take to leave."""
@@ -57,8 +57,8 @@ class Shared:
     finalizer ends them. `max_bytes` bounds the results that wait, None does not. `peak_bytes`, the
     most of them at once, is the feeder's.
 
-    `stopping` and `abandoned` go from False to True, once, by whoever stops. `gil_delay`,
-    seconds that a thread waits for the GIL, is written by the first worker alone. `crew`, the
+    `stopping` and `abandoned` go from False to True, once, by whoever stops. `gil_delay`, seconds
+    for which the loop keeps the GIL from a worker, is written by the first worker. `crew`, the
     workers' facts and threads, is the feeder's; it is replaced whole, and empty in the end,
     since a worker's facts lead back here.
 
@@ -181,8 +181,9 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
         worker.job = worker.part = None
         slot = job = claims = outcome = error = value = None
         if (now := shared.runtime.monotonic()) - probed > pause:
-            # Half of what was known, so that one chance does not decide.
-            shared.gil_delay = (shared.gil_delay + shared.runtime.gil_delay()) / 2
+            # A consumer that waits by then has not held it: another worker has, in Python code.
+            delay = shared.runtime.gil_delay() * (shared.awaited is None)
+            shared.gil_delay = (shared.gil_delay + delay) / 2  # one chance does not decide
             probed, probes = now, probes + 1
             pause = SOON_SECONDS if probes < MOST_SOON else PROBE_SECONDS
 

@@ -59,8 +59,9 @@ class Stats:
         ready_sum: batches that were ready, added up over all calls of `next` that gave a batch.
         prefetch_batches: the most batches prepared ahead.
         peak_bytes: the most bytes of batches that were ready at once, with `max_bytes`; else 0.
-        gil_delay_seconds: how long a worker waits for the GIL, as measured now and then. Above
-            a millisecond the training loop holds it, so reading waits for training.
+        gil_delay_seconds: how long a worker waits for the GIL while the loop does not wait for a
+            batch, as measured now and then. Above a millisecond the training loop holds it, or
+            works beside samples made in Python, so reading waits for one of these.
         switch_interval_shortened: whether the loader has shortened the switch interval.
         not_pinned: what was missing for ``pin_memory: "auto"``, so that batches are numpy
             arrays; "" when they are pinned, or nobody asked for it.
@@ -198,10 +199,12 @@ class Stats:
         counts = [("skipped", self.skipped), ("retried", self.retried), ("failed", self.failed)]
         parts += [f"{count:,} {name}" for name, count in counts if count]
         starved = self.data_wait_fraction >= BANDS[0][0] and not self.switch_interval_shortened
-        if starved and self.gil_delay_seconds > HELD_SECONDS:
+        # Where the loop prepares the batches, the workers have measured nothing of late.
+        by_workers = self.prepared_here * 2 < self.batches
+        if starved and by_workers and self.gil_delay_seconds > HELD_SECONDS:
             parts.append(
-                f"the training loop holds the GIL, for which workers wait "
-                f'{_duration(self.gil_delay_seconds)}: try "switch_interval": "auto"'
+                "the training loop, or what makes samples beside it, holds the GIL, for which "
+                f'workers wait {_duration(self.gil_delay_seconds)}: try "switch_interval": "auto"'
             )
         if self.prepared_here:
             parts.append(f"{self.prepared_here:,} batches prepared without the workers: faster")
