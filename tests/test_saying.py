@@ -146,6 +146,36 @@ def test_a_batch_is_given_while_the_word_of_a_stall_is_stuck_in_the_log(heard, g
     assert given
 
 
+def test_a_log_that_stops_the_threads_does_not_wait_for_who_waits_for_it(heard, go_on):
+    """G6: it is asked in the name of the threads, which only tells them; each is told of."""
+    stopped = []
+    texts = heard(lambda text: stopped.append(engine.stop()))
+    inside = threading.Barrier(3)
+    engine = Engine(2, 0.05)
+    engine.start()
+    jobs = [Job(lambda: (inside.wait(WAIT), go_on.wait(WAIT)))] * 2
+    engine.stream(iter(jobs), depth=2).prefetch()
+    inside.wait(WAIT)
+    assert ends(engine.stop)
+    assert [False, False] == stopped
+    assert ["threadloader-worker-0", "threadloader-worker-1"] == [text.split()[0] for text in texts]
+
+
+def test_one_log_that_is_stuck_is_waited_for_once(heard, go_on, monkeypatch):
+    """G6: however many workers are stuck, one thread stands in the log, and the feeder ends."""
+    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
+    heard(lambda text: go_on.wait(WAIT))
+    inside = threading.Barrier(4)
+    engine = Engine(3, 0.05)
+    engine.start()
+    jobs = [Job(lambda: (inside.wait(WAIT), go_on.wait(WAIT)))] * 3
+    engine.stream(iter(jobs), depth=3).prefetch()
+    inside.wait(WAIT)
+    assert ends(engine.stop)
+    names = [thread.name for thread in threading.enumerate()]
+    assert (0, 1) == (names.count("threadloader-feeder"), names.count("threadloader-log"))
+
+
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
 def test_what_a_log_raises_ends_the_thread_that_writes_and_no_other(heard, raised, error):
     """As `ValueError`, which a handler raises whose file is closed."""
@@ -154,7 +184,7 @@ def test_what_a_log_raises_ends_the_thread_that_writes_and_no_other(heard, raise
         raise error(text)
 
     texts = heard(fails)
-    _saying.say("error", "%s is stuck", "worker-0")
+    _saying.say(object(), "error", ["worker-0 is stuck"])
     assert raised.wait()
     assert (["worker-0 is stuck"], [error]) == (texts, raised.kinds)
 
@@ -196,7 +226,7 @@ def test_where_no_thread_starts_any_more_it_is_logged_all_the_same(
     texts = heard()
     monkeypatch.setattr(logging, "logThreads", False)  # it would name the bare one, and keep that
     monkeypatch.setattr(RUNTIME, name, instead, raising=False)
-    _saying.say("error", "stuck")
+    _saying.say(object(), "error", ["stuck"])
     assert ["stuck"] == texts
 
 
@@ -210,6 +240,6 @@ def test_a_signal_behind_the_launch_comes_out_and_it_is_logged_once(heard, go_on
     texts = heard(lambda text: told.release())
     monkeypatch.setattr(RUNTIME, "launch", launch, raising=False)
     with pytest.raises(TimeoutError, match="rung"):
-        _saying.say("error", "stuck")
+        _saying.say(object(), "error", ["stuck"])
     assert told.acquire(timeout=WAIT)
     assert ["stuck"] == texts

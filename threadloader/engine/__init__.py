@@ -33,9 +33,10 @@ G12. With `max_bytes`, a job is begun only if its result is the next one, or fit
     what is ready at once exceeds the bound by one result a worker at most.
 
 `_slots` is a job's place in the line and how workers share it, `_stream` the consumer's end,
-`_threads` the feeder and the workers, `_bound` what may be begun in bytes, `_watch` who tells
-of a stall, `_saying` logs with a bound, `_engine` start and stop, `_inline` the same face without
-threads, `_signals` lets pass what a signal handler has raised in a job.
+`_threads` the feeder and the workers, `_own` whose a thread is, `_bound` what may be begun in
+bytes, `_watch` who tells of a stall, `_saying` logs with a bound, `_engine` start and stop,
+`_inline` the same face without threads, `_signals` lets pass what a signal handler has raised in
+a job.
 """
 
 from ._engine import Engine

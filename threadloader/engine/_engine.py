@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 from .. import _runtime
 from .._runtime import Runtime, Thread
+from ._own import inside
 from ._saying import say
 from ._signals import from_signal
 from ._slots import Job
 from ._stream import Stream
-from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, inside, launch, replace_feeder
+from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, launch, replace_feeder
 from ._watch import Watch
 
 __all__ = ["Engine"]
@@ -140,12 +141,9 @@ class Engine:
         if feeder is None or not self._launched or self._pid != os.getpid():
             return True
         if shared.end.wait(shared.close_timeout + GRACE_SECONDS) is None:
-            say(
-                "error",
-                "the feeder has not ended within %g s; it is at\n%s",
-                shared.close_timeout,
-                self._runtime.stack(feeder),
-            )
+            stack = self._runtime.stack(feeder)
+            text = f"the feeder has not ended within {shared.close_timeout:g} s; it is at\n{stack}"
+            say(shared, "error", [text])
             try:
                 # In its place. In a bare thread, where no signal can cut the queue's lock short.
                 self._runtime.launch(replace_feeder, (shared,))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from .._runtime import RUNTIME, log
+from ._own import here
 from ._signals import attempt
 from ._slots import caught
 
@@ -16,7 +17,7 @@ SAY_SECONDS = 1.0
 second that a stuck one costs is short beside the bound of a stop."""
 
 
-def say(how: Literal["error", "warning"], text: str, *args: object) -> None:
+def say(shared: object, how: Literal["error", "warning"], texts: Iterable[str]) -> None:
     """Log something, wait for it with a bound, and raise nothing that logging raises (G6, G11).
 
     The thread that is told of may hold the lock of a handler, for good, and a log may be closed. So
@@ -24,17 +25,22 @@ def say(how: Literal["error", "warning"], text: str, *args: object) -> None:
     it: `threading.excepthook` tells that.
 
     Args:
+        shared: what the threads share that are told of. Whoever writes is one of them meanwhile:
+            a handler that closes the loader would wait for whoever waits for the log.
         how: the method of the log.
-        text: what is said, as for that.
-        args: what stands in it, likewise.
+        texts: what is said, each a record.
     """
     written = RUNTIME.lock()
     written.acquire()
 
     def write() -> None:
+        before = getattr(here, "shared", None)
         try:
-            getattr(log(), how)(text, *args)
+            here.shared = shared
+            for text in texts:
+                getattr(log(), how)("%s", text)
         finally:
+            here.shared = before
             written.release()
 
     thread = RUNTIME.thread(write, (), "threadloader-log")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import queue
-import threading
 import warnings
 from collections import deque
 from typing import Any
 
 from .._runtime import Runtime, Thread
 from ._bound import Bound
+from ._own import here
 from ._saying import say
 from ._slots import ENDED, Outcome, Slot, Worker, caught
 
@@ -20,7 +20,6 @@ __all__ = [
     "Shared",
     "abandon",
     "feed",
-    "inside",
     "launch",
     "release",
     "replace_feeder",
@@ -92,15 +91,6 @@ class Shared:
         self.awaited: Slot | None = None
 
 
-_here = threading.local()
-"""In our threads, `shared` says whose they are: one of them cannot wait for itself."""
-
-
-def inside(shared: Shared) -> bool:
-    """Whether the calling thread is one of these threads."""
-    return getattr(_here, "shared", None) is shared
-
-
 def launch(feeder: Thread, shared: Shared) -> None:
     """Start the feeder; runs in a bare thread, where no signal lands."""
     _, error = caught(feeder.start)
@@ -113,7 +103,7 @@ def launch(feeder: Thread, shared: Shared) -> None:
 
 def feed(shared: Shared) -> None:
     """The feeder: start the workers, deal jobs until told to stop, end the workers."""
-    _here.shared = shared
+    here.shared = shared
     workers: list[tuple[Worker, Thread]] = []
     dealt: deque[Slot] = deque()
     bound = Bound(shared.max_bytes, shared.num_workers)
@@ -145,7 +135,7 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
     This frame stays alive as long as any traceback of user code that leads to it. So each
     round ends by letting go of all that belongs to its slot, which would make a cycle (G10).
     """
-    _here.shared = shared
+    here.shared = shared
     probed, probes, pause = shared.runtime.monotonic() if first else float("inf"), 0, SOON_SECONDS
     while (slot := shared.tickets.get()) is not STOP:
         try:
@@ -270,14 +260,18 @@ def _end(
 
 
 def _join(shared: Shared, workers: list[tuple[Worker, Thread]]) -> None:
+    stuck = []
     deadline = shared.runtime.monotonic() + shared.close_timeout
     for worker, thread in workers:
         left = deadline - shared.runtime.monotonic()
         # An idle one needs a moment to leave, whatever the bound.
         thread.join(max(left, 0.0 if worker.job is not None else IDLE_SECONDS))
         if thread.is_alive():
-            text = f"{thread.name} has not ended within %g s and is left behind; it is at %s\n%s"
-            say("error", text, shared.close_timeout, str(worker), shared.runtime.stack(thread))
+            text = f"{thread.name} has not ended within {shared.close_timeout:g} s"
+            text += f" and is left behind; it is at {worker}\n{shared.runtime.stack(thread)}"
+            stuck.append(text)
+    if stuck:
+        say(shared, "error", stuck)
 
 
 def release(shared: Shared) -> None:

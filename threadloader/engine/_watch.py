@@ -82,4 +82,4 @@ class Watch:
         text = f"nothing has moved for {seconds:g} s while a batch is waited for; {who}".rstrip()
         if self._raises:
             raise StalledError(text, seconds)
-        say("warning", "%s", text)
+        say(self._shared, "warning", [text])
