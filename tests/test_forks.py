@@ -112,6 +112,40 @@ with Loader(PLAIN, Source()) as batches:
 """)
 
 
+def test_in_a_fork_nobody_waits_for_a_batch_any_more(in_forks):
+    """What was waited for in another thread does not go on to count."""
+    assert ["True"] == in_forks("""
+def child():
+    before = batches.stats()
+    while batches.stats().elapsed_seconds < before.elapsed_seconds + 0.01:
+        pass
+    return before.data_wait_seconds == batches.stats().data_wait_seconds
+
+with Loader(PLAIN, Source()) as batches:
+    epoch = iter(batches)
+    next(epoch), batches.stats()
+    gate.start(lambda: next(epoch))
+    forked(child)
+    gate.end()
+""")
+
+
+def test_what_the_first_batch_needs_is_imported_before_it_is_made(in_forks):
+    """A fork meanwhile would leave the lock of an import behind, which Python does not renew."""
+    assert ["set()"] == in_forks("""
+class Kept(Source):
+    def __getitem__(self, index):
+        there.update(sys.modules)
+        return index
+
+there = set()
+with Loader({**PLAIN, "on_error": {"skip": 3, "retry": 1}}, Kept()) as batches:
+    before = set(sys.modules)
+    next(iter(batches))
+print({name for name in there - before if name.startswith("threadloader")})
+""")
+
+
 def test_a_fork_of_a_fork_goes_on_though_another_thread_was_in_next(in_forks):
     """That thread is one of the fork; in it the first batch has been delivered."""
     assert ["[[2, 3], [4, 5], [6, 7]]", ALL] == in_forks("""

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from threadloader import Loader, StalledError
+from threadloader import ClosedError, Loader, StalledError
 from threadloader._runtime import Runtime
 
 CONFIG = {"batch_size": 2, "shuffle": False, "num_workers": 0}
@@ -128,6 +128,20 @@ def test_a_wait_for_a_worker_counts_from_the_first_batch_of_an_epoch_on():
         asked.set()
         next(epoch)
         assert before == seen[0]
+
+
+def test_closed_while_a_batch_is_made_a_run_has_not_waited_longer_than_it_lasted():
+    """Without workers that batch is finished first, and waited for."""
+    source = Slow([0.0])
+    with opened(source) as batches:
+        epoch = iter(batches)
+        next(epoch)
+        source.watch = batches.close
+        with suppress(ClosedError):
+            next(epoch)
+    stats = batches.stats()
+    assert 3.0 == stats.elapsed_seconds
+    assert 0.0 == not_waited(stats)
 
 
 @pytest.mark.parametrize("at", range(3, 17))

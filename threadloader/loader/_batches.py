@@ -154,7 +154,11 @@ class Batches:
             tally = tally.waited(min(since, now), now)
         # The loop reads its clock a moment before it writes down what it has waited: a look in that
         # moment tells more, and one between the clearing of `since` and the writing less.
-        self._waited = waited = max(self._waited, tally.data_wait_seconds)
+        waited = max(self._waited, tally.data_wait_seconds)
+        if self._closed_at is not None and tally.started is not None:
+            # Without workers a batch is made to its end, and waited for, after the close.
+            waited = min(waited, max(0.0, now - tally.started - tally.first_batch_seconds))
+        self._waited = waited
         return tally._replace(data_wait_seconds=waited).stats(
             now,
             prefetch_batches=self._supply.ahead,

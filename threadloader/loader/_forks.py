@@ -35,6 +35,7 @@ def _leave_behind(batches: Batches) -> None:
     """Leave behind what other threads were doing; the one that has forked goes on with its own."""
     run, supply = batches._run, batches._supply
     if run.turn.forked():
+        run.since = None  # nobody waits any more
         supply.forked()
         stream = run.results.place.stream
         if stream is not None:  # a job that is half made may have a lock of its own
