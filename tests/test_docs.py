@@ -36,7 +36,7 @@ import threadloader
 from threadloader import Loader, engine
 from threadloader.cli import main
 from threadloader.config import read_config
-from threadloader.loader._making import GROUP_BYTES, GROUP_MOST
+from threadloader.loader._making import GROUP_BYTES, GROUP_MOST, PIECE_BYTES
 from threadloader.loader._supply import GROUPS_AHEAD
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -328,6 +328,13 @@ def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
     assert f"{said} at least: some {(GROUPS_AHEAD + 1) * mebibytes} MiB" in " ".join(page.split())
     with Loader({"batch_size": 1}, np.zeros((9, 8))) as batches:
         assert 3 * GROUP_MOST == batches.stats().prefetch_batches
+
+
+def test_the_tuning_guide_says_what_a_kept_batch_keeps():
+    """The bounds of a group that docs/tuning.md names are those of the loader."""
+    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
+    said = f"up to {GROUP_BYTES >> 20} MiB with workers and {PIECE_BYTES >> 10} KiB without"
+    assert f"A batch that you keep keeps its whole group, {said}" in " ".join(page.split())
 
 
 def test_the_tuning_guide_tells_every_number():
