@@ -76,6 +76,27 @@ def test_the_next_run_prepares_nothing():
     assert (20, 0) == (stats.cache_hits, stats.cache_misses)
 
 
+def test_what_many_makes_is_not_kept():
+    """It is made in every epoch: it may depend on key and position, and nothing says so."""
+    made = []
+
+    class Twice:
+        def __call__(self, row):
+            return row * 2
+
+        def many(self, rows, key, positions):
+            made.extend(rows)
+            return [row * 2 for row in rows]
+
+    options = {"cache": {"max_samples": 9}, "batch_size": 3, "num_workers": 0}
+    with Loader(options, np.arange(9), transform=Twice()) as batches:
+        for epoch in batches.epochs(2):
+            for _ in epoch:
+                pass
+        assert 9 == batches.stats().cache_hits
+    assert 18 == len(made)
+
+
 @pytest.mark.parametrize("changed", ["time", "option", "transform"])
 def test_a_change_begins_anew(changed):
     run(config(cache={"folder": "kept"}), steady, 1)
