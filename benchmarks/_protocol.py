@@ -96,7 +96,8 @@ class Job:
         collate: list of samples -> batch, where the user has one; None: stack field by field.
         arrays: the source as whole arrays of equal first length, where it is nothing else.
         mlm: the padding and masking that `collate` does, for a loader with its own way.
-        step_holds_gil: whether the training step is Python code, for a loader that can be told.
+        step_holds_gil: whether a loader that can be told is told that the training step is
+            Python code.
         check: raises `WrongBatches` for a batch that is not what the job asks for; None:
             the batch must be what a plain loop makes of its samples.
     """

@@ -25,6 +25,7 @@ from benchmarks._protocol import Case, Metric
 from benchmarks._results import CaseResult, Results, Row, Shown, WorkResult
 from benchmarks._run import run
 from benchmarks._table import table
+from benchmarks.loaders.threadloader import config_of
 
 ROOT = Path(__file__).resolve().parent.parent
 EVERY = (*works.NAMES, *works.BESIDE)
@@ -232,6 +233,23 @@ def test_a_work_says_all_that_it_promises(name):
     options = {**case.options, "numpy": found, "imported": found, "package": "", "module": ""}
     told = kind.limit(kind.job(options), options, 0.0)
     assert {metric.name for metric in kind.METRICS} <= set(told)
+
+
+def test_a_python_step_is_measured_told_and_by_default():
+    """threadloader shortens the switch interval in the first case, and not in the second."""
+    kind = works.work("train_gil")
+    for cases in (kind.cases(quick=True), fixed_cases(kind)):
+        configs = [config_of(kind.job(case.options))[0] for case in cases]
+        assert ["auto", None] == [config.get("switch_interval") for config in configs]
+
+
+def test_the_scale_begins_without_workers():
+    """There a batch costs what the loader does itself: order, slicing, info, stats."""
+    kind = works.work("scale")
+    for cases in (kind.cases(quick=True), fixed_cases(kind)):
+        sizes = {case.options["samples"] for case in cases}
+        alone = {case.options["samples"] for case in cases if case.options["workers"] == 0}
+        assert sizes == alone
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -1,4 +1,4 @@
-"""Cost of a batch and memory from a thousand samples to a billion, from 1 worker to 128."""
+"""Cost of a batch and memory from a thousand samples to a billion, from no worker to 128."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ WARM = 256
 
 
 def cases(quick: bool) -> list[Case]:
-    """Give every size with 1, 8 and 128 workers."""
+    """Give every size with 0, 1, 8 and 128 workers."""
     return [
         Case(f"10^{power} samples, {named(workers)}", {"samples": 10**power, "workers": workers})
         for power in ((3, 9) if quick else range(3, 10))
-        for workers in ((1,) if quick else (1, 8, 128))
+        for workers in ((0, 1) if quick else (0, 1, 8, 128))
     ]
 
 

@@ -13,7 +13,10 @@ from .train import no_loading
 
 SHORT = "Loop, Python step"
 STEP_MS = 8
-TITLE = f"A training loop: a step of {STEP_MS} ms of pure Python, 16 samples of 1 ms a batch"
+TITLE = (
+    f"A training loop: a step of {STEP_MS} ms of pure Python, 16 samples of 1 ms a batch;"
+    " 4 workers, of a loader that is told of the step, or by default"
+)
 LIMIT = (
     "steps per second with no loading, less the time that the samples themselves need the GIL,"
     " measured serially; wait: 0"
@@ -26,11 +29,14 @@ METRICS = (
 
 
 def cases(quick: bool) -> list[Case]:
-    """Give four workers."""
+    """Give four workers, told of the step and by default: alike for who cannot be told."""
     size = {"steps": 4, "rounds": 1000}
     if not quick:
         size = {"steps": 100, "rounds": rounds_of(burn, STEP_MS), "step_ms": STEP_MS}
-    return [Case("4 workers", {**size, "workers": 4})]
+    return [
+        Case(name, {**size, "workers": 4, "told": told})
+        for name, told in (("told", True), ("by default", False))
+    ]
 
 
 def job(options: dict[str, Any]) -> Job:
@@ -40,7 +46,7 @@ def job(options: dict[str, Any]) -> Job:
         batch_size=16,
         workers=options["workers"],
         cost="waits",
-        step_holds_gil=True,
+        step_holds_gil=options["told"],
     )
 
 
