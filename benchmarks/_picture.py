@@ -95,9 +95,11 @@ def picture(results: Results) -> str:
         results: of any works; those with nothing to draw are left out.
 
     Returns:
-        The text of an SVG file.
+        The text of an SVG file; "" where there is nothing to draw.
     """
     shares, absolute = list(_lines(results, "share")), list(_lines(results, None))
+    if not shares and not absolute:
+        return ""
     # A loader has the same mark in every picture, whoever else is there.
     marks = {name: NAMES.index(name) for name in results.titles if name in results.versions}
     parts: list[str] = []

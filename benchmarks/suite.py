@@ -38,10 +38,11 @@ def main(arguments: Sequence[str]) -> int:
 
     def written(results: Results) -> None:
         for option, name, made in (("--json", asked.json, _json), ("--svg", asked.svg, picture)):
-            if not name:
+            text = made(results) if name else ""
+            if not text:
                 continue
             try:
-                Path(name).write_text(made(results), encoding="utf-8")
+                Path(name).write_text(text, encoding="utf-8")
                 unwritten.discard(option)
             except OSError as error:  # the disk is full, which is no reason to measure no more
                 if option not in unwritten:
@@ -58,6 +59,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"tools/bench --suite: {error}", file=sys.stderr)
         return 2
     print(table(results))
+    if asked.svg and not picture(results):
+        kinds = ", ".join(work.name for work in results.works)
+        _tell(f"tools/bench --suite: --svg: nothing of {kinds} to draw: {asked.svg} is not written")
     if unwritten:
         return 2
     ours = [

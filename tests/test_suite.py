@@ -353,6 +353,24 @@ def test_a_file_that_can_be_written_no_more_is_told_once(
     assert svg.exists()
 
 
+def test_a_picture_with_nothing_in_it_is_told_and_not_written(quick, tmp_path, capsys, monkeypatch):
+    """Of the works that are asked for by name no number is drawn; the JSON has them all."""
+    beside = [work for work in filled() if work.name in works.BESIDE]
+    results = replace(restored(quick[1]), works=beside)
+    out, svg = tmp_path / "out.json", tmp_path / "out.svg"
+
+    def measured(plan, tell, done):
+        done(results)
+        return results
+
+    monkeypatch.setattr(suite, "run", measured)
+    monkeypatch.setattr(suite, "table", lambda results: "")
+    assert 0 == suite.main(["--json", str(out), "--svg", str(svg)])
+    said = f"tools/bench --suite: --svg: nothing of scale, close to draw: {svg} is not written\n"
+    assert said == capsys.readouterr().err
+    assert (True, False) == (out.exists(), svg.exists())
+
+
 def test_a_system_that_makes_no_process_is_told(capsys, monkeypatch):
     """It takes a folder for the answer, for which the disk may have no space."""
 
