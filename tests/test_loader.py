@@ -1,6 +1,7 @@
 """Loader and Batches keep the contract of docs/design.md."""
 
 import gc
+import itertools
 import json
 import os
 import signal
@@ -347,6 +348,25 @@ class TestAhead:
             assert [0, 1, 2, 3] * 2 == source.read
             assert 1 == batches.state_dict()["world"]["epoch"]
             assert (2, 4) == (batches.stats().batches, batches.stats().samples)
+
+    @pytest.mark.parametrize("by_epochs", [False, True])
+    def test_samples_that_were_read_before_their_epoch_began_are_not_read_again(self, by_epochs):
+        """A batch says how many samples were read before each of its own."""
+
+        class Counted(self.Gated):
+            def __getitem__(self, index):
+                before = len(self.read)
+                super().__getitem__(index)
+                return before
+
+        source = Counted(4)
+        with load(source, batch_size=2, num_workers=1, prefetch_batches=2) as batches:
+            epochs = batches.epochs(3) if by_epochs else itertools.repeat(batches)
+            assert [[0, 1], [2, 3]] == lists(next(epochs))
+            self.wait_for(source, 8)
+            assert [[4, 5], [6, 7]] == lists(next(epochs))
+            assert [[8, 9], [10, 11]] == lists(next(epochs))
+        assert [0, 1, 2, 3] * 3 == source.read[:12]
 
     @pytest.mark.parametrize("how", ["num_epochs", "epochs"])
     def test_nothing_is_read_beyond_the_last_epoch(self, how):
