@@ -1625,27 +1625,38 @@ class TestGroups:
         gc.collect()
         assert there() is None
 
-    @pytest.mark.parametrize("workers", [0, 2])
-    def test_what_the_user_holds_is_never_written_again(self, workers):
-        """The last 64 of 100,000 batches, and views of them, have the checksums they came with."""
-        rows = np.arange(20_000, dtype=np.float32)
-        source = np.repeat(rows[:, np.newaxis], 512, axis=1)  # groups of 2 MiB
-        held = deque(maxlen=64)
+    @pytest.mark.parametrize(
+        ("workers", "samples", "width", "epochs"),
+        [(0, 64, 1 << 16, 100), (2, 20_000, 512, 20)],
+        ids=["batches of 1 MiB without workers", "groups of 2 MiB"],
+    )
+    def test_what_the_user_holds_is_never_written_again(self, workers, samples, width, epochs):
+        """The last 64 batches, or views of them, have every value that they came with.
+
+        Memory is used again in both: smaller batches come from numpy where there is no worker.
+        """
+        rows = np.arange(samples, dtype=np.float32)
+        source = np.repeat(rows[:, np.newaxis], width, axis=1)
+        held, addresses = deque(maxlen=64), set()
         with Loader({"batch_size": 4, "num_workers": workers, "seed": 1}, source=source) as batches:
             batches._supply.choice = None
-            addresses = set()
-            for epoch in batches.epochs(20):
+            for turn, epoch in enumerate(batches.epochs(epochs)):
                 for number, batch in enumerate(epoch):
-                    view = memoryview(batch) if number % 3 else batch[1:, ::2].T
-                    held.append((view, batches.info.indices, number % 3))
+                    indices = batches.info.indices
+                    if number % 3:
+                        held.append((memoryview(batch), indices[:, np.newaxis]))
+                    else:
+                        held.append((batch[1:, ::2].T, indices[1:]))
+                    if turn:  # before, groups begin small, in memory from numpy
+                        addresses.add(batch.base.ctypes.data)
                     if number % 50 == 0:
-                        addresses.add(batch.base.ctypes.data if batch.base is not None else 0)
-                        for kept, indices, way in held:
-                            rows_of = np.asarray(kept)[:, 0] if way else kept[0]
-                            assert np.array_equal(rows_of, indices if way else indices[1:])
-            assert 100_000 == batches.stats().batches
-        # The memory was used again, many times: else the test would say nothing.
-        assert len(addresses) < 300
+                        for kept, expected in held:
+                            assert (np.asarray(kept) == expected).all()
+            count = batches.stats().batches
+        assert epochs * samples // 4 == count
+        # The memory was the pool's, and used again, many times: else the test would say nothing.
+        assert len(addresses) < 200
+        assert {0} == {address % 64 for address in addresses}
 
 
 def test_what_takes_the_place_of_no_batch_says_so():
