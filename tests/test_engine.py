@@ -1066,22 +1066,27 @@ def test_a_consumer_that_waits_does_not_hold_the_gil(make_engine):
     over.set()
 
 
-def test_while_the_gil_is_held_workers_come_for_parts_more_rarely(make_engine):
-    """Each takes what leaves the others as much, so a job goes on the queue less often."""
+@pytest.mark.parametrize(("delay", "claims"), [(0.0, 24), (0.008, 12)])
+def test_while_the_gil_is_held_workers_come_for_parts_more_rarely(make_engine, delay, claims):
+    """Each takes what leaves the others as much, by the jobs in work, and not one part alone.
+
+    1. Job 0 is dealt, of 8 parts. Four workers share them: 4 claims of 2, or 8 of one.
+    2. None ends before job 1 is dealt. Two of the workers are left to it: 2 claims of 4, or 8.
+    3. Each of the four, or of the two, comes once more, and finds none left.
+    """
+    both = threading.Event()
+
+    def jobs():
+        yield Job(0, 8, lambda number, part: both.wait(WAIT))
+        both.set()
+        yield Job(1, 8)
+
     engine = make_engine(num_workers=4)
-    engine._shared.gil_delay = 0.008
-    hands = []
-
-    class Seen(Job):
-        def run(self, parts):
-            hands.append((self.number, len(list(parts))))
-
-    stream = engine.stream((Seen(number, parts=8) for number in range(6)), depth=2)
-    for number in range(6):
-        stream.result(number)
-    for number in range(2, 6):
-        assert sum(1 for job, _ in hands if job == number) <= 4
-        assert 8 == sum(count for job, count in hands if job == number)
+    engine._shared.gil_delay = delay
+    stream = engine.stream(jobs(), depth=2)
+    stream.prefetch()
+    assert [[True] * 8, [*range(8)]] == [stream.result(number).value[1] for number in range(2)]
+    assert claims == sum(worker.claims for worker, _ in engine._shared.crew)
 
 
 def test_a_stream_that_winds_down_gives_what_is_begun_and_begins_no_more(make_engine):
