@@ -4,6 +4,7 @@ Loaders and runs are planted, and so are the clocks: no test looks at how long a
 """
 
 import itertools
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -94,6 +95,37 @@ def test_every_epoch_of_a_training_loop_is_watched(epoch, monkeypatch):
         _measure.training(job(), serving(order), lambda: None, 30.0)
     with pytest.raises(WrongBatches, match="first: 5"):
         _measure.start_and_gap(job(), serving(order), lambda: None, 3)
+
+
+class Busy:
+    """A loader that makes a batch a second, also while nobody asks; and the clock."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.ready = 0.0
+
+    def pause(self, seconds):
+        self.now += seconds
+        self.ready += seconds
+
+    @contextmanager
+    def serve(self, job):
+        def epoch():
+            for at in range(0, len(job.source), job.batch_size):
+                self.pause(max(0.0, 1.0 - self.ready))
+                self.ready -= 1.0
+                yield job.batch(range(at, min(at + job.batch_size, len(job.source))))
+
+        yield Served(epoch, "as planted")
+
+
+def test_what_a_loader_prepares_through_a_pause_is_not_counted(monkeypatch):
+    """No pause lies between the epoch that warms up and the clock, nor between timed epochs."""
+    busy = Busy()
+    monkeypatch.setattr(_measure, "clock", lambda: busy.now)
+    monkeypatch.setattr(time, "sleep", busy.pause)
+    assert 1.0 == _measure.throughput(job(9), busy.serve, 6.0)["batch_seconds"]
+    assert 1.0 == _measure.training(job(9), busy.serve, lambda: None, 6.0)["steps_per_second"]
 
 
 def test_an_index_that_is_none_of_the_source_is_refused():
