@@ -38,6 +38,7 @@ from threadloader.cli import main
 from threadloader.config import read_config
 from threadloader.loader._making import GROUP_BYTES, GROUP_MOST, PIECE_BYTES
 from threadloader.loader._supply import GROUPS_AHEAD
+from threadloader.loader._switching import AUTO_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "threadloader"
@@ -335,6 +336,16 @@ def test_the_tuning_guide_says_what_a_kept_batch_keeps():
     page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
     said = f"up to {GROUP_BYTES >> 20} MiB with workers and {PIECE_BYTES >> 10} KiB without"
     assert f"A batch that you keep keeps its whole group, {said}" in " ".join(page.split())
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", "config_schema.json", "docs/design.md", "docs/tuning.md"]
+)
+def test_the_interval_of_auto_is_the_one_that_is_told(document):
+    """Wherever the switch interval is said to be shortened, it is to that of the loader."""
+    text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
+    told = re.findall(r"shorten\w* (?:the interval |that )?to ([\d.]+) ms", text)
+    assert {f"{1000 * AUTO_SECONDS:g}"} == set(told)
 
 
 def test_the_tuning_guide_tells_every_number():
