@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -173,6 +174,33 @@ def test_automatic_acts_when_the_loop_starves_and_the_gil_is_held(monkeypatch, d
         expected = _switching.AUTO_SECONDS if delay else BEFORE
         assert pytest.approx(expected) == sys.getswitchinterval()
         assert bool(delay) == batches.stats().switch_interval_shortened
+
+
+class Waits:
+    """A source whose reads let go of the GIL for a millisecond, as storage does."""
+
+    def __len__(self):
+        return 2000
+
+    def __getitem__(self, index):
+        time.sleep(0.001)
+        return index
+
+
+@pytest.mark.skipif(
+    not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="there is no GIL to hold"
+)
+def test_the_delay_of_a_gil_that_a_loop_really_holds_is_told():
+    """One attempt beside a step of 10 ms of Python is enough; it may come in any of 2,000."""
+    with Loader({"batch_size": 1, "num_workers": 2}, source=Waits()) as batches:
+        batches._supply.choice = None
+        for _ in batches:
+            until = time.perf_counter() + 0.01
+            while time.perf_counter() < until:
+                pass
+            if batches.stats().gil_delay_seconds > 0.001:
+                break
+        assert batches.stats().gil_delay_seconds > 0.001
 
 
 def test_a_loop_that_holds_the_gil_is_told_what_to_set():
