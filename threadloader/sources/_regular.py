@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from threadloader.errors import SourceError, by_handler
 
 from ._fields import listed
 
-__all__ = ["none_there", "open_regular", "readable"]
+__all__ = ["none_there", "open_regular", "readable", "regular_status"]
 
 
 def none_there(paths: Sequence[Path]) -> SourceError:
@@ -28,6 +29,24 @@ def none_there(paths: Sequence[Path]) -> SourceError:
     )
 
 
+def regular_status(path: Path) -> os.stat_result:
+    """Give the status of a regular file, without opening it.
+
+    Raises:
+        SourceError: it is missing, cannot be looked at, or is a folder, a pipe or a device.
+    """
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
+        if by_handler(error):
+            raise
+        raise _unreadable(path, error) from error
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, socket or device"
+        raise SourceError(f"expected a regular file, got {kind}", path)
+    return status
+
+
 def open_regular(path: Path) -> FileIO:
     """Open a regular file for reading bytes, without a buffer.
 
@@ -40,20 +59,21 @@ def open_regular(path: Path) -> FileIO:
     Raises:
         SourceError: it is missing, cannot be opened, or is a folder, a pipe or a device.
     """
+    regular_status(path)  # before it is opened: opening a pipe waits for its other end
     try:
-        # Looked at before it is opened: opening a pipe waits for its other end.
-        mode = path.stat().st_mode
-        if stat.S_ISREG(mode):
-            return path.open("rb", buffering=0)
-    except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
+        return path.open("rb", buffering=0)
+    except (OSError, ValueError) as error:
         if by_handler(error):
             raise
-        if isinstance(error, FileNotFoundError):
-            raise none_there([path]) from error
-        reason = getattr(error, "strerror", None) or error
-        raise SourceError(f"expected a file that can be read, got: {reason}", path) from error
-    kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"
-    raise SourceError(f"expected a regular file, got {kind}", path)
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> SourceError:
+    """Give what to raise for a file of which the system says this."""
+    if isinstance(error, FileNotFoundError):
+        return none_there([path])
+    reason = getattr(error, "strerror", None) or error
+    return SourceError(f"expected a file that can be read, got: {reason}", path)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path, PurePath
 from threadloader.errors import ConfigError, Problem, SourceError, by_handler, lost_interrupt
 
 from ._closing import Held, Token, close_all, close_left_over, closed_error
+from ._regular import regular_status
 from ._stamp import log_status
 
 __all__ = ["Connections"]
@@ -175,22 +175,7 @@ class Connections:
         By looking alone: to open the file beside SQLite and to close it again would let
         go of the locks that SQLite holds on it in this process.
         """
-        try:
-            status = self._path.stat()
-        except FileNotFoundError as error:
-            raise SourceError(
-                "expected a file, found none; a relative path starts at the folder of the config",
-                self._path,
-            ) from error
-        except (OSError, ValueError) as error:  # ValueError: a path that no system has
-            if by_handler(error):
-                raise
-            reason = getattr(error, "strerror", None) or error
-            message = f"expected a file that can be read, got: {reason}"
-            raise SourceError(message, self._path) from error
-        if not stat.S_ISREG(status.st_mode):
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, socket or device"
-            raise SourceError(f"expected a regular file, got {kind}", self._path)
+        status = regular_status(self._path)
         if not status.st_size:  # which SQLite takes for a database without tables
             raise SourceError("expected a database, got an empty file", self._path)
         written = log_status(self._path)
