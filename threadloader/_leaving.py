@@ -18,15 +18,15 @@ _PATIENCE_SECONDS = 1.0
 def leave(code: int = 0) -> NoReturn:
     """End this process, whose answer has been given, without waiting for what user code has left.
 
-    Python itself would wait for threads, however long they run; they end with the process. Of
-    its other processes those that wait for work from here would never end, so they are ended.
-    What is to be done at the exit is done, as to remove a temporary folder.
+    Python itself would wait for threads, however long they run; they end with the process. Child
+    processes that wait for work from here would never end, so they are ended. Exit functions
+    are called, such as those that remove a temporary folder.
 
     Args:
         code: the exit code.
     """
     try:
-        multiprocessing = sys.modules.get("multiprocessing")  # where nobody did, it has none
+        multiprocessing = sys.modules.get("multiprocessing")  # not imported, it has no children
         if multiprocessing is not None:
             # Its daemons it ends itself, a pool's in their order: one may hold the lock of a queue
             # that an exit function waits for.

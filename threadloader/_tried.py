@@ -70,9 +70,9 @@ def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
 def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Problem], list[str]]:
     """Does what ``with Loader(...)`` does, as far as the problems of the config let it.
 
-    The source is opened whatever is wrong elsewhere, what needs none is tried where it does
-    not open, and what is right beside options that are not, so that all problems come at once.
-    It is opened once, and the loader is given what is open.
+    The source is opened whatever else is wrong; if it does not open, what needs none is tried;
+    and right options are tried beside wrong ones: so all problems come at once. The source is
+    opened once, and the loader is given what is open.
 
     Returns:
         All problems, and what to say about a batch.
@@ -107,7 +107,7 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
 def _right_part(report: Report) -> LoaderConfig | None:
     """What is right of a config that has problems, all else at its default.
 
-    None where nothing can be told; nor beside a wrong `root`, for want of the bound that it is.
+    None where nothing can be told, or `root` is wrong, without which nothing bounds the paths.
     """
     if report.document is None:
         return None

@@ -204,8 +204,8 @@ class BusyError(LoaderError, RuntimeError):
     """Two users of one loader at once: it serves one at a time."""
 
 
-# From here on for the rooms, none of the names above. Who catches errors of the system, or of data,
-# asks this; who calls user code asks `from_signal`, since that may raise any of them itself.
+# From here on for the rooms, and not in `__all__`. What catches errors of the system, or of data,
+# asks this one; what calls user code asks `from_signal`, since that may raise any of them itself.
 def by_handler(error: BaseException) -> bool:
     """Tell whether a signal handler has raised this, and not the file or the data.
 

@@ -100,7 +100,7 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
 def _said(child: subprocess.Popen[bytes]) -> bytes:
     """Give the line that a process says, or nothing when it has ended without one.
 
-    Not when its pipe ends: that is open for as long as anything lives that user code has forked.
+    The end of its pipe says nothing: what user code has forked holds it open, perhaps for long.
     """
     assert child.stdout is not None
     if os.name == "nt":

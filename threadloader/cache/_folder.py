@@ -291,5 +291,5 @@ def _shelf(folder: Path, key: bytes, samples: int) -> Shelf:
 def _make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     if not stat.S_ISDIR(path.lstat().st_mode):
-        # Who made it would say where we write.
+        # Whoever made the link would decide where we write.
         raise OSError(errno.ENOTDIR, f"{path.name} in it is a link")

@@ -175,7 +175,7 @@ def tensor_class() -> Any:
 def counts(kind: type, name: str, value: Any) -> bool:
     """Tell whether what a class has under a name was put there by whoever wrote the class.
 
-    Of names that are the interpreter's (or in an enumeration the library's) those that it calls,
+    Of the interpreter's own names (in an enumeration also the library's) it was only what it calls,
     the fields, and plain values; the others say where and how the class is written.
     """
     special = name.startswith("__") and name.endswith("__")

@@ -1,9 +1,9 @@
 """The files of a kept folder: segments, to which one process appends and all may read.
 
 A segment is two files of one name: a number, greater than those found before, and something
-random. ``NAME.data`` holds records, each a checksum of 16
-bytes followed by the encoded sample. ``NAME.index`` holds a header (magic, format, key of
-the folder) and then for each record its sample's index, its offset and its length.
+random. ``NAME.data`` holds records, each a checksum of 16 bytes followed by the encoded sample.
+``NAME.index`` holds a header (magic, format, key of the folder) and then for each record its
+sample's index, its offset and its length.
 
 The record is written before its entry, and whatever interrupts a write ends the segment; so
 an entry that is whole has its record before it, and a torn one at the end is less than an
@@ -173,7 +173,7 @@ class Segment:
             length = os.fstat(file.fileno()).st_size
             # After the index: every entry that was read has its record in this size.
             size = self.path.stat().st_size
-            self.size = length + size  # also of one that is of no use: the bytes are there
+            self.size = length + size  # even if it is of no use: the bytes are there
             header = _read_all(file, HEADER_BYTES)
             if len(header) < HEADER_BYTES:
                 return  # somebody is beginning it, or was cut off

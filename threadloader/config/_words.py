@@ -19,8 +19,8 @@ def hint(word: str, known: Iterable[str], *, is_key: bool = False) -> str:
     Args:
         word: what stands there.
         known: what could stand there.
-        is_key: whether it is a key: then the nearest known one is also named if it is no
-            slip away, as long as half of the letters of the longer one are the same.
+        is_key: whether it is a key: then the nearest known one is named even if it is more
+            than a slip away, as long as half of the letters of the longer one are the same.
 
     Returns:
         A hint, or ``""`` where no known word is near.

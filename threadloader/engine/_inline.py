@@ -29,9 +29,9 @@ class Inline:
         gil_held: False, likewise.
         context: the context in which jobs are run; None: that of the caller.
         running: whether something is being run; written by the consumer alone.
-        behind: called after what is being run, once stopped, with the exception that this ended
-            with, or None; None for nothing. Written before the stop, so that a stop finds nothing
-            running, or what runs finds this; and taken back by a stop that finds nothing running.
+        behind: called when what is being run ends after a stop, with the exception that it ended
+            with, or None. Written before the stop, so that either the stop finds nothing running,
+            or what runs finds this; a stop that finds nothing running takes it back to None.
     """
 
     def __init__(self, *, apart: bool = False) -> None:

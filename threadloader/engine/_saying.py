@@ -1,4 +1,4 @@
-"""What is logged of a thread that is stuck, which may be stuck in the log itself."""
+"""Logs what there is to say about a stuck thread, which may be stuck in the log itself."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ second that a stuck one costs is short beside the bound of a stop."""
 def say(shared: object, how: Literal["error", "warning"], texts: Iterable[str]) -> None:
     """Log something, wait for it with a bound, and raise nothing that logging raises (G6, G11).
 
-    The thread that is told of may hold the lock of a handler, for good, and a log may be closed. So
-    another thread writes. It is left behind where it is stuck, too, and what logging raises ends
-    it: `threading.excepthook` tells that.
+    The stuck thread may hold the lock of a handler for good, and a log may be closed. So another
+    thread writes: if it gets stuck, too, it is left behind, and what logging raises ends it, which
+    `threading.excepthook` reports.
 
     Args:
         shared: what the threads share that are told of. Whoever writes is one of them meanwhile:

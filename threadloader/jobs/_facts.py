@@ -27,16 +27,16 @@ class Recipe(NamedTuple):
         take: indices -> batch, where the source builds whole batches.
         take_batches: the same for many batches, as that of `ArraySource`; None where they are
             cut out of what `take` gives for all of them.
-        empty: ``empty(shape, dtype) -> array``, which makes the memory for that.
-        piece_empty: the same for those that are made where the consumer's thread prepares them.
+        empty: ``empty(shape, dtype) -> array``, which makes the memory for `take_batches`.
+        piece_empty: the same, for batches that the consumer's thread prepares.
         whole: "take" where the source builds whole batches, "getitems" where it reads a batch's
             samples in one call, "" otherwise.
         digest: batch -> fingerprint of its content, or None.
         group: how many batches a worker's job makes at most; more than 1 only with "take".
-        piece: how many are made together where the consumer's thread prepares them, of a job that
-            may have many; 0: all of its job, which is like a worker's.
-        series: whether a job that the consumer runs may have many batches all the same, and make
-            each when it is asked for. Only where `group` is 1, without `policy` and `digest`.
+        piece: how many batches of a job the consumer's thread makes together, where it prepares
+            them; 0: all of them, as a worker does.
+        series: whether a job that the consumer runs may have many batches though `group` is 1, and
+            make each when it is asked for. Only without `policy` and `digest`.
         rows: count of rows -> what samples are written into as they come, or None; as
             `collate.RowsMaker.rows`. Only where collate stacks, and no sample is left out.
         measure: batch -> its bytes, or None where they do not count.

@@ -220,7 +220,7 @@ class SeriesJob(_Several):
     def placed(self, job: BatchJob, number: int) -> BatchJob:
         """Give a job of one of the batches, which now knows where it lies.
 
-        That takes as long as half of what else there is to such a job, and only errors need it.
+        Placing it costs half as much as all the rest of such a job, and only errors need it.
         """
         job.span = self.span.one(number)
         return job

@@ -36,7 +36,7 @@ def count_of(argument: str, value: Any, expected: str = "an integer >= 0") -> in
     """
     try:
         count = -1 if isinstance(value, bool) else operator.index(value)  # numpy's integers too
-    except TypeError:  # also of what has an __index__ and is none, as an array
+    except TypeError:  # also raised for an array, which has an __index__
         count = -1
     if count < 0:
         raise ConfigError(Problem(argument, expected, shown(value)))

@@ -35,7 +35,7 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
         # an exception takes a note.
         if job is not None:
             what = job.describe(outcome.part) + more
-            # Out of a source or a transform it has rows of a batch of their own.
+            # One that a source or a transform raised is about rows of some batch of theirs.
             if isinstance(error, CollateError) and job.row_of(outcome.part) is None:
                 error.samples = _samples(job, error.rows)
         if not isinstance(error, WRAPPED) and noted(error, f"raised for {what}"):

@@ -171,7 +171,7 @@ class Loader:
                     close = source.close
             length = length_of(source)
             read, cache, transform = source, None, self._transform
-            # Of our own kinds, of which none waits for anything to tell that.
+            # Of our own kinds alone: none of them has to wait to say where a sample stands.
             locate = getattr(source, "locate", None) if ours else None
             if self._config.cache is not None:
                 read, cache = cached_source(

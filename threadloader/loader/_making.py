@@ -90,7 +90,7 @@ def make_recipe(
         if group > 1 and _builder(source) is sources.ArraySource:
             # Of this class: what a subclass calls by the name may be anything.
             take_batches = functools.partial(sources.ArraySource.take_batches, source)
-            # The pool would leave so little to numpy, but asking it takes longer.
+            # The pool leaves arrays as small as this to numpy, but asking it takes longer.
             small = source.sample_bytes * config.batch_size * piece < buffers.LEAST_BYTES
             piece_empty = np.empty if small else pool.empty
     # What fails is tried again, or left out, sample by sample.
@@ -141,7 +141,7 @@ def _grouping(
     Returns:
         `group` and `piece` of the recipe.
     """
-    told: Any = getattr(source, "sample_bytes", None)  # of the user's, perhaps, and anything
+    told: Any = getattr(source, "sample_bytes", None)  # perhaps the user's, and so anything
     whole = isinstance(told, (int, np.integer)) and not isinstance(told, bool)
     sample_bytes = int(told) if whole and told > 0 else GROUP_BYTES
     # Bounded: those prepared ahead, and the one that the consumer is at.
@@ -182,7 +182,7 @@ def _taking(source: Any, empty: Callable[..., Any]) -> Callable[[Any], Any]:
     kind = _builder(source)
     if "take_into" not in vars(kind):
         return functools.partial(_take, source)
-    # To count the rows takes a third as long as to gather some from memory. Ours are tested.
+    # Counting the rows takes a third as long as gathering them from memory. Ours are tested.
     ours = kind.__module__.partition(".")[0] == __name__.partition(".")[0]
     return functools.partial(_take_into if ours else _take_into_counted, source, empty)
 

@@ -24,7 +24,7 @@ class Onward(NamedTuple):
     Attributes:
         batches: how many they are.
         samples: their samples, without padding.
-        ready: how many further batches were ready at each, and they themselves, added up.
+        ready: how many batches were ready at each, that one included, added up.
         waited: seconds that were waited for them.
         job: that of the last one.
     """
@@ -45,7 +45,7 @@ class Delivery:
         size: how many there are.
         piece: how many of them are made together.
         made: how many of them are made; as what follows, it is written by who has the turn.
-        waited: seconds that were waited for those that were not made at first.
+        waited: seconds that were spent waiting for those that were made later.
         ready: how many further batches were ready when these were taken.
         awaited: whether these were not, so that the first one was waited for.
         marks: the running fingerprint after each; empty unless it is wanted.

@@ -172,7 +172,7 @@ class Run:
 
     def forget(self) -> None:
         """Forget what was prepared, after the end, if nobody is at work."""
-        # This one: whoever asks meanwhile, as a signal handler, is refused and puts another there.
+        # This very lock: a signal handler that asks meanwhile is refused, and puts another there.
         turn, lock = self.turn, self.turn.lock
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
         if lock.acquire(blocking=False):  # pragma: no branch - else as the comment says

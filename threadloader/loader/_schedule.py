@@ -194,8 +194,8 @@ def _epoch(
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs of an epoch from epoch, position and step on.
 
-    `together` is as of `GroupJob`; `soon` as of `Deal.blocks`: other epochs than the first are
-    drawn while the batches of the one before are in work, or all of one is waited for in any case.
+    `together` is as of `GroupJob`, `soon` as of `Deal.blocks`. Only the first epoch comes soon:
+    later ones are drawn while batches of the one before are in work, or without workers.
     """
     epoch, start, first = cut
     steps, world_steps = deal.steps(order.n, start), deal.world_steps(order.n, start)

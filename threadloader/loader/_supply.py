@@ -119,7 +119,7 @@ class Supply:
         """End the threads; say whether nothing is at work any more.
 
         Args:
-            behind: called by the thread that is at work without workers, when it no longer is.
+            behind: called by a thread that is at work on a job itself, as soon as it is done.
         """
         self._here.behind = left = partial(_close, behind)
         if isinstance(self.engine, Inline):

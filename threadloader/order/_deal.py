@@ -161,7 +161,7 @@ class Deal(NamedTuple):
     def rows(self, n: int, position: int) -> Iterator[Row]:
         """Give every row in which a position comes out, on any shard, the real one first.
 
-        None for a position that is left out.
+        A position that is left out has no row.
 
         >>> list(Deal(batch_size=2, shard_count=2).rows(5, 0))
         [Row(step=0, shard=0, row=0, valid=True), Row(step=1, shard=1, row=0, valid=False)]

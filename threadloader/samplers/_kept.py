@@ -122,10 +122,10 @@ class Listed:
 
 
 class Ranged:
-    """A range of dataset indices as an order, without those that are excluded: in no memory."""
+    """A range of dataset indices, without those that are excluded, as an order that lists none."""
 
     def __init__(self, indices: range, kept: Kept) -> None:
-        # Of places in the range, as the samples of the source are for others.
+        # It keeps places in the range, where others keep samples of the source.
         self._left = Kept(len(indices), kept.gone_from(indices))
         self.n = self._left.count
         self._indices = indices

@@ -81,7 +81,7 @@ def close_left_over(held: dict[Held[_Thing], None], close: Callable[[_Thing], ob
             continue
         try:
             if not each.close(close):
-                continue  # of several threads that find the same one closes it
+                continue  # several threads may find it, and one closes it
         except Exception as error:
             if by_handler(error):
                 raise  # it stays there: nothing may have been closed yet

@@ -81,7 +81,7 @@ class CsvOptions:
         """Give field -> position, for a file that has these columns.
 
         Raises:
-            KeyError: there is no column of a name, or position, or two of a name; of all these.
+            KeyError: names or positions without a column, or names of several; it has them all.
             ConfigError: two of the list are fields of one name.
         """
         fields = chosen_fields(self.fields, "every column")
@@ -153,7 +153,7 @@ class CsvOptions:
         return make()
 
     def is_passed_over(self, name: str, cell: str) -> bool:
-        """Tell whether ``missing`` has a number for a missing value, but no field of this dtype.
+        """Tell whether a cell is a missing value, whose number for "*" its dtype does not hold.
 
         Args:
             name: the field.

@@ -62,12 +62,12 @@ def decoder_of(kind: str, more: Decoders | None, image: Mapping[str, Any]) -> tu
     if make is None:
         known = ", ".join(f'"{name}"' for name in [*_BUILT_IN, *(more or ())])
         raise ConfigError(Problem("/source/decode", f"one of {known}", repr(kind)))
-    # What bounds an image does not change the samples, so it is not told.
+    # The bound of an image's size does not change the samples, so no fingerprint has it.
     return make(**image), f"{kind} ({image.get('mode', 'RGB')})"
 
 
 def apply(decoder: Decoder, data: bytes, path: object, place: str = "") -> Any:
-    """Decode, and say where it stands what cannot be decoded.
+    """Decode, and say of what cannot be decoded where it stands.
 
     Raises:
         SourceError: the data is damaged, or of another kind.

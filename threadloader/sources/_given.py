@@ -147,7 +147,7 @@ class Without:
 
     def __init__(self, source: Any, hidden: Sequence[str]) -> None:
         self.source = source
-        # Who takes by this takes by that.
+        # Both are one way to read a batch: `take_into` goes where `take` goes.
         self._hidden = {*hidden, "take_into"} if "take" in hidden else {*hidden}
 
     def __len__(self) -> int:

@@ -149,7 +149,7 @@ class _Table:
                 if row:
                     self._add(row, line, header, *at)
         except csv.Error as error:
-            if str(error).startswith("field larger than field limit"):  # by it alone it is told
+            if str(error).startswith("field larger than field limit"):  # only its text tells
                 most = csv.field_size_limit()  # the process's: not for us to move
                 raise self._fault(
                     f"expected fields of at most {most:,} characters, got a longer one; leave its "

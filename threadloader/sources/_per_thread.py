@@ -39,8 +39,8 @@ class _Opening:
     """What was made from one opening to the next close.
 
     Nothing here has a lock. ``closed`` goes from False to True once, and a thread that reads it
-    too early goes on with the object that it holds, as if it had come a moment before. Who
-    writes ``length`` beside another has counted the same.
+    too early goes on with the object that it holds, as if it had come a moment before. Threads
+    that write ``length`` at once have all counted the same.
     """
 
     def __init__(self, opener: int) -> None:

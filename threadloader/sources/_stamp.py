@@ -45,7 +45,7 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
     for status in statuses:
         told: tuple[int, ...] = ()
         if status is not None:
-            # The last one cannot be set, as that before it is by whatever unpacks an archive.
+            # The last cannot be set, as the one before it is by whatever unpacks an archive.
             told = status.st_size, status.st_mtime_ns, status.st_ctime_ns
         digest.update(f"{told}\n".encode())
     return f"{len(statuses)} files, sha256 of sizes and times {digest.hexdigest()}"

@@ -113,8 +113,8 @@ class CsvSource(ArraySource):
             sample[field] = joined[begin:end].decode()
         return sample
 
-    # Of this class, since it has a `[]` of its own: that of a base class is not used then. It is
-    # by `take_into`, and so gives the same as this `[]`.
+    # Named here, since a base class's `take` is not used for a class with a `[]` of its own. It
+    # calls `take_into`, and so gives the same as this `[]`.
     take = ArraySource.take
 
     def take_into(self, indices: npt.ArrayLike, empty: Empty) -> dict[str, Any]:
@@ -243,7 +243,7 @@ class _Columns:
 
 
 def _of_one(column: str | int, names: Sequence[str]) -> str:
-    """Say what is wrong with a column that there is not, or not once."""
+    """Say what is wrong with a column that is missing, or there more than once."""
     expected = "one column of this name" if isinstance(column, str) else "this position"
     got, hint = repr(column), near(str(column), names)
     places = [at for at, name in enumerate(names) if name == column]
@@ -255,7 +255,7 @@ def _of_one(column: str | int, names: Sequence[str]) -> str:
 
 
 def _of_several(columns: Sequence[str | int], names: Sequence[str]) -> str:
-    """Say it of several."""
+    """Say what is wrong with several such columns."""
     told = []
     for column in columns[:10]:
         times = names.count(str(column)) if isinstance(column, str) else 0

@@ -1,6 +1,6 @@
 """Clocks that stand still, or are ahead: what gives something else with them depends on the time.
 
-Something else than without them: always the same, or another one whenever they are ahead.
+While they stand still it gives the same each time; when they are ahead, not what it gave before.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def stopped_clock(function: Any) -> Iterator[None]:
 def clock_ahead(function: Any, seconds: float) -> Iterator[None]:
     """Move the clocks ahead that tell the time of day: those of `time` and `datetime`.
 
-    By the others nobody tells the time, but how long to wait: as soon as they are put back again,
-    that would be so much longer.
+    The others tell nobody the time, but how long to wait: once they were put back again, a wait
+    would take so much longer.
 
     Args:
         function: as for `stopped_clock`; within that, these clocks are ahead and stand still.

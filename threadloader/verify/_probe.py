@@ -28,15 +28,15 @@ CALLS = 32
 """How often a call is repeated to see it differ. Chosen: one in ten differs in 97% of cases."""
 
 SECONDS = 0.5
-"""How much longer that may take than it must."""
+"""How much longer than its least time `repeated` may take."""
 
 TICK_SECONDS = 0.03
 """How long at least: in this time each clock has moved that does not count whole seconds, the
 coarsest by 16 ms."""
 
 AHEAD_SECONDS, FAR_AHEAD_SECONDS = 1.5, 61.5
-"""By how much the clock is moved, to see the whole seconds count, and where something differs the
-minutes. Chosen: no more, since who keeps from then when to go on may wait for so long."""
+"""By how much the clock is moved, to see that whole seconds count and, where something differs,
+minutes. Chosen: no more, since code that notes meanwhile when to go on may wait for that long."""
 
 MANY = 3000
 """Calls that are enough to see that something does not differ."""

@@ -64,7 +64,7 @@ def run(
     Raises:
         ConfigError: the config or the plan is wrong.
         OSError: the config file cannot be read.
-        LoaderError: the function ``source`` raises an exception, its cause.
+        LoaderError: the function ``source`` raised an exception, which is the cause.
         VerifyError: there is no batch, or one that cannot be compared.
         Exception: whatever opening the source of the config, or the sampler, raises.
 
