@@ -1,4 +1,4 @@
-"""The child side of `bench` and `verify`: reads the question from stdin, and ends with its parent.
+"""The children of `bench` and `verify`: how one is started, and asked, and ends with its parent.
 
 The question is a line on stdin, which stays open for as long as the one who asked is there. When
 that one ends, by whatever signal, so does this process: nobody would read its answer.
@@ -8,9 +8,25 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+from pathlib import Path
 
-__all__ = ["asked"]
+__all__ = ["asked", "child_command"]
+
+
+def child_command(child: str) -> list[str]:
+    """Give the command that starts a child, for `subprocess.Popen`.
+
+    It has the modules of this process, wherever they came from, and nothing of the current folder
+    beyond that.
+
+    Args:
+        child: the module whose function ``main`` it runs.
+    """
+    path = [str(Path(part).absolute()) for part in sys.path]
+    code = f"import sys; sys.path[:] = {path!r}; from {child} import main; main()"
+    return [sys.executable, "-P", "-c", code]
 
 
 def asked() -> tuple[bytes, int]:

@@ -8,12 +8,11 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import IO, Any
 
+from .._asked import child_command
 from ..errors import LoaderError
 
 __all__ = ["BenchError", "in_process"]
@@ -52,15 +51,9 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
     Raises:
         BenchError: it failed, or ended without a word.
     """
-    # The modules of this process, wherever they came from, and nothing of the current folder
-    # beyond that.
-    path = [str(Path(part).absolute()) for part in sys.path]
-    code = (
-        f"import sys; sys.path[:] = {path!r}; from threadloader.bench import _child; _child.main()"
-    )
     with tempfile.TemporaryFile() as noise:
         child = subprocess.Popen(
-            [sys.executable, "-P", "-c", code],
+            child_command("threadloader.bench._child"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=noise,

@@ -11,12 +11,12 @@ import dataclasses
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from .._asked import child_command
 from . import _words
 from ._case import Case
 from ._follow import Tape, told
@@ -137,17 +137,12 @@ class Process:
         Raises:
             LostError: it ended without an answer.
         """
-        path = [str(Path(part).absolute()) for part in sys.path]
-        code = (
-            f"import sys; sys.path[:] = {path!r}; "
-            "from threadloader.verify import _child; _child.main()"
-        )
         # Files, since a pipe ends when the last process has closed it, and not when this one
         # ends: what user code has started there holds it, too.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as noise:
             try:
                 child = subprocess.Popen(
-                    [sys.executable, "-P", "-c", code],
+                    child_command("threadloader.verify._child"),
                     stdin=subprocess.PIPE,
                     stdout=out,
                     stderr=noise,
