@@ -736,6 +736,8 @@ def test_a_feeder_that_cannot_start_leaves_no_garbage():
             engine.start()
         except RuntimeError:
             engine.stop()
+        else:
+            pytest.fail("a feeder that cannot start has started")
         del engine
         watch.look()
 

@@ -181,3 +181,4 @@ def test_a_batch_that_was_given_is_held_by_nobody(workers):
             there.append(weakref.ref(batch))
             del batch
             assert not any(ref() is not None for ref in there)
+        assert len(batches) == len(there) > 0

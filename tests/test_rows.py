@@ -135,12 +135,15 @@ def test_a_loader_gives_the_same_batches_of_large_samples(workers):
         def __getitem__(self, index):
             return {"image": np.full((80, 80), index, np.float32), "label": index}
 
+    seen = []
     with Loader({"batch_size": 6, "num_workers": workers}, source=Images()) as batches:
         for batch in batches:
             indices = batches.info.indices
+            seen += indices.tolist()
             assert np.array_equal(indices, batch["label"])
             assert (batch["image"] == indices[:, np.newaxis, np.newaxis]).all()
             assert (len(indices), 80, 80) == batch["image"].shape
+    assert list(range(20)) == sorted(seen)
 
 
 def test_a_thread_that_finds_the_memory_finds_what_is_written_too():
