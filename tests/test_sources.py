@@ -97,9 +97,32 @@ class Tensor:
         raise NotImplementedError
 
 
+class Shaped(Tensor):
+    """One whose shape is an array."""
+
+    def __init__(self):
+        super().__init__()
+        self.shape = np.array([2, 3])
+
+
+class Shapeless(Tensor):
+    """A sample that becomes an array, and cannot say of which shape."""
+
+    @property
+    def shape(self):
+        raise RuntimeError("not known yet")
+
+    @shape.setter
+    def shape(self, shape):
+        pass
+
+
 @pytest.mark.parametrize(
     "data",
-    [[], ["a"], range(3), b"ab", ("a", "b"), (), (np.int8(1), Tensor()), [Tensor(2)], Squares()],
+    [
+        *([], ["a"], range(3), b"ab", Squares()),
+        *(("a", "b"), (), (np.int8(1), Tensor()), [Tensor(2)], (Shapeless(), Shapeless())),
+    ],
     ids=lambda d: type(d).__name__,
 )
 def test_what_has_length_and_items_is_taken_as_it_is(data):
@@ -131,6 +154,10 @@ def test_what_has_length_and_items_is_taken_as_it_is(data):
         ({"x": np.zeros(3), "y": range(3)}, "(field 'y'), got range"),
         ((np.zeros(3), [1, 2, 3]), "expected a numpy array (field 1), got list"),
         ((Tensor(2, 3), Tensor(2)), "a numpy array (field 0), got Tensor; give numpy.asarray"),
+        ((Shaped(), Shaped()), "a numpy array (field 0), got Shaped; give numpy.asarray"),
+        ((np.array(1), np.array(2)), "the samples (field 0), got an array of shape ()"),
+        (Pair(np.array(1), np.array(2)), "(field 'image'), got an array of shape ()"),
+        ((np.ma.masked, 1), "an array without a mask (field 0), got MaskedConstant"),
         (
             {"x": np.zeros((3, 2)), "y": np.zeros(4)},
             "got 3 in field 'x' and 4 in field 'y'; the first dimension counts the samples",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from threadloader.errors import ConfigError, Problem
+from threadloader.errors import ConfigError, Problem, from_signal
 
 from ._per_thread import PerThread
 from .arrays import ArraySource
@@ -74,9 +74,18 @@ def _holds_array(data: Any) -> bool:
 
     Those of another library count, to be refused: two tensors are no dataset of two samples.
     """
-    return isinstance(data, tuple) and any(
-        hasattr(type(part), "__array__") and bool(getattr(part, "shape", ())) for part in data
-    )
+    return isinstance(data, tuple) and any(map(_is_array, data))
+
+
+def _is_array(part: Any) -> bool:
+    if isinstance(part, np.ndarray):  # of no dimension, too: it is refused
+        return True
+    try:  # not numpy's single values, nor other libraries'
+        return hasattr(type(part), "__array__") and len(part.shape) > 0
+    except Exception as error:  # a sample may be anything, and have any shape or none
+        if from_signal(error):
+            raise
+        return False
 
 
 def _is_options(data: Mapping[Any, Any]) -> bool:
