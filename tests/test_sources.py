@@ -153,7 +153,10 @@ def test_what_has_length_and_items_is_taken_as_it_is(data):
         ({"x": [1, 2]}, "expected a numpy array (field 'x'), got list; give numpy.asarray"),
         ({"x": np.zeros(3), "y": range(3)}, "(field 'y'), got range"),
         ((np.zeros(3), [1, 2, 3]), "expected a numpy array (field 1), got list"),
-        ((Tensor(2, 3), Tensor(2)), "a numpy array (field 0), got Tensor; give numpy.asarray"),
+        (
+            (Tensor(2, 3), Tensor(2)),
+            "got Tensor; give numpy.asarray(...) of it, or list(...) of a tuple of samples",
+        ),
         ((Shaped(), Shaped()), "a numpy array (field 0), got Shaped; give numpy.asarray"),
         ((np.array(1), np.array(2)), "the samples (field 0), got an array of shape ()"),
         (Pair(np.array(1), np.array(2)), "(field 'image'), got an array of shape ()"),

@@ -69,7 +69,8 @@ class ArraySource:
     def __init__(self, data: Any) -> None:
         self._kind, self._labels, fields, self._build = _parts(data)
         self.arrays = [
-            _checked(label, field) for label, field in zip(self._labels, fields, strict=True)
+            _checked(self._kind, label, field)
+            for label, field in zip(self._labels, fields, strict=True)
         ]
         self._length = _common_length(self._labels, self.arrays)
         self._names = list(data) if isinstance(data, Mapping) else list(range(len(self.arrays)))
@@ -247,7 +248,7 @@ def _parts(data: Any) -> tuple[str, list[str], list[Any], Callable[[Sequence[Any
     return "array", ["the array"], [data], operator.itemgetter(0)
 
 
-def _checked(label: str, field: Any) -> _Array:
+def _checked(kind: str, label: str, field: Any) -> _Array:
     """Give the field as a plain array, not copied; raise `ConfigError` if it is not fit for one."""
 
     def refusal(expected: str, got: str, hint: str) -> ConfigError:
@@ -262,12 +263,11 @@ def _checked(label: str, field: Any) -> _Array:
                 name,
                 "the mask would be lost: give array.filled(value) and the mask as two fields",
             )
-        raise refusal(
-            "a numpy array",
-            name,
-            "give numpy.asarray(...) of it"
-            + (", without what its class adds" if isinstance(field, np.ndarray) else ""),
-        )
+        if isinstance(field, np.ndarray):
+            more = ", without what its class adds"
+        else:
+            more = "" if kind in ("array", "dict") else ", or list(...) of a tuple of samples"
+        raise refusal("a numpy array", name, f"give numpy.asarray(...) of it{more}")
     if not stores_values(field.dtype):
         raise refusal(
             "numbers, or strings of a fixed width",
