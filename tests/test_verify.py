@@ -1294,6 +1294,7 @@ import random, signal, sys
 import numpy as np
 from faults import Source, SharedHandle as shared, bad_sample, global_numpy, shuffled, careless
 from faults import ascending, permuted
+from threadloader import SourceError
 
 print("imported")
 
@@ -1309,6 +1310,11 @@ def stops(): raise StopIteration("no more")
 def forgot(): pass
 def interrupted(): signal.raise_signal(signal.SIGINT)
 def empty(): return []
+
+def lost(epoch, n): raise OSError(5, "it is gone")
+def mute(epoch, n): raise OSError
+def damaged(epoch, n): raise SourceError("bad", "a.txt")
+def leaves(epoch, n): sys.exit("enough")
 """
 
 
@@ -1484,6 +1490,26 @@ def test_whatever_the_source_does_is_code_1_and_a_line(command, source, said):
     said = f"imported\nthreadloader verify: {said}"
     assert (1, "", said) == (code, out, err[: len(said)])
     assert 2 == err.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "said"),
+    [
+        ("lost", "OSError: [Errno 5] it is gone; threadloader: raised for the order of epoch 0"),
+        ("mute", "OSError: ; threadloader: raised for the order of epoch 0"),
+        ("damaged", "SourceError: a.txt: bad; threadloader: raised for the order of epoch 0"),
+        (
+            "leaves",
+            (
+                "WorkerError: SystemExit was raised for the order of epoch 0; see its cause; "
+                "its cause: SystemExit: enough"
+            ),
+        ),
+    ],
+)
+def test_what_a_sampler_raises_is_told_with_its_place_and_its_cause(command, sampler, said):
+    said = f"imported\nthreadloader verify: {said}\n"
+    assert (1, "", said) == command("c.json", "--sampler", f"mine:{sampler}")
 
 
 def test_a_bad_config_has_the_messages_of_check(command, capsys):

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._named import UsageError, named
 from .._tried import GOOD, PROBLEM, USAGE, examined, line
-from ..errors import ConfigError, LoaderError
+from ..errors import ConfigError, LoaderError, WorkerError
 from ._case import CODE
 from ._follow import told
 from ._plan import add_arguments, plan_of
@@ -63,8 +63,10 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a command shows no traceback
-        expected = isinstance(error, (LoaderError, OSError))
-        err.append(line(f"threadloader verify: {error if expected else told(error)}"))
+        # What ours says stands for itself; not what it wraps, nor where that was raised.
+        ours = isinstance(error, LoaderError) and not isinstance(error, WorkerError)
+        said = error if ours and not getattr(error, "__notes__", ()) else told(error)
+        err.append(line(f"threadloader verify: {said}"))
         return USAGE if isinstance(error, UsageError) else PROBLEM
     if arguments.json:
         out.append(json.dumps(found.as_dict(), indent=2))
