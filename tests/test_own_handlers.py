@@ -1,20 +1,38 @@
 """An exception of the user's own, raised by a signal handler while files are opened and read."""
 
 import codecs
+import io
 import json
 import os
 import signal
 import sqlite3
+import tarfile
 import zipfile
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from threadloader import Loader
+from threadloader.config._file import read as read_file
+from threadloader.config._text import parse
 from threadloader.quarantine import Quarantine
-from threadloader.sources import _csv_columns, _npy_header, open_source, sqlite
+from threadloader.sources import (
+    _csv_columns,
+    _csv_rows,
+    _labels,
+    _lines,
+    _npy_header,
+    _tar_headers,
+    open_source,
+    sqlite,
+)
+from threadloader.sources._files import FileReader
+from threadloader.sources._sqlite_connections import Connections
 from threadloader.sources.columns import read_numbers
+from threadloader.sources.csv_file import CsvOptions, CsvSource
 
 
 class Deadline(ValueError):
@@ -71,6 +89,16 @@ def test_it_comes_out_itself_and_is_not_told_as_a_fault_of_the_file(place, tmp_p
         loader.__enter__()
 
 
+class Bytes(bytes):
+    """Bytes whose decoding is interrupted before it has begun."""
+
+    def removeprefix(self, prefix):
+        return Bytes(super().removeprefix(prefix))
+
+    def decode(self, *args):
+        return ringing(super().decode)(*args)
+
+
 def numbers(folder):
     """Reads a list of numbers, with an object in it."""
     (folder / "list").write_text('{"index": 3}\n')
@@ -118,3 +146,95 @@ def test_it_is_not_taken_for_one_of_what_is_read(file, tmp_path, monkeypatch):
     monkeypatch.setattr(where, name, ringing(real), raising=False)
     with pytest.raises(Deadline, match="job deadline"):
         read()
+
+
+@pytest.mark.usefixtures("deadline")
+def test_the_first_line_of_a_list_is_decoded_without_code_that_a_handler_interrupts(
+    tmp_path, monkeypatch
+):
+    """CPython 3.11 puts an error of its own in the place of what is raised in a codec's code."""
+    (tmp_path / "list").write_bytes(b"\xef\xbb\xbf3\n4\n")
+    monkeypatch.setattr(codecs, "utf_8_decode", ringing(codecs.utf_8_decode))
+    assert [3, 4] == read_numbers("list", tmp_path, None).tolist()
+
+
+def rows(folder):
+    (folder / "x.csv").write_text("a\n1\n")
+    return CsvSource([folder / "x.csv"])
+
+
+def table(folder):
+    """Looks at the table of a database."""
+    (folder / "data.db").write_bytes(b"none yet")
+    return Connections(folder / "data.db")
+
+
+LOST = {
+    "columns": (KeyError("a"), rows, CsvOptions, "columns_of"),
+    "a database": (FileNotFoundError(2, "my own"), table, Path, "stat"),
+    "a config's name": (ValueError("my own"), lambda folder: read_file("c.json"), os, "stat"),
+}
+
+
+@pytest.mark.usefixtures("deadline")
+@pytest.mark.parametrize("case", LOST)
+def test_it_may_be_of_the_very_kind_by_which_a_fault_is_told(case, tmp_path, monkeypatch):
+    own, opens, where, name = LOST[case]
+
+    def ring(number, frame):
+        raise own
+
+    signal.signal(signal.SIGINT, ring)
+    with monkeypatch.context() as patched:
+        patched.setattr(where, name, ringing(getattr(where, name)))
+        with pytest.raises(type(own)) as caught:
+            opens(tmp_path)
+    assert caught.value is own
+
+
+def labels(folder, monkeypatch):
+    (folder / "x.csv").write_text("file,label\na,b\n")
+    monkeypatch.setattr(_labels, "open_regular", lambda path: Opened())
+    return _labels._Table(folder / "x.csv", "file", "label")
+
+
+class Opened(io.BytesIO):
+    def readall(self):
+        return Bytes(b"file,label\na,b\n")
+
+
+def names(folder, monkeypatch):
+    """Reads the names in a tar archive."""
+    with tarfile.open(folder / "x.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("a.txt"))
+    monkeypatch.setattr(_tar_headers, "Member", ringing(_tar_headers.Member))
+    return open_source({"type": "tar", "path": "x.tar", "decode": {"txt": "text"}}, folder)
+
+
+def text_of_rows(folder, monkeypatch):
+    (folder / "x.csv").write_text("a\n1\n")
+    with closing(FileReader(folder / "x.csv")) as reader:
+        return _csv_rows._Rows(reader, CsvOptions()).decoded(Bytes(b"a\n"))
+
+
+TEXTS = {
+    "rows": text_of_rows,
+    "a line that may be blank": lambda folder, monkeypatch: _lines._is_blank(Bytes(b"  ")),
+    "labels": labels,
+    "names in an archive": names,
+    "a config": lambda folder, monkeypatch: parse(Bytes(b"{}"), "c.json"),
+}
+
+
+@pytest.mark.usefixtures("deadline")
+@pytest.mark.parametrize("text", TEXTS)
+def test_what_a_handler_cannot_decode_is_not_taken_for_the_text_that_is_read(
+    text, tmp_path, monkeypatch
+):
+    def ring(number, frame):
+        b"mine: \xff".decode()
+
+    signal.signal(signal.SIGINT, ring)
+    with pytest.raises(UnicodeDecodeError) as caught:
+        TEXTS[text](tmp_path, monkeypatch)
+    assert b"mine: \xff" == caught.value.object

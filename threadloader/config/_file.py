@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from threadloader._schema import Place, show
-from threadloader.errors import ConfigError, Problem
+from threadloader.errors import ConfigError, Problem, by_handler
 
 __all__ = [
     "DEEPEST",
@@ -151,6 +151,8 @@ def read(file: str) -> bytes:
                 error.add_note(f"threadloader: expected a config file, found none{at}")
         raise
     except ValueError as error:  # a name that no file can have
+        if by_handler(error):
+            raise
         expected = "the name of a file"
         raise ConfigError(Problem("config", expected, show(file), str(error))) from None
 

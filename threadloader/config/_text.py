@@ -25,7 +25,7 @@ from math import isfinite
 from typing import Any, NoReturn
 
 from threadloader._schema import Place, pointer, show
-from threadloader.errors import ConfigError, Problem
+from threadloader.errors import ConfigError, Problem, by_handler
 
 from ._file import DEEPEST, LARGEST_TEXT, SURROGATE, Document, Spot
 
@@ -88,6 +88,8 @@ def _decoded(data: bytes, file: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
+        if by_handler(error):
+            raise
         reader = _Reader(data[: error.start].decode(), file)
         reader.at = len(reader.text)
         got = f"the byte 0x{data[error.start]:02x}"

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from threadloader.errors import SourceError
+from threadloader.errors import SourceError, by_handler
 
 from ._csv_options import CsvOptions
 from ._files import FileReader
@@ -104,6 +104,8 @@ class _Rows:
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
+            if by_handler(error):
+                raise
             raise self._fault(
                 f"expected UTF-8, got the byte 0x{data[error.start]:02x} ({error.reason}); "
                 "convert the file to UTF-8",

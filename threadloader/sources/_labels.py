@@ -11,7 +11,7 @@ from io import StringIO
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from threadloader.errors import ConfigError, Problem, SourceError
+from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
 from ._fields import nearest
 from ._files import inside
@@ -136,6 +136,8 @@ class _Table:
             # All at once: read by lines, it would be decoded ahead of the row that is told.
             text = data.removeprefix(b"\xef\xbb\xbf").decode()  # as in `_decode`
         except UnicodeDecodeError as error:
+            if by_handler(error):
+                raise
             at_line = error.object.count(b"\n", 0, error.start) + 1
             raise self._fault(f"expected csv in UTF-8, got: {error}", at_line) from error
         reader = csv.reader(StringIO(text, newline=""), strict=True)

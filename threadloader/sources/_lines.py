@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError
+from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
 from ._closing import close_all
 from ._files import KEPT_OPEN, FileReader, expand, inside
@@ -218,7 +218,9 @@ def _is_blank(line: bytes) -> bool:
         return False
     try:
         text = line.decode()
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
+        if by_handler(error):
+            raise
         return False
     return not text or text.isspace()
 

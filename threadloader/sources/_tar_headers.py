@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from threadloader.errors import SourceError
+from threadloader.errors import SourceError, by_handler
 
 from ._files import FileReader
 
@@ -162,6 +162,8 @@ class _Walk:
             try:
                 yield Member(name.decode("utf-8"), begin, length)
             except UnicodeDecodeError as error:
+                if by_handler(error):
+                    raise
                 raise self._fault(
                     f"expected a name in UTF-8, got {shown!r}; rename it", start
                 ) from error

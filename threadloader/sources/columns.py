@@ -163,7 +163,7 @@ def _is_torn(line: bytes) -> bool:
 def _number(line: bytes, file: Path, number: int, *, whole: bool) -> int | float:
     try:
         # As text: of bytes, json guesses UTF-16 where there are zeros.
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        text = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).decode()
         value = json.loads(text, object_pairs_hook=STRICT["object_pairs_hook"])
     # Not UTF-8, not JSON, a key twice, or absurdly deep.
     except (ValueError, RecursionError) as error:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError
+from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
 from ._csv_columns import Column, Texts
 from ._csv_options import CsvOptions
@@ -217,6 +217,8 @@ class _Columns:
         try:
             self._chosen = self._options.columns_of(names)
         except KeyError as error:
+            if by_handler(error):
+                raise
             columns = error.args
             raise SourceError(
                 _of_one(columns[0], names) if len(columns) == 1 else _of_several(columns, names),
