@@ -125,6 +125,39 @@ def test_a_run_in_a_folder_that_is_gone_goes_on_and_is_saved_elsewhere(config, t
         assert batches.state_dict() == read(tmp_path / "run.state")
 
 
+@no_deleting
+@pytest.mark.usefixtures("gone")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"on_error": {"skip": 1, "quarantine": "here"}},
+        {"exclude": "here"},
+        {"cache": {"folder": "here"}},
+        {"sampler": {"type": "weighted", "weights": "here"}},
+        {"source": {"type": "text", "path": "here"}},
+        {"source": {"type": "text", "path": ["here"]}, "cache": {"max_samples": 1}},
+        {"source": {"type": "files", "folder": "here"}},
+        {"source": {"type": "npy", "fields": {"x": "here"}}},
+        {"source": {"type": "text", "path": __file__}, "root": "here"},
+    ],
+    ids=" and ".join,
+)
+def test_a_relative_path_of_a_config_is_relative_to_no_folder_that_is_gone(options):
+    source = None if "source" in options else np.arange(4)
+    with pytest.raises(FileNotFoundError, match="the working folder, to which") as caught:
+        Loader({**CONFIG, **options}, source=source).__enter__()
+    assert (errno.ENOENT, "here") == (caught.value.errno, caught.value.filename)
+
+
+@no_deleting
+@pytest.mark.usefixtures("gone")
+def test_a_path_from_the_root_is_found_though_the_working_folder_is_gone(tmp_path):
+    (tmp_path / "a.txt").write_text("a\nb\n")
+    source = {"type": "text", "path": str(tmp_path / "*.txt")}
+    with Loader({**CONFIG, "source": source, "root": str(tmp_path), "shuffle": False}) as batches:
+        assert [["a", "b"]] == list(batches)
+
+
 @needs_fifos
 def test_a_link_in_a_circle_is_the_systems_error(folder):
     """For a save, which leaves it, and for who goes on."""

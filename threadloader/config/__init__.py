@@ -21,7 +21,7 @@ from threadloader.errors import ConfigError, Problem
 
 from . import _check
 from ._bytes import bytes_of
-from ._file import Document, follow, read, split
+from ._file import Document, follow, read, split, working_folder
 from ._report import Report
 from ._text import parse  # here: reading a config imports nothing, not even what reads it
 from ._words import hint
@@ -202,11 +202,7 @@ def examine(
         refused = {mismatch.path for mismatch in found}
         found += _check.check(options, refused, in_code)
         refused.update(mismatch.path for mismatch in found)
-        try:
-            base = Path.cwd()
-        except FileNotFoundError:  # it is gone, and nothing may be relative to it
-            base = Path()
-        return _report(options, _check.problems(found, options), refused, base)
+        return _report(options, _check.problems(found, options), refused, working_folder())
     file, names = split(config)
     base = Path(file).absolute().parent
     data = read(file)

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain
-from pathlib import Path, PurePath
+from pathlib import Path, PosixPath, PurePath
 from typing import Any
 
 from threadloader._schema import Place, show
@@ -25,6 +25,7 @@ __all__ = [
     "keys",
     "read",
     "split",
+    "working_folder",
 ]
 
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes, or characters of a string
@@ -155,6 +156,25 @@ def read(file: str) -> bytes:
             raise
         expected = "the name of a file"
         raise ConfigError(Problem("config", expected, show(file), str(error))) from None
+
+
+def working_folder() -> Path:
+    """The folder that relative paths of a config in code are relative to."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return _Gone()
+
+
+class _Gone(PosixPath):  # only there a working folder can be deleted
+    """A working folder that is gone: nothing is found by it but what is not relative to it."""
+
+    def __truediv__(self, path: Any) -> Any:
+        joined = Path(self, path)
+        if not joined.is_absolute():
+            text = "the working folder, to which this path is relative, is gone; give a whole path"
+            raise FileNotFoundError(errno.ENOENT, text, path)
+        return joined
 
 
 def follow(value: Any, names: list[str]) -> tuple[Place, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from os import PathLike
-from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -32,7 +31,7 @@ def open_configured(
         SourceError: what it names is missing or damaged.
         ConfigError: its options contradict each other.
     """
-    return sources.open_source(spec, Path(base), root, {"image": _image})
+    return sources.open_source(spec, base, root, {"image": _image})
 
 
 def length_of(source: Any) -> int:

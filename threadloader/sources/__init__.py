@@ -18,6 +18,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -125,7 +126,7 @@ _KINDS: dict[str, tuple[str, bool]] = {
 
 def open_source(
     spec: Mapping[str, Any],
-    base: str | Path = ".",
+    base: str | PathLike[str] = ".",
     root: str | Path | None = None,
     decoders: Mapping[str, Callable[..., Any]] | None = None,
 ) -> OpenSource:
@@ -154,7 +155,7 @@ def open_source(
         raise ConfigError(Problem("/source/type", f"one of {known}", repr(kind)))
     file, decodes = _KINDS[kind]
     opener: Opener = getattr(import_module(f".{file}", __name__), f"open_{kind}")
-    base = Path(base)
+    base = base if isinstance(base, Path) else Path(base)  # one that is gone stays that
     inside = None if root is None else base / root
     return opener(spec, base, inside, decoders) if decodes else opener(spec, base, inside)
 

@@ -35,7 +35,7 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
         SourceError: a pattern finds nothing, or leads outside of root.
         ConfigError: there is no name at all.
     """
-    base = Path(base)
+    base = base if isinstance(base, Path) else Path(base)
     files = _files_of(spec, base, None if root is None else base / root)
     statuses = [_status(file) for file in files]  # opening says what is wrong with one
     if spec["type"] == "sqlite" and statuses[0] is not None:
