@@ -518,6 +518,22 @@ def test_all_files_that_are_not_there_are_told_at_once(tmp_path, open_, mapped):
 
 
 @EACH_WAY
+def test_a_file_that_is_not_there_has_its_cause_and_is_told_once(tmp_path, open_, mapped):
+    with pytest.raises(SourceError) as caught:
+        open_(mapped, fields={"x": "z.npy", "y": "z.npy"})
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+    assert caught.value.message.startswith("expected a file, found none; a relative path")
+
+
+@EACH_WAY
+def test_damage_does_not_hide_a_file_that_is_not_there_before_it(tmp_path, open_, mapped):
+    (tmp_path / "x.npy").write_bytes(b"damaged")
+    with pytest.raises(SourceError, match="found none") as caught:
+        open_(mapped, fields={"z": "z.npy", "x": "x.npy"})
+    assert str(tmp_path / "z.npy") == caught.value.path
+
+
+@EACH_WAY
 def test_if_one_file_cannot_be_opened_the_others_are_closed(tmp_path, open_, mapped, monkeypatch):
     fields = save(tmp_path, x=np.arange(6))
     made = []

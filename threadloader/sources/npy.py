@@ -100,19 +100,22 @@ class NpySource:
             )
         self._rows: list[_Positioned | _Mapped] = []
         with ExitStack() as undo:
-            missing: list[Path] = []  # told all at once
+            missing: dict[Path, None] = {}  # told all at once
+            causes: list[BaseException] = []
             for file in files:
                 try:
                     rows = _Mapped(file) if mapped else _Positioned(file)
                 except SourceError as error:
-                    if not isinstance(error.__cause__, FileNotFoundError):
+                    if isinstance(error.__cause__, FileNotFoundError):
+                        missing[file] = None
+                        causes = causes or [error.__cause__]
+                    elif not missing:  # else it is told when those are there
                         raise
-                    missing.append(file)
                     continue
                 undo.callback(rows.close)
                 self._rows.append(rows)
             if missing:
-                raise none_there(missing)
+                raise none_there([*missing]) from causes.pop()  # else it would be in a cycle
             self._length = self._common_length()
             undo.pop_all()
 
