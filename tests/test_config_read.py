@@ -192,6 +192,12 @@ def test_a_config_that_is_not_there_is_told_with_the_folder_it_was_looked_for_in
     )
 
 
+def test_of_a_config_named_from_the_root_no_relative_path_is_told(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        read_config(tmp_path / "none.json")
+    assert not hasattr(caught.value, "__notes__")
+
+
 def test_what_the_system_cannot_read_is_the_systems_own_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_config(tmp_path / "none.json#/a")

@@ -146,7 +146,8 @@ def read(file: str) -> bytes:
         with Path(file).open("rb") as stream:
             return stream.read(LARGEST_TEXT + 1)
     except FileNotFoundError as error:
-        if error.filename == file:  # not what a signal handler raised
+        # Not what a signal handler raised.
+        if error.filename == file and not Path(file).is_absolute():
             with suppress(OSError):  # the current folder may be gone, too
                 at = f"; a relative path starts at the current folder, {Path.cwd()}"
                 error.add_note(f"threadloader: expected a config file, found none{at}")
