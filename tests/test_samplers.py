@@ -373,6 +373,7 @@ class TestIndices:
             (np.array([-(2**63)]), "-9223372036854775808 at position 0"),
             ([0, 2**70], "1180591620717411303424 at position 1"),
             ([0, np.int8(-1), np.uint64(2)], "-1 at position 1"),
+            ([0, int(1e300)], "an integer of 997 bits at position 1"),
         ],
         ids=str,
     )
@@ -806,6 +807,19 @@ def test_a_range_that_leaves_the_source_is_refused(indices, got):
     for sampler in (indices, lambda epoch, n: indices):
         with pytest.raises(ConfigError, match=rf"sampler: expected indices from 0 to 9, got {got}"):
             room.given(sampler, 10, kept_of(10, ())).order(0)
+
+
+@pytest.mark.parametrize(
+    ("indices", "got"),
+    [
+        ([2**20_000], "an integer of 20001 bits at position 0"),
+        (range(2**20_000, 2**20_000 + 1), "an integer of 20001 bits in a value of type range"),
+    ],
+    ids=["a list", "a range"],
+)
+def test_an_index_of_more_digits_than_python_writes_is_told_by_its_bits(indices, got):
+    with pytest.raises(ConfigError, match=f"sampler: expected indices from 0 to 9, got {got}"):
+        room.given(indices, 10, kept_of(10, ()))
 
 
 def test_ranges_that_are_equal_have_one_name_and_others_have_another():

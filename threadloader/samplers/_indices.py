@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, Problem, shown
 from ..order import Indices
 
 __all__ = ["checked", "checked_range"]
@@ -42,7 +42,7 @@ def checked(indices: Any, n: int, pointer: str) -> Indices:
     if len(outside):
         place = int(outside[0])
         more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
-        raise _outside(n, pointer, f"{array[place]} at position {place}{more}")
+        raise _outside(n, pointer, f"{_told(int(array[place]))} at position {place}{more}")
     return array.astype(np.int64)
 
 
@@ -65,7 +65,7 @@ def checked_range(indices: range, n: int, pointer: str) -> range:
         return range(0)
     for index in (indices[0], indices[-1]):
         if not 0 <= index < n:
-            raise _outside(n, pointer, f"{index} in {indices}")
+            raise _outside(n, pointer, f"{_told(index)} in {shown(indices)}")
     # The step of a single one may be of any size.
     step = indices.step if indices[1:] else 1
     return range(indices[0], indices[-1] + step, step)
@@ -88,6 +88,12 @@ def _array(values: list[Any], pointer: str) -> NDArray[Any]:
         return np.array(numbers, np.int64)
     except OverflowError:  # one that no source has
         return np.array(numbers, object)
+
+
+def _told(index: int) -> str:
+    """Give an index in a few digits, as the config tells of an integer."""
+    bits = index.bit_length()
+    return f"an integer of {bits} bits" if bits > 128 else str(index)
 
 
 def _outside(n: int, pointer: str, got: str) -> ConfigError:
