@@ -451,6 +451,47 @@ class TestLengths:
             assert 5 == len(batches)
 
     @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_of_a_finished_run_that_is_started_again_is_that_of_its_last_epoch(self, workers):
+        """The sampler is asked for that one, once, and nothing is read."""
+        orders, read = [range(3), range(5)], []
+        sampler = Asked(lambda epoch, n: orders[epoch])
+        config = {"batch_size": 1, "num_workers": workers, "num_epochs": 2}
+        with Loader(config, range(N), sampler=sampler, skip_steps=8) as batches:
+            state = batches.state_dict()
+        sampler.epochs.clear()
+        with Loader(config, range(N), transform=read.append, sampler=sampler, resume=state) as it:
+            assert [5, 5, []] == [len(it), len(it), list(it.epochs())]
+        assert ([1], []) == (sampler.epochs, read)
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize("taken", [0, 1])
+    def test_len_behind_a_last_epoch_that_was_broken_off_is_that_of_it(self, workers, taken):
+        """Also of one that was left before its first batch."""
+        sampler = Asked(of_lengths)
+        config = {"batch_size": 1, "num_workers": workers, "num_epochs": 1}
+        with Loader(config, range(N), sampler=sampler) as batches:
+            epoch = iter(batches)
+            for _ in range(taken):
+                next(epoch)
+            del epoch
+            assert LENGTHS[0] == len(batches)
+        assert [0] == sampler.epochs
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_goes_with_epochs_that_were_asked_for_beyond_the_run(self, workers):
+        """Between them it is that of the next, and behind them that of the last."""
+        sampler = Asked(of_lengths)
+        config = {"batch_size": 1, "num_workers": workers, "num_epochs": 1}
+        with Loader(config, range(N), sampler=sampler) as batches:
+            epochs = batches.epochs(3)
+            told = []
+            for length in LENGTHS[:3]:
+                assert length == len(list(next(epochs)))
+                told.append(len(batches))
+        assert [*LENGTHS[1:3], LENGTHS[2]] == told
+        assert [0, 1, 2] == sampler.epochs
+
+    @pytest.mark.parametrize("workers", WORKERS)
     def test_zero_length_epochs_pass(self, workers):
         """They count, and give no batch; the state stands behind them."""
         config = {"batch_size": 2, "num_workers": workers}
@@ -574,6 +615,26 @@ class TestFailing:
                 len(it)
             assert 1 == len(it)
             assert [[1, 2]] == lists(it)
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_behind_the_run_tells_it_of_the_last_epoch(self, workers):
+        """In a finished run that is started again, each time it is asked."""
+        fails = False
+
+        def sampler(epoch, n):
+            if fails:
+                raise ValueError(epoch)
+            return [3]
+
+        config = {"num_workers": workers, "num_epochs": 2}
+        with Loader(config, range(N), sampler=sampler, skip_steps=2) as batches:
+            state = batches.state_dict()
+        fails = True
+        with Loader(config, range(N), sampler=sampler, resume=state) as batches:
+            for _ in range(2):
+                with pytest.raises(ValueError, match="1") as caught:
+                    len(batches)
+                assert ["threadloader: raised for the order of epoch 1"] == caught.value.__notes__
 
     @pytest.mark.parametrize("workers", WORKERS)
     def test_one_that_gives_less_than_before_to_a_resumed_epoch_is_told(self, workers):

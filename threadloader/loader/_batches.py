@@ -90,9 +90,8 @@ class Batches:
     def __len__(self) -> int:
         """Count the steps of a whole epoch on this shard.
 
-        Counts the live epoch, or else the next. With a callable sampler it waits until the
-        sampler was asked for that epoch; after the last of `num_epochs` the sampler is not
-        asked again, and this stays the last epoch's count.
+        Counts the live epoch, or else the next; after the last of `num_epochs` that one. With a
+        callable sampler it waits until the sampler was asked for that epoch.
 
         Raises:
             ClosedError: it has to wait, and the ``with`` was left.
@@ -101,13 +100,11 @@ class Batches:
         """
         place = self._run.place
         live = place.is_live
-        epoch = place.begun if live else place.next_cursor().epoch
-        length = place.plan.of(epoch).sampler.length
+        end = self._config.num_epochs
+        length = place.plan.of(place.counted(end)).sampler.length
         if length is None:
             length = (
-                place.length
-                if live and place.length is not None
-                else self._run.asked_length(self._config.num_epochs)
+                place.length if live and place.length is not None else self._run.asked_length(end)
             )
         return self._deal.steps(length)
 

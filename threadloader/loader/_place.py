@@ -245,3 +245,14 @@ class Place(NamedTuple):
         if cursor.epoch == self.begun:
             cursor = cursor._replace(epoch=cursor.epoch + 1, position=0, step=0)
         return cursor
+
+    def counted(self, end: int | None) -> int:
+        """The epoch that `len` counts: the live one, or else the next; after the run its last.
+
+        Args:
+            end: the run's last epoch is the one before it; a loop that went further moves it.
+        """
+        if self.is_live:
+            return self.begun
+        epoch = self.next_cursor().epoch
+        return epoch if end is None else min(epoch, max(end - 1, (self.end or 0) - 1, self.begun))

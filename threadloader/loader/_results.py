@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from ..engine import ENDED, Outcome
 from ..jobs import BatchJob, GroupJob, SeriesJob
 from ._place import Place
+from ._schedule import counting
 from ._skipping import Skipping
 from ._supply import Supply
 
@@ -65,18 +66,29 @@ class Results:
     def coming(self, place: Place, end: int | None) -> tuple[Place, int, Outcome]:
         """Wait for the first outcome of the epoch that comes next, while none is live.
 
+        After the last epoch of the run: for the length of that one, of which nothing is prepared.
+
         Returns:
-            As `next`; it is `ENDED` after the last epoch of the run.
+            As `next`; it is `ENDED` where the place has the length.
         """
-        cursor = place.next_cursor()
+        cursor, epoch = place.next_cursor(), place.counted(end)
         outcome, stream = ENDED, place.stream
+        if epoch < cursor.epoch:
+            if place.length is None:
+                if stream is not None:  # as in `Run.begin`
+                    stream.cancel()
+                outcome = self._supply.engine.stream(counting(place.plan, epoch), 1).result(0)
+                if outcome is ENDED:
+                    self._supply.check_open()
+                if outcome.error is None:
+                    place = self.place = place._replace(length=outcome.job.span.length)
+            return place, 0, outcome
         if place.over and stream is not None:
             outcome = stream.result(place.taken)
             if outcome is ENDED:
                 self._supply.check_open()
         # The stream may end sooner than the run: at the end of `epochs(n)`.
-        goes_on = outcome is ENDED and (end is None or cursor.epoch < end)
-        if not place.over or stream is None or stream.cancelled or goes_on:
+        if outcome is ENDED:
             if stream is not None:
                 stream.cancel()
             stream = self._supply.open(place.plan, cursor, end)

@@ -194,11 +194,12 @@ class Run:
             turn.inside = True
             self._supply.check_open()
             place = self.results.place.settled()
+            epoch = place.counted(end)
             place, _, outcome = (
                 self.results.next(place) if place.is_live else self.results.coming(place, end)
             )
             if outcome.job is None and outcome.error is not None:
-                self._raise(place, place.tally, outcome, outcome.error)
+                self._raise(place, place.tally, outcome, outcome.error, epoch)
             length = place.length if outcome.job is None else outcome.job.span.length
             return length or 0
         finally:
@@ -335,7 +336,7 @@ class Run:
             now, failed = self._now(), int(outcome.error is not None)
             tally = place.tally.waited(called, now, failed)
             if outcome.error is not None:
-                self._raise(place, tally, outcome, outcome.error)
+                self._raise(place, tally, outcome, outcome.error, epoch.number)
             self._supply.note(place.stream, outcome, tally, called, now, before)
             job: BatchJob | GroupJob | SeriesJob | NoBatch = outcome.job
             batches, size, cursor = outcome.value, job.span.size, place.cursor
@@ -393,9 +394,9 @@ class Run:
         raise StopIteration
 
     def _raise(
-        self, place: Place, counted: Tally, outcome: Outcome, error: BaseException
+        self, place: Place, counted: Tally, outcome: Outcome, error: BaseException, epoch: int
     ) -> NoReturn:
-        """Raise what an outcome failed with; from now on the run stands after it."""
+        """Raise what an outcome of an epoch failed with; from now on the run stands after it."""
         self._supply.forget()  # nobody knows how much of the time was for what has failed
         place = place.settled()._replace(tally=counted)
         if outcome.job is None:
@@ -408,8 +409,7 @@ class Run:
         # What a close cut short was tried no further, whatever the budget.
         of_sample = outcome.part is not None and not issubclass(type(error), ClosedError)
         more = self._skipping.told(place.cursor.skipped) if of_sample else ""
-        cursor = place.next_cursor() if place.over else place.cursor  # `len` asks ahead
-        error = explained(outcome, error, cursor.epoch, more)
+        error = explained(outcome, error, epoch, more)
         try:
             # Stores only up to the raise. Neither the outcome nor this frame may keep the
             # error: its traceback leads back to both.

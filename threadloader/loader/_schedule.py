@@ -16,7 +16,7 @@ from ..state import LAST_EPOCH, Cursor, Excluded
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NoStepsError", "Plan", "Sampling", "jobs", "skipped"]
+__all__ = ["NoStepsError", "Plan", "Sampling", "counting", "jobs", "skipped"]
 
 
 _MOST_EMPTY = 100
@@ -137,6 +137,11 @@ def jobs(
         cut, soon = (epoch, start, step), epoch == cursor.epoch
         yield from _epoch(recipes, deal, order, cut, seed, sizes, together, soon=soon)
         epoch, start, step = epoch + 1, 0, 0
+
+
+def counting(plan: Plan, epoch: int) -> Iterator[NoBatch]:
+    """Give one job, which has the length of an epoch and no batch."""
+    yield NoBatch(Span(epoch, 0, 0, 0, 0, plan.order(epoch).n, last=True, over=True))
 
 
 def _check_length(epoch: int, n: int, delivered: int) -> None:
