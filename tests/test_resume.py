@@ -16,7 +16,7 @@ from campaigns.resumes import main
 from cuts import Chain
 from oracle import expected_epoch
 
-from threadloader import BusyError, ConfigError, Loader, StateError
+from threadloader import BusyError, ConfigError, Loader, StateError, WorkerError
 from threadloader.state import _file
 
 WORKERS = [0, 1, 2, 8]
@@ -492,10 +492,12 @@ def test_what_is_neither_a_state_nor_a_path_is_refused(resume):
         Loader(config(), np.arange(4), resume=resume)
 
 
-@pytest.mark.parametrize("start", range(0, 8))
-@pytest.mark.parametrize("steps", [0, 1, 2, 3, 7, 12, 13, 40])
+@pytest.mark.parametrize(
+    ("start", "steps"),
+    [(a, b) for a in range(8) for b in (0, 1, 2, 3, 7, 8, 12, 13, 15) if a + b <= 15],
+)
 def test_skip_steps_leaves_out_the_next_steps_and_nothing_else(start, steps):
-    """Into later epochs, too; the state remembers where and how many, over later resumes."""
+    """Up to the end of the run; the state remembers where and how many, over later resumes."""
     options = {"num_epochs": 3, "seed": 4, "shuffle": True}
     whole = cut(15, np.arange(10), **options)[0]
     done, state = cut(start, np.arange(10), **options)
@@ -597,6 +599,49 @@ def test_steps_that_no_epoch_has_are_refused():
 def test_more_steps_than_any_run_has_are_refused(zeros):
     with pytest.raises(ConfigError, match="skip_steps: expected steps to leave out, got so many"):
         Loader(config(), np.arange(10), skip_steps=10**zeros).__enter__()
+
+
+@pytest.mark.parametrize("start", [0, 7, 15])
+@pytest.mark.parametrize("more", [1, 5, 10**5000], ids=["1", "5", "very many"])
+def test_more_steps_than_are_left_of_the_run_are_refused(start, more):
+    """With their number: three epochs of five steps, of which some are done."""
+    _, state = cut(start, np.arange(10), num_epochs=3)
+    left = 15 - start
+    loader = Loader(config(num_epochs=3), np.arange(10), resume=state, skip_steps=left + more)
+    got = rf"got more than the {left} that are left up to the end of num_epochs \(3\)$"
+    with pytest.raises(ConfigError, match=f"^skip_steps: expected steps to leave out, {got}"):
+        loader.__enter__()
+
+
+def test_no_sampler_is_asked_for_an_epoch_beyond_the_run_when_steps_are_left_out():
+    """Neither where they end with the run, nor where it has fewer."""
+    schedule = [[0, 1, 2], [3], [4, 5]]  # of two, one, and one step
+
+    def loader(steps):
+        options = config(num_epochs=3)
+        return Loader(options, np.arange(10), sampler=lambda e, n: schedule[e], skip_steps=steps)
+
+    with loader(4) as batches:
+        assert [] == list(batches.epochs())
+        assert 3 == batches.state_dict()["world"]["epoch"]
+    with pytest.raises(ConfigError, match="got more than the 4 that are left"):
+        loader(5).__enter__()
+
+
+@pytest.mark.parametrize("kind", [ValueError, StopIteration, SystemExit])
+def test_what_a_sampler_raises_while_steps_are_left_out_names_its_epoch(kind):
+    """As what it raises in the run; what would be taken for an end comes wrapped."""
+
+    def sampler(epoch, n):
+        if epoch == 2:
+            raise kind
+        return [0]
+
+    expected = ValueError if kind is ValueError else WorkerError
+    with pytest.raises(expected) as caught:
+        Loader(config(), np.arange(10), sampler=sampler, skip_steps=5).__enter__()
+    told = [str(caught.value), *getattr(caught.value, "__notes__", [])]
+    assert any("raised for the order of epoch 2" in text for text in told)
 
 
 def test_what_a_sampler_raises_while_steps_are_left_out_is_told_as_its_own():

@@ -18,7 +18,8 @@ from ._epochs import Epoch, Epochs
 from ._forks import follow
 from ._run import Run
 from ._sampling import Samplings
-from ._schedule import NoStepsError, Plan, skipped
+from ._schedule import Plan
+from ._skip_steps import NoStepsError, skipped
 from ._skipping import Skipping
 from ._supply import Supply
 
@@ -240,7 +241,8 @@ class Batches:
         """Leave out steps; before anything is begun."""
         place = self._run.place
         try:
-            cursor = skipped(self._deal, place.plan, place.cursor, steps)
+            end = self._config.num_epochs
+            cursor = skipped(self._deal, place.plan, place.cursor, steps, end)
         except NoStepsError as error:
             raise ConfigError(Problem("skip_steps", "steps to leave out", str(error))) from error
         self._run.skip_to(cursor)

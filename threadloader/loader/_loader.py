@@ -59,7 +59,8 @@ class Loader:
         shard: ``{"index": r, "count": W, "remainder": "pad"}`` or ``"auto"``.
         resume: where the run goes on: a state that `Batches.state_dict` gave, or the path
             of a file that `Batches.save` wrote; None starts from the beginning.
-        skip_steps: how many steps to skip, from the start or the resumed place.
+        skip_steps: how many steps to skip, from the start or the resumed place; at most those
+            up to the end of `num_epochs`.
         unknown: "error", or "ignore" to let through keys of the config's section that
             belong to others; a near miss of one of ours is still an error.
 

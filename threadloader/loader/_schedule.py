@@ -11,21 +11,12 @@ from ..errors import StateError, WorkerError
 from ..jobs import BatchJob, GroupJob, NoBatch, Recipe, SeriesJob, Span
 from ..order import Deal, key
 from ..samplers import EpochOrder, Sampler
-from ..state import LAST_EPOCH, Cursor, Excluded
+from ..state import Cursor, Excluded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NoStepsError", "Plan", "Sampling", "counting", "jobs", "skipped"]
-
-
-_MOST_EMPTY = 100
-"""Epochs without a step, one after the other, until a callable sampler is assumed to give
-no others. Chosen: each has to be asked for."""
-
-
-class NoStepsError(Exception):
-    """There are not as many steps as are to be left out."""
+__all__ = ["Plan", "Sampling", "check_length", "counting", "jobs"]
 
 
 class Sampling(NamedTuple):
@@ -133,7 +124,7 @@ def jobs(
     together = recipe.piece if series and recipe.piece else None
     while end is None or epoch < end:
         order = plan.order(epoch)
-        _check_length(epoch, order.n, start)
+        check_length(epoch, order.n, start)
         cut, soon = (epoch, start, step), epoch == cursor.epoch
         yield from _epoch(recipes, deal, order, cut, seed, sizes, together, soon=soon)
         epoch, start, step = epoch + 1, 0, 0
@@ -144,7 +135,12 @@ def counting(plan: Plan, epoch: int) -> Iterator[NoBatch]:
     yield NoBatch(Span(epoch, 0, 0, 0, 0, plan.order(epoch).n, last=True, over=True))
 
 
-def _check_length(epoch: int, n: int, delivered: int) -> None:
+def check_length(epoch: int, n: int, delivered: int) -> None:
+    """Refuse an order of `n` positions in which the run stands beyond the last.
+
+    Raises:
+        StateError: it does.
+    """
     if delivered > n:
         raise StateError(
             "the state does not fit: expected a sampler that gives the same indices for epoch "
@@ -244,46 +240,3 @@ def _batch(recipe: Recipe, *what: Any) -> BatchJob:
     from ..jobs import PatientJob  # imported when it is asked for
 
     return PatientJob(recipe, *what)
-
-
-def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int) -> Cursor:
-    """Leave out the next steps of a run, those of the whole world.
-
-    Args:
-        deal: how orders are dealt.
-        plan: which samples each epoch has.
-        cursor: where the run stands.
-        steps: how many; they may reach into later epochs.
-
-    Returns:
-        The cursor after them, which remembers that they were left out.
-
-    Raises:
-        NoStepsError: epochs on the way have no step, or they lead beyond what a run can have.
-        StateError: a sampler gives fewer indices than its epoch was given already.
-        Exception: whatever a sampler raises.
-    """
-    if not steps:
-        return cursor
-    skip = (cursor.epoch, cursor.step, steps)
-    epoch, position, step = cursor.epoch, cursor.position, cursor.step
-    empty = 0  # epochs without a step, one after the other
-    while steps:
-        plan.begun = epoch
-        sampler = plan.of(epoch).sampler
-        n = plan.order(epoch).n if sampler.length is None else sampler.length
-        _check_length(epoch, n, position)
-        there = deal.world_steps(n, position)
-        if steps < there:
-            position, step = position + steps * deal.global_batch, step + steps
-            break
-        empty = empty + 1 if not there and not position else 0
-        if empty and (sampler.length is not None or empty > _MOST_EMPTY):
-            raise NoStepsError(f"an epoch of {n} samples, which has none")
-        # Epochs of one length are passed over at once, however many they are.
-        whole = 1 if position or sampler.length is None else steps // there
-        steps -= whole * there
-        epoch, position, step = epoch + whole, 0, 0
-        if epoch > LAST_EPOCH:
-            raise NoStepsError(f"so many that they end after epoch {LAST_EPOCH}")
-    return cursor._replace(epoch=epoch, position=position, step=step, skips=(*cursor.skips, skip))

@@ -1,0 +1,83 @@
+"""Where a run stands after steps that are left out of it."""
+
+from __future__ import annotations
+
+from ..engine import Outcome, attempt
+from ..order import Deal
+from ..state import LAST_EPOCH, Cursor
+from ._failure import explained
+from ._schedule import Plan, check_length
+
+__all__ = ["NoStepsError", "skipped"]
+
+_MOST_EMPTY = 100
+"""Epochs without a step, one after the other, until a callable sampler is assumed to give
+no others. Chosen: each has to be asked for."""
+
+
+class NoStepsError(Exception):
+    """There are not as many steps as are to be left out."""
+
+
+def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | None) -> Cursor:
+    """Leave out the next steps of a run, those of the whole world.
+
+    Args:
+        deal: how orders are dealt.
+        plan: which samples each epoch has.
+        cursor: where the run stands.
+        steps: how many; they may reach into later epochs.
+        end: the epoch before which the run ends; None for no end.
+
+    Returns:
+        The cursor after them, which remembers that they were left out.
+
+    Raises:
+        NoStepsError: the run ends before them, epochs on the way have no step, or they lead beyond
+            what a run can have.
+        StateError: a sampler gives fewer indices than its epoch was given already.
+        WorkerError: a sampler raised what would be taken for an end.
+        Exception: whatever a sampler raises, with a note of its epoch.
+    """
+    if not steps:
+        return cursor
+    skip = (cursor.epoch, cursor.step, steps)
+    epoch, position, step = cursor.epoch, cursor.position, cursor.step
+    empty = 0  # epochs without a step, one after the other
+    while steps:
+        if end is not None and epoch >= end:
+            left = skip[2] - steps
+            raise NoStepsError(
+                f"more than the {left} that are left up to the end of num_epochs ({end})"
+            )
+        plan.begun = epoch
+        sampler = plan.of(epoch).sampler
+        n = _asked(plan, epoch) if sampler.length is None else sampler.length
+        check_length(epoch, n, position)
+        there = deal.world_steps(n, position)
+        if steps < there:
+            position, step = position + steps * deal.global_batch, step + steps
+            break
+        empty = empty + 1 if not there and not position else 0
+        if empty and (sampler.length is not None or empty > _MOST_EMPTY):
+            raise NoStepsError(f"an epoch of {n} samples, which has none")
+        # Epochs of one length are passed over at once, however many they are.
+        whole = 1 if position or sampler.length is None else steps // there
+        if end is not None:
+            whole = min(whole, end - epoch)
+        steps -= whole * there
+        epoch, position, step = epoch + whole, 0, 0
+        if epoch > LAST_EPOCH:
+            raise NoStepsError(f"so many that they end after epoch {LAST_EPOCH}")
+    return cursor._replace(epoch=epoch, position=position, step=step, skips=(*cursor.skips, skip))
+
+
+def _asked(plan: Plan, epoch: int) -> int:
+    """Give the length of an epoch by its order; what the sampler raises is raised as by `next`."""
+    order, error = attempt(plan.order, epoch)
+    try:
+        if error is not None:
+            raise explained(Outcome(error=error), error, epoch)
+        return int(order.n)
+    finally:
+        del error  # its traceback leads to this frame
