@@ -35,7 +35,7 @@ def cases(quick: bool) -> list[Case]:
         size = {"steps": 100, "rounds": rounds_of(burn, STEP_MS), "step_ms": STEP_MS}
     return [
         Case(name, {**size, "workers": 4, "told": told})
-        for name, told in (("told", True), ("by default", False))
+        for name, told in (("told of it", True), ("by default", False))
     ]
 
 
