@@ -687,8 +687,9 @@ def test_two_loaders_with_other_samples_are_not_compared(torch_there, config):
         (
             {"samples": 0},
             (
-                "num_workers 0: expected a batch, got none: the source is empty, or all that there"
-                " is on this shard is left out, by exclude, on_error, the sampler or drop_last"
+                "num_workers 0: expected a batch, got none: the source is empty, or its samples are"
+                " left out (by exclude, on_error, the sampler, drop_last or the shard's remainder)"
+                " or on other shards"
             ),
         ),
         ({"samples": 0, "batches": 2}, "num_workers 0: expected samples, got padding alone"),

@@ -206,10 +206,16 @@ y: shape (4,), dtype int64
     assert (0, "c.json: OK\nbatch: list of 3\n", "") == check(write({"source": TEXT}), "--batch")
 
 
-def test_a_batch_of_an_empty_source_is_none(check):
-    Path("a.txt").write_bytes(b"")
-    expected = "c.json: OK\nno batch: 0 samples make 0 steps on this shard\n"
-    assert (0, expected, "") == check(write({"source": TEXT}), "--batch")
+@pytest.mark.parametrize("left_out", [{}, {"exclude": [0, 1, 2, 3, 4, 5]}, {"drop_last": True}])
+def test_what_may_have_left_out_every_batch_is_named(check, left_out):
+    """Nor is it said that there are samples, which an empty source has not."""
+    np.savez("x.npz", x=np.zeros((6 if left_out else 0, 2)))
+    expected = (
+        "c.json: OK\n"
+        "no batch: the source is empty, or its samples are left out (by exclude, on_error, the"
+        " sampler, drop_last or the shard's remainder) or on other shards\n"
+    )
+    assert (0, expected, "") == check(write({"source": NPZ, **left_out}), "--batch")
 
 
 def test_nested_batches_are_printed_by_field():

@@ -161,6 +161,13 @@ def test_labels_that_only_the_source_knows_are_not_asked_of_a_number(config, cap
     assert 0 == ask(capsys, path, "--samples", 18)[0]
 
 
+def test_a_step_of_an_epoch_that_has_none_is_told_so(config, capsys):
+    path = config(batch_size=99, drop_last=True)
+    expected = f"{path}: --step: expected no step: shard 1/2 has none in epoch 3, got 0\n"
+    answer = ask(capsys, path, "--step", 0, "--epoch", 3, "--shard", "1/2")
+    assert (1, "", expected) == answer
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

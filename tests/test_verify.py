@@ -1017,8 +1017,8 @@ class Unreadable:
     [
         (list, {}, "expected a batch, got none: the source is empty"),
         (lambda: [1, 2], {"drop_last": True}, "expected a batch, got none"),
-        (lambda: [1, 2], {"exclude": [0, 1]}, "is left out, by exclude, on_error, the sampler or"),
-        (Unreadable, {"on_error": {"skip": 9}}, "is left out, by exclude, on_error, the sam"),
+        (lambda: [1, 2], {"exclude": [0, 1]}, "are left out (by exclude, on_error, the sampler,"),
+        (Unreadable, {"on_error": {"skip": 9}}, "are left out (by exclude, on_error, the sam"),
         (lambda: [Box(1)] * 4, {}, "epoch 0, step 0: cannot be compared: batch: expected arrays, "),
     ],
 )

@@ -15,7 +15,7 @@ import numpy as np
 from ._schema import pointer
 from .config import LoaderConfig, Report, examine
 from .errors import CollateError, ConfigError, Problem, SourceError
-from .loader import Loader, based, unlisted, without_source
+from .loader import NO_BATCH, Loader, based, unlisted, without_source
 from .loader import open_configured as open_source
 
 __all__ = [
@@ -200,7 +200,7 @@ def _built(config: LoaderConfig, base: Path, source: Any, first: str = "") -> li
         if len(batches):
             got = f"none: all samples of this shard were left out; the first: {first}"
             raise ConfigError(Problem("/on_error", "a batch", got))
-        return [f"no batch: {len(source)} samples make 0 steps on this shard"]
+        return [f"no batch: {NO_BATCH}"]
 
 
 def _at_fault(error: Exception) -> str:

@@ -181,6 +181,8 @@ def _step(order: EpochOrder, deal: Deal, epoch: int, step: int) -> Answer:
         steps = deal.steps(order.n)
         shard = f"shard {deal.shard_index}/{deal.shard_count}"
         expected = f"a step below {steps}, which is how many {shard} has in epoch {epoch}"
+        if not steps:
+            expected = f"no step: {shard} has none in epoch {epoch}"
         raise ConfigError(Problem("--step", expected, str(step)))
     padding = int(np.count_nonzero(~share.valid))
     head = (

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..adapters import torch_loader
 from ..config import LoaderConfig, read_config
+from ..loader import NO_BATCH
 from ._choice import cached, choose, compared, findings
 from ._plan import Plan
 from ._process import BenchError, in_process
@@ -109,11 +110,7 @@ def run(
                         " shard"
                     )
                 if not numbers["samples"]:
-                    raise BenchError(
-                        f"{setting}: expected a batch, got none: the source is empty, or all that"
-                        " there is on this shard is left out, by exclude, on_error, the sampler or"
-                        " drop_last"
-                    )
+                    raise BenchError(f"{setting}: expected a batch, got none: {NO_BATCH}")
                 runs[loader, workers].append(numbers)
     finally:
         shown.close()

@@ -18,10 +18,11 @@ from ._batches import Batches
 from ._epochs import Epoch, Epochs
 from ._loader import Loader
 from ._opening import length_of, open_configured
-from ._sampling import Samplings, deal_of, without_source
+from ._sampling import NO_BATCH, Samplings, deal_of, without_source
 from ._skipping import unlisted
 
 __all__ = [
+    "NO_BATCH",
     "Batches",
     "Epoch",
     "Epochs",

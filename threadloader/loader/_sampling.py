@@ -18,7 +18,13 @@ from ..order import LONGEST, Deal
 from ..state import NOTHING, Excluded
 from ._schedule import Plan, Sampling
 
-__all__ = ["Samplings", "deal_of", "without_source"]
+__all__ = ["NO_BATCH", "Samplings", "deal_of", "without_source"]
+
+NO_BATCH = (
+    "the source is empty, or its samples are left out (by exclude, on_error, the sampler, "
+    "drop_last or the shard's remainder) or on other shards"
+)
+"""Why a shard may have no batch, as the commands say it."""
 
 _LISTS = ("weights", "indices", "labels")
 

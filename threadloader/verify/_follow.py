@@ -15,7 +15,7 @@ from .._tried import in_words
 from ..errors import LoaderError
 from ..fingerprint import chained, digest
 from ..jobs import BatchInfo
-from ..loader import Batches
+from ..loader import NO_BATCH, Batches
 from ..sizes import nbytes
 from ._case import Case
 from ._plan import Leg, Plan, Run
@@ -270,8 +270,5 @@ def record(case: Case, plan: Plan, tick: Callable[[], None]) -> Tape:
             tape.add(item)
             tick()
     if not tape.marks:
-        raise VerifyError(
-            "expected a batch, got none: the source is empty, or all that there is on this shard "
-            "is left out, by exclude, on_error, the sampler or drop_last"
-        )
+        raise VerifyError(f"expected a batch, got none: {NO_BATCH}")
     return tape
