@@ -161,6 +161,17 @@ def test_labels_that_only_the_source_knows_are_not_asked_of_a_number(config, cap
     assert 0 == ask(capsys, path, "--samples", 18)[0]
 
 
+@pytest.mark.parametrize(
+    "tail", [{"drop_last": True}, {"shard": {"index": 0, "count": 2, "remainder": "drop"}}], ids=str
+)
+def test_a_sample_that_the_tail_leaves_out_is_told_so(config, capsys, tail):
+    """The last of an odd number, where each step takes an even one."""
+    path = config(batch_size=26 // tail.get("shard", {}).get("count", 1), shuffle=False, **tail)
+    expected = "epoch 0: sample 52 does not come: it is excluded, not drawn, or left out with the"
+    code, out, _ = ask(capsys, path, "--find", 52)
+    assert (0, f"{expected} tail\n") == (code, out)
+
+
 def test_a_step_of_an_epoch_that_has_none_is_told_so(config, capsys):
     path = config(batch_size=99, drop_last=True)
     expected = f"{path}: --step: expected no step: shard 1/2 has none in epoch 3, got 0\n"
