@@ -98,6 +98,17 @@ def ends(function):
     return not thread.is_alive()
 
 
+def stuck_engine(workers, go_on):
+    """Give an engine of which each worker is in a job until it may go on."""
+    inside = threading.Barrier(workers + 1)
+    engine = Engine(workers, 0.05)
+    engine.start()
+    jobs = [Job(lambda: (inside.wait(WAIT), go_on.wait(WAIT)))] * workers
+    engine.stream(iter(jobs), depth=workers).prefetch()
+    inside.wait(WAIT)
+    return engine
+
+
 def test_a_stop_ends_while_a_worker_is_stuck_in_the_log(heard, go_on, monkeypatch):
     """G6: it holds the lock of a handler that has to be told of it, and is told when it can be."""
     monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
@@ -150,12 +161,7 @@ def test_a_log_that_stops_the_threads_does_not_wait_for_who_waits_for_it(heard, 
     """G6: it is asked in the name of the threads, which only tells them; each is told of."""
     stopped = []
     texts = heard(lambda text: stopped.append(engine.stop()))
-    inside = threading.Barrier(3)
-    engine = Engine(2, 0.05)
-    engine.start()
-    jobs = [Job(lambda: (inside.wait(WAIT), go_on.wait(WAIT)))] * 2
-    engine.stream(iter(jobs), depth=2).prefetch()
-    inside.wait(WAIT)
+    engine = stuck_engine(2, go_on)
     assert ends(engine.stop)
     assert [False, False] == stopped
     assert ["threadloader-worker-0", "threadloader-worker-1"] == [text.split()[0] for text in texts]
@@ -165,13 +171,7 @@ def test_one_log_that_is_stuck_is_waited_for_once(heard, go_on, monkeypatch):
     """G6: however many workers are stuck, one thread stands in the log, and the feeder ends."""
     monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
     heard(lambda text: go_on.wait(WAIT))
-    inside = threading.Barrier(4)
-    engine = Engine(3, 0.05)
-    engine.start()
-    jobs = [Job(lambda: (inside.wait(WAIT), go_on.wait(WAIT)))] * 3
-    engine.stream(iter(jobs), depth=3).prefetch()
-    inside.wait(WAIT)
-    assert ends(engine.stop)
+    assert ends(stuck_engine(3, go_on).stop)
     names = [thread.name for thread in threading.enumerate()]
     assert (0, 1) == (names.count("threadloader-feeder"), names.count("threadloader-log"))
 
