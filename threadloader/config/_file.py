@@ -167,8 +167,8 @@ def working_folder() -> Path:
         return _Gone()
 
 
-class _Gone(PosixPath):  # only there a working folder can be deleted
-    """A working folder that is gone: nothing is found by it but what is not relative to it."""
+class _Gone(PosixPath):  # Windows does not delete a folder that somebody works in
+    """A working folder that is gone: joining a relative path to it fails, an absolute one not."""
 
     def __truediv__(self, path: Any) -> Any:
         joined = Path(self, path)
