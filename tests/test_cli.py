@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from threadloader import Batches, Loader, LoaderError, _tried, cli
+from threadloader import Batches, Loader, LoaderError, _told, _tried, cli
 from threadloader.adapters import launcher
 
 ROOT = Path(__file__).parent.parent
@@ -642,4 +642,4 @@ def test_an_exception_that_cannot_be_printed_is_told_by_its_class():
         def __str__(self):
             raise KeyError("no text")
 
-    assert "Odd (not printable: KeyError)" == _tried.in_words(Odd())
+    assert "Odd (not printable: KeyError)" == _told.in_words(Odd())

@@ -14,9 +14,9 @@ runs it in threads over the `_runtime`, `stats` counts, `state` lets a run go on
 lists what it left out, `loader` puts them together. `sizes` says how large a batch is,
 `fingerprint` tells batches apart by their content, `adapters` connects other programs, `cli`,
 `bench`, `lookup` and `verify` hold the commands (`_named` finds what a command line names,
-`_tried` tries a config out, `_answer` keeps stdout for what a command answers, `_asked` starts the
-children of `bench` and `verify` and reads what they are asked, `_leaving` ends a process that has
-run user code), `errors` everything that is raised.
+`_tried` tries a config out, `_told` puts what is wrong in lines, `_answer` keeps stdout for what a
+command answers, `_asked` starts the children of `bench` and `verify` and reads what they are asked,
+`_leaving` ends a process that has run user code), `errors` everything that is raised.
 """
 
 from typing import TYPE_CHECKING, Any

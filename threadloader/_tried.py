@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import re
 import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,27 +12,24 @@ from typing import Any
 import numpy as np
 
 from ._schema import pointer
+from ._told import (
+    GOOD,
+    PROBLEM,
+    USAGE,
+    from_source,
+    in_words,
+    line,
+    located,
+    problems_of,
+    texts,
+    told,
+)
 from .config import LoaderConfig, Report, examine
 from .errors import CollateError, ConfigError, Problem, SourceError
 from .loader import NO_BATCH, Loader, based, unlisted, without_source
 from .loader import open_configured as open_source
 
-__all__ = [
-    "GOOD",
-    "PROBLEM",
-    "USAGE",
-    "examined",
-    "from_source",
-    "in_words",
-    "line",
-    "located",
-    "open_source",
-    "read",
-    "told",
-]
-
-GOOD, PROBLEM, USAGE = 0, 1, 2
-"""Exit codes of all commands."""
+__all__ = ["examined", "open_source", "read"]
 
 _TRIED = ("transform", "sampler", "exclude", "cache", "on_error", "pin_memory", "shard")
 """Options that can be right in the config and still keep a loader from entering."""
@@ -147,7 +143,7 @@ def _kept_out(report: Report, config: LoaderConfig, source: Any) -> list[Problem
             with based(Loader(tried, source=samples), report.base, opened=source is not None):
                 return problems
         except Exception as error:  # noqa: BLE001 - a command shows no traceback
-            wrong = _problems_of(error, _naming(error, config, report.base), "a loader that enters")
+            wrong = problems_of(error, _naming(error, config, report.base), "a loader that enters")
         problems += map(report.locate, wrong)
         known = {_option(problem.pointer) for problem in wrong}.intersection(_TRIED)
         default = {option: getattr(defaults, option) for option in known}
@@ -164,7 +160,7 @@ def _option(place: str) -> str:
 def _naming(error: Exception, config: LoaderConfig, base: Path) -> str:
     """The option that names the file or folder which an error is about; "" for none."""
     if isinstance(error, SourceError):
-        for option, text in _texts({"cache": config.cache, "on_error": config.on_error}):
+        for option, text in texts({"cache": config.cache, "on_error": config.on_error}):
             if error.path == str(base / text):
                 return option
     return ""
@@ -228,73 +224,3 @@ def _shapes(batch: Any, field: str) -> Iterator[str]:
         yield f"{field or 'batch'}: {type(batch).__name__}{length}"
     for name, part in parts:
         yield from _shapes(part, f"{field}/{name}" if field else f"{name}")
-
-
-def told(report: Report, problems: list[Problem]) -> list[str]:
-    """Problems as lines, in the order of the document: the file, and in it the place."""
-    problems = sorted(problems, key=lambda it: (it.line, it.column))
-    return [line(f"{report.file}:{'' if it.line else ' '}{it}") for it in problems]
-
-
-def from_source(report: Report, error: Exception) -> list[Problem]:
-    """What kept the source from opening, at the option that names the file."""
-    if not isinstance(error, SourceError):
-        return located(report, error, "/source", "a source that opens")
-    option = "/source" + (error.option or _option_of(error.path, report))
-    # The sources say what they expected and what came; said once is enough.
-    told = re.fullmatch("expected (.+?),? (?:got|found):? (.+)", error.message, re.DOTALL)
-    expected, got = told.groups() if told else ("a source that opens", error.message)
-    place = ", ".join(part for part in (error.path, error.place) if part)
-    return [report.locate(Problem(option, expected, got, place and f"see {place}"))]
-
-
-def _option_of(path: str, report: Report) -> str:
-    """The option of the source that names a file, as a JSON pointer below the source."""
-    source = report.source or {}
-    # Without the type, which may be the same word.
-    for option, text in _texts({name: it for name, it in source.items() if name != "type"}):
-        if path in (text, str(report.base / text)):
-            return option
-    # One of those that a pattern or a folder stands for.
-    return next((f"/{option}" for option in ("path", "folder") if source.get(option)), "")
-
-
-def _texts(value: Any, at: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in a JSON value, with its pointer."""
-    if isinstance(value, str):
-        yield at, value
-    elif isinstance(value, (dict, list)):
-        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(part, at + pointer([name]))
-
-
-def located(report: Report, error: Exception, pointer: str, expected: str) -> list[Problem]:
-    """The problems of an error of the loader, in the whole document."""
-    return [report.locate(problem) for problem in _problems_of(error, pointer, expected)]
-
-
-def _problems_of(error: Exception, pointer: str, expected: str) -> tuple[Problem, ...]:
-    """What an error of the loader tells; at a pointer where it does not know one itself."""
-    if isinstance(error, ConfigError):
-        return error.problems
-    return (Problem(pointer, expected, in_words(error)),)
-
-
-def in_words(error: BaseException) -> str:
-    """Says what was raised, with its notes; also of an exception that cannot be printed.
-
-    >>> in_words(KeyError("x"))
-    "KeyError: 'x'"
-    """
-    kind = type(error).__name__
-    try:
-        return "; ".join([f"{kind}: {error}", *getattr(error, "__notes__", [])])
-    except Exception as problem:  # noqa: BLE001 - an exception may be made of anything
-        return f"{kind} (not printable: {type(problem).__name__})"
-
-
-def line(text: str) -> str:
-    """One line that is safe for a terminal, whatever file names and data it quotes."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )

@@ -16,7 +16,8 @@ from . import bench, lookup, verify
 from ._answer import answering
 from ._leaving import leave
 from ._named import add_config
-from ._tried import GOOD, USAGE, examined, line
+from ._told import GOOD, USAGE, line
+from ._tried import examined
 
 __all__ = ["main", "program"]
 

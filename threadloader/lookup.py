@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ._named import add_config
-from ._tried import GOOD, PROBLEM, USAGE, from_source, located, open_source, read, told
+from ._told import GOOD, PROBLEM, USAGE, from_source, located, told
+from ._tried import open_source, read
 from .config import LoaderConfig
 from .errors import ConfigError, Problem
 from .loader import Samplings, deal_of, length_of

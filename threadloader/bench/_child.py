@@ -14,7 +14,7 @@ from typing import Any
 from .._asked import asked
 from .._leaving import leave
 from .._named import CodeError, UsageError, given_by, named
-from .._tried import in_words
+from .._told import in_words
 from ..adapters import torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .._tried import GOOD, PROBLEM, USAGE, examined, in_words, line
+from .._told import GOOD, PROBLEM, USAGE, in_words, line
+from .._tried import examined
 from ..adapters import torch_loader
 from ..errors import ConfigError, LoaderError
 from ._picture import picture

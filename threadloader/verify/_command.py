@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from .._named import UsageError, named
-from .._tried import GOOD, PROBLEM, USAGE, examined, line
+from .._told import GOOD, PROBLEM, USAGE, line
+from .._tried import examined
 from ..errors import ConfigError, LoaderError, WorkerError
 from ._case import CODE
 from ._follow import told

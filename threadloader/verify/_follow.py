@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
 from .._named import CodeError
-from .._tried import in_words
+from .._told import in_words
 from ..errors import LoaderError
 from ..fingerprint import chained, digest
 from ..jobs import BatchInfo
