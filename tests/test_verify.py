@@ -51,8 +51,9 @@ from threadloader.verify import (
 from threadloader.verify._compare import differing
 from threadloader.verify._follow import told
 from threadloader.verify._plan import runs
-from threadloader.verify._probe import overwritten, repeated, result
+from threadloader.verify._probe import overwritten, repeated
 from threadloader.verify._progress import Progress
+from threadloader.verify._result import result
 from threadloader.verify._stress import stressed
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "verify.md").read_text(encoding="utf-8")

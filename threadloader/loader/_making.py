@@ -21,7 +21,7 @@ from ._supply import GROUPS_AHEAD
 if TYPE_CHECKING:
     from ..jobs import Policy
 
-__all__ = ["make_recipe"]
+__all__ = ["make_recipe", "read_by"]
 
 GROUP_BYTES = 4 << 20
 """Small batches of a source that builds whole ones are made together up to this size: below, the
@@ -64,10 +64,7 @@ def make_recipe(
 
         pin, not_pinned = pinning(config.pin_memory)
     plain = collate is None and config.collate["type"] == "stack"
-    if plain and transform is None and hasattr(source, "take"):
-        whole = "take"
-    else:
-        whole = "getitems" if hasattr(source, "__getitems__") else ""
+    whole = read_by(source, plain=plain and transform is None)
     collate = make_collate(config.collate) if collate is None else collate
     most = None if config.max_bytes is None else bytes_of(config.max_bytes)
     digest: Callable[[Any], bytes] | None = None
@@ -125,6 +122,18 @@ def make_recipe(
         locate=locate,
         free=pool.close,
     ), not_pinned
+
+
+def read_by(source: Any, *, plain: bool) -> str:
+    """Say by which method of a source batches are read, as `whole` of the recipe.
+
+    Args:
+        source: it.
+        plain: whether nothing is done to samples, and they are stacked.
+    """
+    if plain and hasattr(source, "take"):
+        return "take"
+    return "getitems" if hasattr(source, "__getitems__") else ""
 
 
 def _grouping(

@@ -5,9 +5,9 @@ compared and in which runs, `_case` opens source and batches, `_follow` makes th
 run, `_difference` says where one is not the first run's, with `_compare`. `_causes` looks for
 what makes them differ, with the experiments of `_probe` (one thread; `_held` sees what a
 function keeps, `_clock` stops the time) and `_stress` (several) on the calls that `_parts`
-makes; `_words` says it.
-`_process` asks another process, which runs `_child`. `_report` is what was found,
-`_progress` tells how far it has got, `_command` is the command.
+makes and of which `_result` gives a digest; `_words` says it. `_process` asks
+another process, which runs `_child`. `_report` is what was found, `_progress` tells how far it has
+got, `_command` is the command.
 """
 
 from ._command import add_command

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._named import given_by
 from ..config import LoaderConfig
-from ..loader import Batches, Loader, based, open_configured, unlisted
+from ..loader import Batches, Loader, based, open_configured, read_by, unlisted
 from ..sources import as_source, fingerprint
 from ..transforms import Transform
 from ._plan import Leg
@@ -143,9 +143,10 @@ class Case:
         """Give how one sample is read, by the method of the source that the loader would use."""
         plain = self.collate is None and self.config.collate["type"] == "stack"
         changed = self.transform is not None or self.config.transform is not None
-        if plain and not changed and hasattr(source, "take"):
+        whole = read_by(source, plain=plain and not changed)
+        if whole == "take":
             return lambda index: source.take(np.array([index], np.int64))
-        if hasattr(source, "__getitems__"):
+        if whole == "getitems":
             return lambda index: next(iter(source.__getitems__([index])))
         return lambda index: source[index]
 

@@ -18,8 +18,9 @@ from . import _words
 from ._case import PARTS, Case
 from ._follow import Tape, told
 from ._parts import KEY, parts_of
-from ._probe import CALLS, RAISED, elsewhere, overwritten, repeated, result
+from ._probe import CALLS, elsewhere, overwritten, repeated
 from ._report import Cause, Difference
+from ._result import RAISED, result
 from ._stress import differs, stressed
 
 __all__ = ["causes", "faults"]

@@ -12,7 +12,7 @@ import numpy as np
 from .. import samplers
 from ..sources import fingerprint
 from ._case import Case
-from ._probe import Call, result
+from ._result import Call, result
 
 __all__ = ["KEY", "Part", "parts_of", "results"]
 

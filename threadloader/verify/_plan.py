@@ -153,8 +153,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_config(parser)
+    epochs = Plan().epochs
     parser.add_argument(
-        "--epochs", type=integer, default=2, metavar="N", help="epochs of each run (default: 2)"
+        "--epochs",
+        type=integer,
+        default=epochs,
+        metavar="N",
+        help=f"epochs of each run (default: {epochs})",
     )
     parser.add_argument(
         "--batches",

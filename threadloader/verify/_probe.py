@@ -1,17 +1,12 @@
-"""Experiments on one call in one thread: is it repeatable, and if not, what does it depend on?
-
-A *call* is a function without arguments that reads a sample, transforms one or collates some,
-each time on fresh copies of the same, and gives what came of it.
-"""
+"""Experiments on one call in one thread: is it repeatable, and if not, what does it depend on?"""
 
 from __future__ import annotations
 
-import itertools
 import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +14,9 @@ import numpy as np
 from ..fingerprint import digest
 from ._clock import clock_ahead, stopped_clock
 from ._held import changed, held
+from ._result import RAISED, Call, result, seen
 
-__all__ = ["RAISED", "Call", "Repeat", "elsewhere", "overwritten", "repeated", "result"]
-
-Call = Callable[[], Any]
+__all__ = ["CALLS", "Repeat", "elsewhere", "overwritten", "repeated"]
 
 CALLS = 32
 """How often a call is repeated to see it differ. Chosen: one in ten differs in 97% of cases."""
@@ -44,17 +38,10 @@ MANY = 3000
 FEW, SLOW_SECONDS = 12, 0.02
 """A call that takes longer than this is made less often to see that it does not differ."""
 
-BLOCKS, BLOCK_BYTES = 8, 1 << 20
-"""Blocks of memory of each size that are filled anew between two calls, and for how many bytes, at
-least one. Chosen: numpy and the C library hand out the last ones again, of small sizes seven."""
-
 SIZES, ALIKE = range(16, 512, 16), 7
 """Bytes of small objects that are given up before a call, and how many of each: their places come
 first for what it makes. So many times as many are made at once. Chosen: CPython keeps 80 places of
 some kinds, and by an odd number places differ in more of their bits."""
-
-RAISED = b"raised "
-"""How the result of a call that raised begins; the name of the exception follows."""
 
 
 class Repeat(NamedTuple):
@@ -83,55 +70,6 @@ class Repeat(NamedTuple):
     places: tuple[str, ...] = ()
 
 
-def seen(value: Any) -> bytes:
-    """Give the digest of a value; b"" for one that cannot be compared."""
-    try:
-        return digest(value)
-    except TypeError:
-        return b""
-
-
-def result(call: Call) -> bytes:
-    """Give the digest of what a call gives, or of the kind of exception that it raises.
-
-    Memory like that of what it gave holds something new afterwards: the next call may be given it
-    by `numpy.empty`, and must not find there what this one has left.
-    """
-    try:
-        value = call()
-        found = seen(value)
-        sizes = set(_sizes(value)) if found else set()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - whatever the data does to its reader
-        return RAISED + type(error).__name__.encode()
-    del value  # its memory is free now, unless somebody keeps it
-    for size in sizes:
-        _fill(size)
-    return found
-
-
-def _sizes(value: Any) -> Iterator[int]:
-    """Give the bytes of the memory of each array in a value of which there is a digest."""
-    if isinstance(value, np.ndarray):
-        while isinstance(value.base, np.ndarray):
-            value = value.base
-        yield value.nbytes
-    elif isinstance(value, (dict, list, tuple)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _sizes(item)
-
-
-_fillings = itertools.count()
-
-
-def _fill(size: int) -> None:
-    """Fill free memory with another byte than the last time."""
-    count = max(1, min(BLOCKS, BLOCK_BYTES // max(1, size)))
-    filling = next(_fillings) % 256
-    _ = [np.full(size, filling, np.uint8) for _ in range(count)]  # free again with the return
-
-
 def _small() -> list[Any]:
     """Make objects of each small size, and of the kinds of which CPython keeps places."""
     return [
@@ -156,78 +94,113 @@ def repeated(call: Call, function: Any, most: int = CALLS, seconds: float = TICK
     Returns:
         What came of it. The global random states are left as they were.
     """
-    small: list[list[Any]] = []
-
-    def anew() -> bytes:
-        # Else a sample lies where the last one lay, and what depends on its address looks steady.
-        if not small:
-            small.extend(_small() for _ in range(ALIKE))
-        small.pop()
-        return result(call)
-
     before = _states()
     try:
         # Runs before this one may have left the states where a call that seeds them puts them.
         _stir()
         stirred = _states()
         kept, began = held(function), time.monotonic()
-        first, differs, calls = anew(), 0, 1
+        trial = _Trial(call, function, full=most >= CALLS)
+        first, differs, calls = trial.anew(), 0, 1
         other = first
         moved = _moved(stirred, _states())
-        least = began + (seconds if most >= CALLS else 0)
+        least = began + (seconds if trial.full else 0)
         while not differs and (calls < most or time.monotonic() < least):
             if time.monotonic() > began + seconds + SECONDS:
                 break
             calls += 1
-            other = anew()
+            other = trial.anew()
             differs = calls if other != first else 0
         places = tuple(changed(kept, held(function)))
         # So often that it is not so by chance, even of two results.
         quick = time.monotonic() - began < calls * SLOW_SECONDS
-        again = max(min(3 * calls, MANY), CALLS if quick else FEW)
-
-        def ahead(usual: bytes) -> float:
-            by = FAR_AHEAD_SECONDS if most >= CALLS else AHEAD_SECONDS
-
-            def later() -> bytes:
-                with clock_ahead(function, by):
-                    return anew()
-
-            if later() == usual:
-                return 0
-            with stopped_clock(function):  # or its next second might begin
-                both = anew(), later()
-                told = both[0] != both[1] and not any(it.startswith(RAISED) for it in both)
-                rounds = range(min(again, CALLS) // 2)
-                return by if told and all((anew(), later()) == both for _ in rounds) else 0
-
+        trial.again = max(min(3 * calls, MANY), CALLS if quick else FEW)
         if not differs:
-            return Repeat(0, calls, moved, ahead=ahead(first), places=places)
-
-        def steady(prepare: Call, end: float = 0) -> bool:
-            prepare()
-            first, made = anew(), 1
-            while made < again or time.monotonic() < end:
-                prepare()
-                made += 1
-                if anew() != first:
-                    return False
-            return True
-
+            return Repeat(0, calls, moved, ahead=trial.ahead(first), places=places)
         # What is steady by itself by now, as after a first call, is steady for no reason of these.
-        tried = not steady(lambda: None, time.monotonic() + TICK_SECONDS)
-        by_state = tried and bool(moved) and steady(lambda: _put_back(before))
-        by_clock = False
-        if tried and not by_state:
-            with stopped_clock(function):
-                # What fails only there, as by dividing by the time that has passed, shows nothing.
-                given = anew()
-                usual = given in (first, other) or not given.startswith(RAISED)
-                by_clock = usual and steady(lambda: None)
-        late = 0 if tried else ahead(anew())
-        return Repeat(differs, again, moved, tried, by_state, by_clock, late, places)
+        tried = not trial.steady(lambda: None, time.monotonic() + TICK_SECONDS)
+        by_state = tried and bool(moved) and trial.steady(lambda: _put_back(before))
+        by_clock = tried and not by_state and trial.steady_by_clock((first, other))
+        late = 0 if tried else trial.ahead(trial.anew())
+        return Repeat(differs, trial.again, moved, tried, by_state, by_clock, late, places)
     finally:
         _put_back(before)
+
+
+class _Trial:
+    """A call, made again and again under conditions.
+
+    Args:
+        call: it.
+        function: what it calls in the end.
+        full: whether it is called as often as by default.
+
+    Attributes:
+        full: as given.
+        again: so many calls are enough to see that something does not differ.
+    """
+
+    def __init__(self, call: Call, function: Any, *, full: bool) -> None:
+        self.full = full
+        self.again = CALLS
+        self._call = call
+        self._function = function
+        self._small: list[list[Any]] = []
+
+    def anew(self) -> bytes:
+        """Make the call, and give the digest of what it gives."""
+        # Else a sample lies where the last one lay, and what depends on its address looks steady.
+        if not self._small:
+            self._small.extend(_small() for _ in range(ALIKE))
+        self._small.pop()
+        return result(self._call)
+
+    def ahead(self, usual: bytes) -> float:
+        """Give by how many seconds the clock has to be ahead for another result; 0: no matter.
+
+        Args:
+            usual: the result where it is not.
+        """
+        by = FAR_AHEAD_SECONDS if self.full else AHEAD_SECONDS
+
+        def later() -> bytes:
+            with clock_ahead(self._function, by):
+                return self.anew()
+
+        if later() == usual:
+            return 0
+        with stopped_clock(self._function):  # or its next second might begin
+            both = self.anew(), later()
+            told = both[0] != both[1] and not any(it.startswith(RAISED) for it in both)
+            rounds = range(min(self.again, CALLS) // 2)
+            return by if told and all((self.anew(), later()) == both for _ in rounds) else 0
+
+    def steady(self, prepare: Callable[[], object], end: float = 0) -> bool:
+        """Say whether the call always gives the same.
+
+        Args:
+            prepare: called before each call.
+            end: until when at least, on the monotonic clock.
+        """
+        prepare()
+        first, made = self.anew(), 1
+        while made < self.again or time.monotonic() < end:
+            prepare()
+            made += 1
+            if self.anew() != first:
+                return False
+        return True
+
+    def steady_by_clock(self, usual: tuple[bytes, ...]) -> bool:
+        """Say whether the call always gives the same while the clock is stopped.
+
+        Args:
+            usual: results where it is not.
+        """
+        with stopped_clock(self._function):
+            # What fails only there, as by dividing by the time that has passed, shows nothing.
+            given = self.anew()
+            return (given in usual or not given.startswith(RAISED)) and self.steady(lambda: None)
 
 
 def overwritten(first: Call, second: Call) -> bool:

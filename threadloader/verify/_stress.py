@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ._case import Case, hurried
 from ._follow import Tape, follow
 from ._plan import Leg, Run
-from ._probe import Call, result
+from ._result import Call, result
 
 __all__ = ["Stress", "differs", "stressed"]
 
