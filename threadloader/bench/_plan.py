@@ -125,26 +125,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``threadloader bench`` to a parser."""
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
+    add, usual = parser.add_argument, Plan()
     add_config(parser)
     add(
         "--workers",
         type=_integers,
-        default=(0, 1, 2, 4, 8),
+        default=usual.workers,
         metavar="N,N,...",
-        help="the numbers of workers to try (default: 0,1,2,4,8)",
+        help=f"the numbers of workers to try (default: {','.join(map(str, usual.workers))})",
     )
     add(
         "--step-ms",
         type=float,
-        default=0.0,
+        default=usual.step_ms,
         metavar="MS",
         help="how long your training step takes, in milliseconds (default: 0, no step)",
     )
     add(
         "--step",
         choices=STEPS,
-        default="sleep",
+        default=usual.step,
         help="what stands in for it: sleep, like waiting for an accelerator (default); gil, Python "
         "code; numpy, matrix products",
     )
@@ -152,7 +152,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=float,
         metavar="S",
-        help="how long to measure each run (default: 2, or no bound with --batches)",
+        help=f"how long to measure each run (default: {usual.seconds:g}, or no bound with"
+        " --batches)",
     )
     add(
         "--batches",
@@ -164,15 +165,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--repeat",
         type=integer,
-        default=3,
+        default=usual.repeat,
         metavar="N",
-        help="runs of each setting, taken in turns; medians are shown (default: 3)",
+        help=f"runs of each setting, taken in turns; medians are shown (default: {usual.repeat})",
     )
     add_code(parser)
     add(
         "--compare",
         choices=["torch"],
-        default="",
+        default=usual.compare,
         help="also run the same source under PyTorch's DataLoader, with as many processes",
     )
     add("--json", action="store_true", help="print JSON instead of the table")

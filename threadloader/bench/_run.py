@@ -62,17 +62,7 @@ def run(
     plan = plan or Plan()
     shown = shown or Silent()
     options, folder = read_config(config, unknown=unknown, source_in_code=bool(source))
-    if plan.compare and not torch_loader.found():
-        raise BenchError(
-            f"--compare torch: expected torch, found none; write: {torch_loader.INSTALL}",
-            usage=True,
-        )
-    if plan.compare and (options.sampler is not None or options.exclude is not None):
-        raise BenchError(
-            "--compare torch: expected a config without sampler and exclude, which the loader of "
-            "torch would not be given, got one; measure it without --compare",
-            usage=True,
-        )
+    _refuse(plan, options)
     spec = {
         "base": str(folder if base is None else base),
         "folder": str(Path.cwd()),
@@ -94,26 +84,68 @@ def run(
                 setting = f"{'PyTorch ' if loader == 'torch' else ''}num_workers {workers}"
                 shown.begin(number, setting)
                 replaced = options.as_dict() | {"num_workers": workers, "num_epochs": None}
-                try:
-                    numbers = runner({**spec, "loader": loader, "config": replaced})
-                except BenchError as error:
-                    if error.usage:
-                        raise
-                    # There a sample that fails ends the run, which with ours it need not.
-                    bare = loader == "torch" and options.on_error != "raise"
-                    why = " (on_error is not given to torch)" if bare else ""
-                    raise BenchError(f"{setting}: {error}{why}") from None
-                if numbers.get("batches") and not numbers["samples"]:
-                    raise BenchError(
-                        f"{setting}: expected samples, got padding alone: this shard has none in"
-                        f" the {numbers['batches']} batches that were measured; measure another"
-                        " shard"
-                    )
-                if not numbers["samples"]:
-                    raise BenchError(f"{setting}: expected a batch, got none: {NO_BATCH}")
-                runs[loader, workers].append(numbers)
+                asked = {**spec, "loader": loader, "config": replaced}
+                runs[loader, workers].append(_numbers(runner, asked, setting, options.on_error))
     finally:
         shown.close()
+    name = name or ("" if isinstance(config, (Mapping, LoaderConfig)) else os.fspath(config))
+    return _report(name, plan, options, runs)
+
+
+def _refuse(plan: Plan, options: LoaderConfig) -> None:
+    """Say what keeps torch from being compared with.
+
+    Raises:
+        BenchError: it is to be, and cannot be.
+    """
+    if plan.compare and not torch_loader.found():
+        raise BenchError(
+            f"--compare torch: expected torch, found none; write: {torch_loader.INSTALL}",
+            usage=True,
+        )
+    if plan.compare and (options.sampler is not None or options.exclude is not None):
+        raise BenchError(
+            "--compare torch: expected a config without sampler and exclude, which the loader of "
+            "torch would not be given, got one; measure it without --compare",
+            usage=True,
+        )
+
+
+def _numbers(runner: Runner, asked: dict[str, Any], setting: str, on_error: Any) -> dict[str, Any]:
+    """Make one run, in which there must be a sample.
+
+    Args:
+        runner: makes it.
+        asked: what it is asked for.
+        setting: what errors call it.
+        on_error: of the config.
+
+    Raises:
+        BenchError: it failed, or had no batch, or none with a sample.
+    """
+    try:
+        numbers = runner(asked)
+    except BenchError as error:
+        if error.usage:
+            raise
+        # There a sample that fails ends the run, which with ours it need not.
+        bare = asked["loader"] == "torch" and on_error != "raise"
+        why = " (on_error is not given to torch)" if bare else ""
+        raise BenchError(f"{setting}: {error}{why}") from None
+    if numbers.get("batches") and not numbers["samples"]:
+        raise BenchError(
+            f"{setting}: expected samples, got padding alone: this shard has none in the"
+            f" {numbers['batches']} batches that were measured; measure another shard"
+        )
+    if not numbers["samples"]:
+        raise BenchError(f"{setting}: expected a batch, got none: {NO_BATCH}")
+    return numbers
+
+
+def _report(
+    name: str, plan: Plan, options: LoaderConfig, runs: dict[tuple[str, int], list[dict[str, Any]]]
+) -> Report:
+    """Put the numbers of all runs together."""
     has_step = plan.step_ms > 0
     rows = tuple(
         row_of(loader, workers, runs[loader, workers], has_step=has_step)
@@ -130,13 +162,13 @@ def run(
     if any(row.peak_bytes is None for row in rows):
         told.append("This system does not tell the peak memory of a process, or not for all of it.")
     return Report(
-        config=name or ("" if isinstance(config, (Mapping, LoaderConfig)) else os.fspath(config)),
+        config=name,
         plan=plan,
         system=machine,
         data={
             "batch_size": options.batch_size,
             "prefetch_batches": options.prefetch_batches,
-            "steps": runs[settings[0]][0]["steps_of_epoch"],
+            "steps": next(iter(runs.values()))[0]["steps_of_epoch"],
         },
         rows=rows,
         choice=choose(ours),
