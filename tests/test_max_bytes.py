@@ -210,13 +210,18 @@ class TestTheCampaign:
             run(deep, sizes, campaign.Pace(consumer=0.001))
 
 
-def first_of_next(batches):
-    """Give the first batch of the next epoch, from a thread that is given up if it hangs."""
+def in_time(ask):
+    """Give what a function gives, in a thread that is given up if it hangs, as a list of one."""
     got = []
-    asking = threading.Thread(target=lambda: got.append(int(next(iter(batches))[0, 0])))
+    asking = threading.Thread(target=lambda: got.append(ask()))
     asking.start()
     asking.join(WAIT)
     return got
+
+
+def first_of_next(batches):
+    """Give the first batch of the next epoch, as `in_time` does."""
+    return in_time(lambda: int(next(iter(batches))[0, 0]))
 
 
 BROKEN = {"batch_size": 1, "num_workers": 1, "prefetch_batches": 8, "max_bytes": 12_000}
@@ -243,6 +248,17 @@ def test_an_epoch_that_is_broken_off_does_not_hold_back_the_next(monkeypatch):
         monkeypatch.setattr(Supply, "forget", slowly)
         assert [0] == first_of_next(batches)
         del epoch
+
+
+def test_an_epoch_that_is_broken_off_does_not_hold_back_the_count_of_its_length():
+    """After the last epoch of the run `len` asks for that one again, beside what waits for room."""
+    source = [np.full(1000, number) for number in range(50)]
+    with Loader(BROKEN | {"num_epochs": 1}, source, sampler=lambda epoch, n: range(n)) as batches:
+        epoch = iter(batches)
+        while not batches._run.results.place.stream.ready(0):
+            time.sleep(0)
+        del epoch
+        assert [50] == in_time(lambda: len(batches))
 
 
 def test_an_interrupt_while_an_epoch_begins_does_not_hold_back_the_next(monkeypatch):

@@ -492,6 +492,26 @@ class TestLengths:
         assert [0, 1, 2] == sampler.epochs
 
     @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_says_the_same_when_it_is_asked_again_beyond_the_run(self, workers):
+        """Behind an epoch that was broken off, of a loop that goes further than `num_epochs`."""
+        orders = [range(2), range(7), range(3)]
+        config = {"batch_size": 1, "num_workers": workers, "num_epochs": 1}
+        with Loader(config, range(N), sampler=lambda epoch, n: orders[epoch]) as batches:
+            epochs = batches.epochs(3)
+            next(next(epochs))
+            assert [7, 7, 7] == [len(batches) for _ in range(3)]
+            assert 7 == len(list(next(epochs)))
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_behind_an_epoch_beyond_the_run_that_was_broken_off_is_that_of_it(self, workers):
+        """A plain `for` may go further than `num_epochs`, and be left before its first batch."""
+        config = {"batch_size": 1, "num_workers": workers, "num_epochs": 1}
+        with Loader(config, range(N), sampler=of_lengths) as batches:
+            list(batches)
+            iter(batches)
+            assert LENGTHS[1] == len(batches)
+
+    @pytest.mark.parametrize("workers", WORKERS)
     def test_zero_length_epochs_pass(self, workers):
         """They count, and give no batch; the state stands behind them."""
         config = {"batch_size": 2, "num_workers": workers}

@@ -91,6 +91,8 @@ class Results:
         if outcome is ENDED:
             if stream is not None:
                 stream.cancel()
+            if end is not None and place.end is not None:  # a loop that went further
+                end = max(end, place.end)
             stream = self._supply.open(place.plan, cursor, end)
             # As if the epoch before had ended here, for the iterator that comes: it takes
             # this stream. What was delivered stays as it is.
