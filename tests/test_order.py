@@ -255,10 +255,23 @@ def test_only_the_first_epoch_of_a_run_is_waited_for(monkeypatch, num_workers):
 
 
 def test_chunks_do_not_show_in_the_order(monkeypatch):
-    expected = whole(20_000, seed=3)
+    expected = whole(70_000, seed=3)  # too many for a table
     for chunk in (1000, 6667, 2**15):
         monkeypatch.setattr(_shuffle, "CHUNK", chunk)
-        assert np.array_equal(expected, whole(20_000, seed=3))
+        assert np.array_equal(expected, whole(70_000, seed=3))
+
+
+@pytest.mark.parametrize("n", [SMALL + 1, 10_007, 2**14, 60_000, 2**16 - 1, 2**16, 2**16 + 1])
+def test_worked_out_as_a_whole_an_order_is_what_it_is_piece_by_piece(n):
+    """Where many positions are asked for at once, and a position has two bytes at most."""
+    for seed in range(3):
+        whole, pieces = (Order(n, seed=seed, epoch=1, shuffle=True) for _ in range(2))
+        positions = np.arange(n)
+        expected = np.concatenate([pieces.at(part) for part in np.array_split(positions, 50)])
+        assert np.array_equal(expected, whole.at(positions))
+        assert np.int64 == whole.at(positions[:3]).dtype
+        assert np.array_equal(expected[:6].reshape(2, 3), whole.at(positions[:6].reshape(2, 3)))
+        assert [n - 1] == whole.find(int(expected[-1])).tolist()
 
 
 def test_several_threads_may_ask_one_order():
