@@ -254,7 +254,8 @@ def test_of_groups_that_go_from_thread_to_thread_each_field_comes_from_the_pool(
     asked, real = [], Pool.empty
 
     def empty(self, shape, dtype):
-        asked.append((shape[0], (array := real(self, shape, dtype)).base is not None))
+        rows = int(np.prod(shape[:-1]))  # of a batch, or of several one after the other
+        asked.append((rows, (array := real(self, shape, dtype)).base is not None))
         return array
 
     monkeypatch.setattr(Pool, "empty", empty)

@@ -7,7 +7,8 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from ._signals import attempt
+from ..errors import raised_first
+from ._signals import attempt, from_signal
 from ._slots import ENDED, Job, Outcome
 
 __all__ = ["Inline", "InlineStream"]
@@ -158,6 +159,43 @@ class InlineStream:
         stream = InlineStream(self._engine, self._jobs)
         stream._ahead, stream._drawn, stream._outcome = job, 1, outcome
         return stream
+
+    def attempt(
+        self, work: Callable[[int], list[Any]], number: int
+    ) -> tuple[list[Any] | None, BaseException | None]:
+        """Run something as jobs are run, in as few calls as that takes.
+
+        Returns:
+            What it gives, or an empty list and what it raised; twice None once stopped.
+
+        Raises:
+            KeyboardInterrupt: as of `result`.
+        """
+        engine = self._engine
+        raised: BaseException | None = None
+        error: BaseException | None = None
+        try:
+            engine.running = True  # as in `run`
+            if not engine.usable:
+                return None, None
+            try:
+                context = engine.context
+                return (work(number) if context is None else context.run(work, number)), None
+            except BaseException as problem:  # noqa: BLE001 (it is the outcome, or raised below)
+                error = problem
+            if from_signal(error):  # as in `attempt`
+                raise raised_first(error)  # noqa: TRY301 (out where it may be a cause)
+            return [], error
+        except BaseException as problem:
+            raised = problem
+            raise
+        finally:
+            engine.running = False  # by a store: no interrupt comes before it
+            try:
+                if not engine.usable:
+                    engine.go_behind(raised)
+            finally:
+                del raised, error  # their tracebacks lead to this frame
 
     def run(self, work: Callable[..., _T], *args: Any) -> _T | None:
         """Run something as jobs are run; give what it gives, and None once stopped."""

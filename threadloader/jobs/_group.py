@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,6 +123,7 @@ class GroupJob(_Several):
     """
 
     parts = 1
+    plain = True
 
     __slots__ = ("_batches", "_made", "_whole", "together")
 
@@ -192,10 +194,12 @@ class SeriesJob(_Several):
 
     Attributes:
         first: the job of the first one.
+        part: of a batch that `more` gave, which part has failed; None: not one alone.
         parts: how many parts that has.
+        plain: whether nothing is done to them that `more` leaves out.
     """
 
-    __slots__ = ("_key", "_positions", "first", "parts")
+    __slots__ = ("_key", "_positions", "first", "part", "parts", "plain")
 
     def __init__(
         self,
@@ -211,11 +215,29 @@ class SeriesJob(_Several):
         self._key = key
         self.first = self.single(0)
         self.parts = self.first.parts
+        self.part: int | None = None
+        self.plain = recipe.whole != "getitems" and recipe.pin is None and recipe.measure is None
+        self.plain = self.plain and recipe.transform is None and recipe.rows is None
 
     def single(self, number: int) -> BatchJob:
         """Give the job of one of the batches, which does not know where it lies: see `placed`."""
         rows, valid = (self._indices[number], self._positions[number]), self._valid
         return BatchJob(self._recipe, self.span, *rows, valid, len(valid), self._key)
+
+    def more(self, number: int) -> list[Any]:
+        """Give one of the batches as a job of its own would, which only an error needs then."""
+        recipe, indices = self._recipe, self._indices[number]
+        if recipe.whole:
+            self.part = 0
+            return [recipe.take(indices)]  # type: ignore[misc]  # it is there
+        source, rows, self.part = recipe.source, indices.tolist(), None
+        here = iter(rows)
+        try:
+            samples = [source[row] for row in here]
+        except BaseException:
+            self.part = len(rows) - length_hint(here) - 1
+            raise
+        return [recipe.collate(samples)]
 
     def placed(self, job: BatchJob, number: int) -> BatchJob:
         """Give a job of one of the batches, which now knows where it lies.

@@ -221,6 +221,12 @@ def _take_into_counted(source: Any, empty: Callable[..., Any], indices: Any) -> 
 
 def _counted(method: str, batch: Any, expected: int) -> Any:
     """Give a batch that a method of the source has built, if it has as many rows as expected."""
+    if type(batch) is dict:  # the usual ones are seen to be good without generators
+        for field in batch.values():
+            if type(field) is not np.ndarray or not field.ndim or len(field) != expected:
+                break
+        else:
+            return batch
     for rows in _lengths(batch, expected):
         if rows != expected:
             raise CollateError(

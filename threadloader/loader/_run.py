@@ -14,10 +14,10 @@ import weakref
 from collections.abc import Callable
 from itertools import accumulate
 from os import getpid
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from .._runtime import Runtime
-from ..engine import Outcome, attempt
+from ..engine import Outcome
 from ..errors import BusyError, ClosedError
 from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob
 from ..state import Cursor
@@ -65,7 +65,9 @@ class Run:
         self._skipping = skipping
         self._now = runtime.monotonic
         self._digested = digested
-        self._pid = getpid()
+        # Without threads a forked child goes on by itself, and no thread is one of ours.
+        self._pid = getpid() if supply.ahead else 0
+        self._inside = supply.engine.inside if supply.ahead else None
         self.turn = Turn(runtime.turn, supply)
         self.results = Results(supply, skipping, Place(plan))
         self.since: float | None = None
@@ -210,7 +212,8 @@ class Run:
         # Most calls take what lies ready in a group, and go through these lines alone.
         if epoch._ended:
             raise StopIteration
-        if self._supply.inside():  # as in `Turn.take`
+        inside = self._inside
+        if inside is not None and inside():  # as in `Turn.take`
             self._supply.check_open()
         turn = self.turn
         fresh = turn.new()
@@ -218,10 +221,11 @@ class Run:
             turn.refuse()
         try:
             turn.inside = True
-            if self._supply.closed or self._pid != getpid():
+            if self._supply.closed or (self._pid and self._pid != getpid()):
                 self._supply.check_open()
             place = self.results.place
-            if place.live is None or place.live() is not epoch:
+            live = place.live
+            if live is None or live() is not epoch:
                 if epoch._ended:  # another thread has come to its end since we looked
                     raise StopIteration
                 raise ClosedError(
@@ -267,13 +271,14 @@ class Run:
         job: Any = delivery.job
         stream: Any = place.stream
         outcome: Outcome | None = None
+        error: BaseException | None = None
         called = self.since = self._now()
         try:
-            if isinstance(job, SeriesJob):
+            if not job.plain:
                 outcome = stream.beside(job.single(made))
                 batches = None if outcome is None else outcome.value or []
             else:
-                batches = stream.run(_more_of, job, made)
+                batches, error = stream.attempt(job.more, made)
             now = self._now()
         except BaseException:
             self.since = None  # first: the next line may be interrupted, too
@@ -284,6 +289,13 @@ class Run:
         if batches is None:  # the with was left meanwhile
             return False
         if not batches:
+            try:
+                if error is not None and isinstance(job, SeriesJob):
+                    single = job.single(made)
+                    stream.run(single.failed, job.part)
+                    outcome = Outcome(single, None, error, job.part)
+            finally:
+                del error  # its traceback leads to this frame
             place = place.settled()
             if outcome is None:
                 self.results.reopen(place, min(delivery.piece, delivery.size - made))
@@ -419,14 +431,6 @@ class Run:
             raise error
         finally:
             del error
-
-
-def _more_of(job: GroupJob, first: int) -> list[Any]:
-    """Give further batches of a job; none where making them failed."""
-    batches, error = attempt(job.more, first)
-    failed = error is not None
-    del error  # its traceback leads to this frame
-    return [] if failed else cast("list[Any]", batches)
 
 
 def _marks(previous: str, digests: list[bytes]) -> list[str]:

@@ -140,11 +140,11 @@ class ArraySource:
         return self._build(self._gathered(row_numbers(indices, self._length), empty))
 
     def _gathered(self, rows: npt.NDArray[np.int64], empty: Empty) -> list[_Array]:
-        """Give some rows of each array; they are in range."""
+        """Give some rows of each array, of the shape of `rows`; they are in range."""
         gathered: list[_Array] = []
         for array, direct, shape, dtype in self._fields:
             if direct:
-                field = empty((len(rows), *shape), dtype)
+                field = empty(rows.shape + shape, dtype)
                 # "clip" spares the buffer that "raise" has beside the result.
                 array.take(rows, 0, field, "clip")
             else:
@@ -174,13 +174,11 @@ class ArraySource:
         [{'x': array([6, 6])}, {'x': array([5, 7])}]
         """
         row_numbers(indices.reshape(-1), self._length)
-        size, gathered, build = indices.shape[1], self._gathered, self._build
+        gathered, build = self._gathered, self._build
 
         def made(first: int, last: int) -> list[Any]:
-            rows = indices[first:last].reshape(-1)
-            fields = gathered(rows, empty)
-            starts = range(0, len(rows), size)
-            return [build([field[at : at + size] for field in fields]) for at in starts]
+            # Cut by loops in C: a slice of each field by Python took half of a small batch's time.
+            return list(map(build, zip(*gathered(indices[first:last], empty))))  # noqa: B905 (alike)
 
         return made
 
