@@ -49,6 +49,7 @@ DOCUMENTS = [
 ]
 SCHEMA = json.loads((ROOT / "config_schema.json").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+TUNING = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
 
 
 FILES = {
@@ -315,8 +316,7 @@ def test_the_tuning_guide_quotes_what_bench_says():
     """Each sentence that docs/tuning.md explains is one that threadloader bench can print."""
     code = (PACKAGE / "bench" / "_choice.py").read_text(encoding="utf-8")
     code = re.sub(r'"\s*f?"', "", code)  # a sentence stands there in pieces
-    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
-    quoted = re.findall(r'^\| "([^"]+)" \|', page, re.MULTILINE)
+    quoted = re.findall(r'^\| "([^"]+)" \|', TUNING, re.MULTILINE)
     assert quoted
     assert [] == [sentence for sentence in quoted if sentence not in code]
 
@@ -324,18 +324,100 @@ def test_the_tuning_guide_quotes_what_bench_says():
 def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
     """The numbers of docs/tuning.md are those of the loader, and what stats() tells."""
     mebibytes = GROUP_BYTES >> 20
-    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
     said = f"groups of up to {mebibytes} MiB or {GROUP_MOST} batches, and three groups ahead"
-    assert f"{said} at least: some {(GROUPS_AHEAD + 1) * mebibytes} MiB" in " ".join(page.split())
+    assert f"{said} at least: some {(GROUPS_AHEAD + 1) * mebibytes} MiB" in " ".join(TUNING.split())
     with Loader({"batch_size": 1}, np.zeros((9, 8))) as batches:
         assert 3 * GROUP_MOST == batches.stats().prefetch_batches
 
 
 def test_the_tuning_guide_says_what_a_kept_batch_keeps():
     """The bounds of a group that docs/tuning.md names are those of the loader."""
-    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
-    said = f"up to {GROUP_BYTES >> 20} MiB with workers and {PIECE_BYTES >> 10} KiB without"
-    assert f"A batch that you keep keeps its whole group, {said}" in " ".join(page.split())
+    said = f"keeps its whole group: up to {GROUP_BYTES >> 20} MiB, and of arrays in memory (of npz "
+    said += f"and csv files, too) up to {PIECE_BYTES >> 10} KiB with neither workers nor"
+    assert f"A batch that you keep {said} `fingerprint`. For long" in " ".join(TUNING.split())
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "most"),
+    [
+        *((kind, {}, PIECE_BYTES) for kind in ("array", "dict", "npz", "csv")),
+        *((kind, {}, GROUP_BYTES) for kind in ("npy", "mapped", "tokens", "object")),
+        ("array", {"fingerprint": True}, GROUP_BYTES),
+        # So that the loop goes on leaving the batches to the worker.
+        ("array", {"num_workers": 1, "stall_seconds": 60, "stall_action": "raise"}, GROUP_BYTES),
+    ],
+    ids=str,
+)
+def test_a_kept_batch_keeps_as_much_as_the_tuning_guide_says(
+    tmp_path, monkeypatch, kind, config, most
+):
+    """Without workers, arrays in memory are gathered in pieces; all else is in groups."""
+    monkeypatch.chdir(tmp_path)
+    section, source = kept_source(kind)
+    config = {"num_workers": 0, "batch_size": 1, **section, **config}
+    with Loader(config, source) as batches:  # groups grow from epoch to epoch, up to their bound
+        assert most == max(kept_bytes(batch) for epoch in batches.epochs(3) for batch in epoch)
+
+
+def test_the_copies_of_the_tuning_guide_keep_only_themselves():
+    """Of a dict they are those of its arrays, and only of a single array its own `copy`."""
+    copy_dict, copy_array = re.search(r"`(\{name: [^`]*)`; `([^`]*)`", TUNING).groups()
+    array = np.zeros((3, 9))  # the last two come together
+    for source, code in (({"x": array}, copy_dict), (array, copy_array)):
+        with Loader({"num_workers": 0, "batch_size": 1}, source) as batches:
+            *_, batch = batches
+        copied = eval(code, {"batch": batch})
+        assert (72, True) == (kept_bytes(copied), 72 < kept_bytes(batch))
+
+
+def kept_source(kind):
+    """Give section and source of a loader whose groups and pieces get as large as they may."""
+    array = np.zeros((64, 1 << 14), np.uint32)  # of 64 KiB a row
+    if kind == "csv":
+        rows = "0,0,0,0,0,0,0,0\n" * (1 << 15)
+        Path("x.csv").write_text("a,b,c,d,e,f,g,h\n" + rows, encoding="utf-8")
+        section = {"type": "csv", "path": "x.csv", "dtypes": {"*": "int64"}}
+        return {"batch_size": 1 << 10, "source": section}, None
+    if kind == "npz":
+        np.savez("x.npz", x=array)
+        return {"source": {"type": "npz", "path": "x.npz"}}, None
+    if kind in ("npy", "mapped"):
+        np.save("x.npy", array)
+        return {"source": {"type": "npy", "path": "x.npy", "mmap": kind == "mapped"}}, None
+    if kind == "tokens":
+        array.tofile("x.bin")
+        window = {"dtype": "uint32", "window": 1 << 14, "output": "stored"}
+        return {"source": {"type": "tokens", "path": "x.bin", **window}}, None
+    return {}, {"array": array, "dict": {"x": array}, "object": Rows(array)}[kind]
+
+
+class Rows:
+    """An object with `take` and `sample_bytes`."""
+
+    sample_bytes = 64 << 10
+
+    def __init__(self, array):
+        self.array = array
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, index):
+        return self.array[index]
+
+    def take(self, indices):
+        return self.array[indices]
+
+
+def kept_bytes(batch):
+    """Give the bytes of the memory that the arrays of a batch keep from being freed."""
+    kept = 0
+    for held in batch.values() if isinstance(batch, dict) else [batch]:
+        size = 0
+        while held is not None:  # a view keeps what it is a view of
+            size, held = getattr(held, "nbytes", size), getattr(held, "base", None)
+        kept += size
+    return kept
 
 
 @pytest.mark.parametrize(
@@ -350,8 +432,7 @@ def test_the_interval_of_auto_is_the_one_that_is_told(document):
 
 def test_the_tuning_guide_tells_every_number():
     """Each name of stats().as_dict() stands in a row of the table in docs/tuning.md."""
-    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
-    rows = page.partition("| number |")[2].partition("\n\n")[0]
+    rows = TUNING.partition("| number |")[2].partition("\n\n")[0]
     numbers = threadloader.stats.Stats().as_dict()
     assert set() == {name for name in numbers if f"`{name}`" not in rows}
 
@@ -380,8 +461,7 @@ print(faults() - before)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="concerns the malloc of glibc")
 def test_the_line_of_the_tuning_guide_keeps_memory():
     """With the lines of docs/tuning.md before it, numpy's work on 2 MiB touches no new pages."""
-    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
-    section = page.partition("## Memory that is given back\n")[2]
+    section = TUNING.partition("## Memory that is given back\n")[2]
     lines = section.partition("```python\n")[2].partition("```")[0]
 
     def faults(first):
