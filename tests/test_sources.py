@@ -20,6 +20,7 @@ from threadloader.collate import stack
 from threadloader.errors import ClosedError, CollateError, ConfigError
 from threadloader.sources import (
     ArraySource,
+    _given,
     as_source,
     column,
     fingerprint,
@@ -127,6 +128,15 @@ class Shapeless(Tensor):
 )
 def test_what_has_length_and_items_is_taken_as_it_is(data):
     assert as_source(data) is data
+
+
+def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
+    """What each of many raises would be looked into, whether it is a signal handler's."""
+    data = (type("Sample", (), {"__array__": Tensor.__array__})(),) * 3
+    asked = []
+    monkeypatch.setattr(_given, "from_signal", asked.append)
+    assert as_source(data) is data
+    assert [] == asked
 
 
 @pytest.mark.parametrize(

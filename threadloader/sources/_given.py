@@ -81,7 +81,8 @@ def _is_array(part: Any) -> bool:
     if isinstance(part, np.ndarray):  # of no dimension, too: it is refused
         return True
     try:  # not numpy's single values, nor other libraries'
-        return hasattr(type(part), "__array__") and len(part.shape) > 0
+        # What is raised takes long to look into, and many samples may have no shape.
+        return hasattr(type(part), "__array__") and len(getattr(part, "shape", ())) > 0
     except Exception as error:  # a sample may be anything, and have any shape or none
         if from_signal(error):
             raise
