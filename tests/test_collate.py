@@ -241,6 +241,7 @@ class Odd:
         ([1, 2**63], (1,), "row 1 has int 9223372036854775808, too large for int64; return numpy"),
         ([-(2**63) - 1], (0,), "row 0 has int -9223372036854775809, too large for int64"),
         ([10**5000], (0,), "row 0 has an int of 16610 bits, too large for int64"),
+        ([-(10**5000)], (0,), "row 0 has a negative int of 16610 bits, too large for int64"),
         (
             [dict.fromkeys(range(11), 0), 1],
             (0, 1),

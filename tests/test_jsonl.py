@@ -333,6 +333,7 @@ def test_numbers_and_lists_become_the_dtype_that_was_asked_for(tmp_path, text, d
         ("9223372036854775808", "int64", "expected an integer of int64, got 9223372036854775808"),
         ("1e39", "float32", "expected a number of float32, got 1e+39"),
         ("1" + "0" * 400, "float64", "expected a number of float64, got an integer of 1329 bits"),
+        (f"-{10**400}", "int8", "expected an integer of int8, got a negative integer of 1329 bits"),
         ("[[1, 2], [3]]", "int8", "expected lists of equal length in it, got lengths 2 and 1"),
         ("[[1], 2]", "int8", "expected an integer of int8, got an array at [0]"),
         ("[[1, 2], [3, null]]", "int8", "expected an integer of int8, got null at [1][1]"),

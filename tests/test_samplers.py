@@ -374,6 +374,7 @@ class TestIndices:
             ([0, 2**70], "1180591620717411303424 at position 1"),
             ([0, np.int8(-1), np.uint64(2)], "-1 at position 1"),
             ([0, int(1e300)], "an integer of 997 bits at position 1"),
+            ([int(-1e300), 0], "a negative integer of 997 bits at position 0"),
         ],
         ids=str,
     )

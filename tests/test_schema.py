@@ -354,8 +354,9 @@ def test_what_is_shown_is_short_and_fits_on_a_line(value):
     assert len(shown) < 500
 
 
-def test_an_integer_too_long_to_print_is_shown_by_its_size():
+def test_an_integer_too_long_to_print_is_shown_by_its_size_and_sign():
     assert "an integer of 33220 bits" == show(10**10_000)
+    assert "a negative integer of 33220 bits" == show(-(10**10_000))
 
 
 def test_an_epoch_that_is_drawn_may_be_as_long_as_an_order():

@@ -259,7 +259,8 @@ def show(value: object) -> str:
         )
         return f'"{shown}..."' if len(value) > 40 else f'"{shown}"'
     if isinstance(value, int) and value.bit_length() > 128:
-        return f"an integer of {value.bit_length()} bits"
+        sign = "a negative" if value < 0 else "an"
+        return f"{sign} integer of {value.bit_length()} bits"
     if isinstance(value, list):
         return f"an array of {len(value)}" if value else "an empty array"
     if isinstance(value, dict):

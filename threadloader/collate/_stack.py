@@ -247,7 +247,7 @@ def say(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"a {kind.__qualname__} of length {len(value)}"
     if kind is int and value.bit_length() > 128:  # Python refuses to write very long ones
-        return f"an int of {value.bit_length()} bits"
+        return f"{'a negative' if value < 0 else 'an'} int of {value.bit_length()} bits"
     if kind in (str, bytes):
         return f"{kind.__name__} {value[:40]!r}"
     if kind in (bool, int, float) or isinstance(value, np.generic):

@@ -92,8 +92,8 @@ def _array(values: list[Any], pointer: str) -> NDArray[Any]:
 
 def _told(index: int) -> str:
     """Give an index in a few digits, as the config tells of an integer."""
-    bits = index.bit_length()
-    return f"an integer of {bits} bits" if bits > 128 else str(index)
+    bits, sign = index.bit_length(), "a negative" if index < 0 else "an"
+    return f"{sign} integer of {bits} bits" if bits > 128 else str(index)
 
 
 def _outside(n: int, pointer: str, got: str) -> ConfigError:

@@ -107,7 +107,8 @@ def say(value: object) -> str:
     if (
         isinstance(value, int) and value.bit_length() > 128
     ):  # Python refuses to write very long ones
-        return f"an integer of {value.bit_length()} bits"
+        sign = "a negative" if value < 0 else "an"
+        return f"{sign} integer of {value.bit_length()} bits"
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "an array"
     return f"the text {value[:40]!r}" if isinstance(value, str) else f"{value!r:.80}"
