@@ -357,6 +357,11 @@ class TestIndices:
         for nothing in ([], (), np.array([]), iter(()), range(0)):
             assert (0, np.int64) == (len(checked(nothing, 0, "")), checked(nothing, 0, "").dtype)
 
+    @pytest.mark.parametrize("dtype", ["?", "f4", "c8", "S1", "U1", "O", "V2", "M8[s]", "m8[s]"])
+    def test_an_array_of_nothing_has_no_index_whatever_its_dtype(self, dtype):
+        indices = checked(np.array([], dtype), 5, "")
+        assert (0, np.int64) == (len(indices), indices.dtype)
+
     def test_an_array_that_is_given_is_copied(self):
         given = np.array([0, 1, 2])
         array = checked(given, 3, "")

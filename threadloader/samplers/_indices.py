@@ -32,7 +32,9 @@ def checked(indices: Any, n: int, pointer: str) -> Indices:
         if isinstance(indices, np.ma.MaskedArray):
             raise _no_indices(pointer, "a masked array, whose mask would be lost")
         array = np.asarray(indices)
-        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        if array.shape == (0,):  # of any dtype: not every one can be compared
+            array = np.empty(0, np.int64)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
             raise _no_indices(pointer, f"{array.dtype} of shape {array.shape}")
     elif isinstance(indices, Iterable) and not isinstance(indices, (str, bytes)):
         array = _array(list(indices), pointer)
