@@ -168,7 +168,10 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
             "got Tensor; give numpy.asarray(...) of it, or list(...) of a tuple of samples",
         ),
         ((Shaped(), Shaped()), "a numpy array (field 0), got Shaped; give numpy.asarray"),
-        ((np.array(1), np.array(2)), "the samples (field 0), got an array of shape ()"),
+        (
+            (np.array(1), np.array(2)),
+            "got an array of shape (); give one sample a row, or list(...) of a tuple of samples",
+        ),
         (Pair(np.array(1), np.array(2)), "(field 'image'), got an array of shape ()"),
         ((np.ma.masked, 1), "an array without a mask (field 0), got MaskedConstant"),
         (

@@ -253,6 +253,7 @@ def _checked(kind: str, label: str, field: Any) -> _Array:
         return ConfigError(Problem("source", f"{expected} ({label})", got, hint))
 
     name = type(field).__name__
+    samples = "" if kind in ("array", "dict") else ", or list(...) of a tuple of samples"
     if type(field) not in _PLAIN_TYPES:
         # Asked last: newer numpy imports it only then, 1.2 MiB.
         if isinstance(field, np.ma.MaskedArray):
@@ -261,10 +262,7 @@ def _checked(kind: str, label: str, field: Any) -> _Array:
                 name,
                 "the mask would be lost: give array.filled(value) and the mask as two fields",
             )
-        if isinstance(field, np.ndarray):
-            more = ", without what its class adds"
-        else:
-            more = "" if kind in ("array", "dict") else ", or list(...) of a tuple of samples"
+        more = ", without what its class adds" if isinstance(field, np.ndarray) else samples
         raise refusal("a numpy array", name, f"give numpy.asarray(...) of it{more}")
     if not stores_values(field.dtype):
         raise refusal(
@@ -276,7 +274,7 @@ def _checked(kind: str, label: str, field: Any) -> _Array:
         raise refusal(
             "at least one dimension, the samples",
             "an array of shape ()",
-            "an array holds one sample a row",
+            f"give one sample a row{samples}",
         )
     return np.asarray(field)
 
