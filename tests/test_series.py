@@ -43,9 +43,10 @@ BESIDE = pytest.mark.parametrize("workers", [0, 1])
 
 
 @contextmanager
-def opened(workers, source, **options):
+def opened(workers, source, collate=None, **options):
     """Gives the batches of a loader that makes them in series."""
-    with Loader({**CONFIG, **options, "num_workers": workers}, source=source) as batches:
+    config = {**CONFIG, **options, "num_workers": workers}
+    with Loader(config, source=source, collate=collate) as batches:
         if workers:
             batches._supply.choice = Here()
         yield batches
@@ -67,6 +68,9 @@ class Read:
         if index in self.bad:
             raise OSError(f"damaged: {index}")
         return index
+
+    def locate(self, index):
+        return f"line {index + 1}"
 
 
 class Once(Read):
@@ -131,12 +135,13 @@ def test_no_batch_is_read_before_it_is_asked_for(workers):
 
 @BESIDE
 @pytest.mark.parametrize("kind", [Read, Once, Many, Whole])
+@pytest.mark.parametrize("collate", [None, np.array], ids=["stack", "given"])
 @given(bad=st.sets(st.integers(0, 59), max_size=5))
 @settings(max_examples=25, deadline=None)
-def test_each_error_comes_once_in_the_place_of_its_batch(workers, kind, bad):
+def test_each_error_comes_once_in_the_place_of_its_batch(workers, kind, collate, bad):
     """The first bad row of a batch is told; what one read has failed for is not read again."""
     source = kind(60, bad)
-    with opened(workers, source) as batches:
+    with opened(workers, source, collate) as batches:
         got = delivered(batches, 30)
         stats = batches.stats()
     for step, one in enumerate(got):
@@ -145,11 +150,12 @@ def test_each_error_comes_once_in_the_place_of_its_batch(workers, kind, bad):
             assert [2 * step, 2 * step + 1] == one
             continue
         assert f"damaged: {wrong[0]}" == one[0]
-        where = (
-            "raised for the batch" if kind in (Many, Whole) else f"raised for sample {wrong[0]} "
-        )
-        assert where in one[1]
-        assert f"step {step}, epoch 0" in one[1]
+        where = f"of step {step}, epoch 0"
+        if kind is Many or (kind is Whole and collate is None):
+            assert f"raised for the batch {where}" in one[1]
+        else:
+            row, line = wrong[0] % 2, wrong[0] + 1
+            assert one[1].endswith(f"sample {wrong[0]} (row {row} {where}), line {line}")
     failed = sum(type(one) is tuple for one in got)
     assert (30 - failed, failed, 2 * (30 - failed)) == (stats.batches, stats.failed, stats.samples)
     assert sorted(set(source.read)) == sorted(source.read), "a sample was read twice"
@@ -216,6 +222,19 @@ def test_an_error_of_collate_comes_once_too():
     assert 20 == len(calls)
     assert ("unfit", True) == (got[10][0], "the batch of step 10, epoch 0" in got[10][1])
     assert [[2 * i, 2 * i + 1] for i in range(20) if i != 10] == got[:10] + got[11:]
+
+
+@BESIDE
+def test_an_error_of_collate_behind_one_of_a_sample_is_of_its_batch(workers):
+    def collate(samples):
+        if 26 in samples:
+            raise OSError("unfit")
+        return np.array(samples)
+
+    with opened(workers, Read(60, {21}), collate) as batches:
+        got = delivered(batches, 30)
+    assert "raised for sample 21 (row 1 of step 10, epoch 0), line 22" in got[10][1]
+    assert "raised for the batch of step 13, epoch 0" in got[13][1]
 
 
 def test_a_state_between_two_errors_stands_between_their_batches():

@@ -120,6 +120,7 @@ class GroupJob(_Several):
 
     Attributes:
         together: as given, and no more than there are.
+        plain: as of a `SeriesJob`: always.
     """
 
     parts = 1
@@ -194,9 +195,9 @@ class SeriesJob(_Several):
 
     Attributes:
         first: the job of the first one.
-        part: of a batch that `more` gave, which part has failed; None: not one alone.
         parts: how many parts that has.
-        plain: whether nothing is done to them that `more` leaves out.
+        plain: whether `more` does all that is done to them.
+        part: when `more` has failed, at which part of the batch; None: at no single one.
     """
 
     __slots__ = ("_key", "_positions", "first", "part", "parts", "plain")
@@ -225,7 +226,7 @@ class SeriesJob(_Several):
         return BatchJob(self._recipe, self.span, *rows, valid, len(valid), self._key)
 
     def more(self, number: int) -> list[Any]:
-        """Give one of the batches as a job of its own would, which only an error needs then."""
+        """Give one of the batches, as a job of its own would: then only an error needs one."""
         recipe, indices = self._recipe, self._indices[number]
         if recipe.whole:
             self.part = 0
