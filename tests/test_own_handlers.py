@@ -17,6 +17,7 @@ import pytest
 
 from threadloader import Loader
 from threadloader.config._file import read as read_file
+from threadloader.config._file import split
 from threadloader.config._text import parse
 from threadloader.quarantine import Quarantine
 from threadloader.sources import (
@@ -172,6 +173,18 @@ def table(folder):
 LOST = {
     "columns": (KeyError("a"), rows, CsvOptions, "columns_of"),
     "a database": (FileNotFoundError(2, "my own"), table, Path, "stat"),
+    "a section's file": (
+        FileNotFoundError(2, "my own"),
+        lambda folder: split("c.json#/training"),
+        Path,
+        "stat",
+    ),
+    "a quarantine file": (
+        FileNotFoundError(2, "my own"),
+        lambda folder: Quarantine(folder / "q"),
+        Path,
+        "stat",
+    ),
     "a config's name": (ValueError("my own"), lambda folder: read_file("c.json"), os, "stat"),
 }
 

@@ -130,13 +130,10 @@ class Quarantine:
 
 def _wrong_with(path: Path) -> Problem | None:
     """Say what keeps a path from being a quarantine file, if anything does."""
-    try:
-        regular, there = stat.S_ISREG(path.stat().st_mode), True
-    except (FileNotFoundError, NotADirectoryError):
-        regular = there = False
-    if not path.parent.is_dir():
+    there = _mode(path)
+    if not stat.S_ISDIR(_mode(path.parent)):
         return Problem(_OPTION, "a file in a folder that is there", str(path))
-    if there and not regular:
+    if there and not stat.S_ISREG(there):
         return Problem(_OPTION, "a file", f"{path}, which is none")
     if not os.access(path if there else path.parent, os.W_OK | (os.R_OK if there else 0)):
         return Problem(_OPTION, "a file that can be written", str(path))
@@ -144,6 +141,16 @@ def _wrong_with(path: Path) -> Problem | None:
         hint = "name another file, which need not be there"
         return Problem(_OPTION, "lines of JSON with an index", f"another file, {path}", hint)
     return None
+
+
+def _mode(path: Path) -> int:
+    """Give the mode of what a path leads to; 0 where nothing is."""
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if by_handler(error):
+            raise
+        return 0
 
 
 def _lock(file: FileIO, *, held: bool) -> bool:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import CollateError, ConfigError, Problem
+from .errors import CollateError, ConfigError, Problem, from_signal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,7 +78,9 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
     """
     try:
         parameter = inspect.signature(transform).parameters.get("rng")
-    except (TypeError, ValueError):  # a builtin that does not say what it takes
+    except (TypeError, ValueError) as error:  # a builtin that does not say what it takes
+        if from_signal(error):
+            raise
         return False
     if parameter is None or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
         return False
@@ -119,7 +121,9 @@ def _offers_many(transform: Any) -> bool:
         return False
     try:
         inspect.signature(transform.many).bind([], 0, [])
-    except TypeError:  # of the same name, for something else
+    except TypeError as error:  # of the same name, for something else
+        if from_signal(error):
+            raise
         return False
     return True
 

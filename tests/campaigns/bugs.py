@@ -281,8 +281,8 @@ STATE = [
     _bug(
         "A save that fails leaves its temporary file.",
         "threadloader/state/_file.py",
-        "                temporary.unlink(missing_ok=True)\n            #",
-        "                pass\n            #",
+        "            _remove(temporary)  #",
+        "            pass  #",
         "state_files.py",
     ),
     _bug(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from threadloader._schema import Mismatch, Place, Schema, pointer, show
-from threadloader.errors import ConfigError, Problem
+from threadloader.errors import ConfigError, Problem, by_handler
 
 from ._bytes import bytes_of
 from ._file import DEEPEST, LARGEST_TEXT, SURROGATE
@@ -215,6 +215,8 @@ def _wrong_bytes(value: float | str, place: Place) -> Iterator[Mismatch]:
     try:
         bytes_of(value if isinstance(value, str) else int(value))  # 4.0 is the integer 4
     except ValueError as error:
+        if by_handler(error):
+            raise
         expected = str(error).removeprefix("expected ").partition(", got")[0]
         yield Mismatch(place, expected, show(value))
 

@@ -7,7 +7,6 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path, PosixPath, PurePath
 from typing import Any
@@ -120,8 +119,10 @@ def split(config: object) -> tuple[str, list[str]]:
 
 def _leads_to(path: Path, *, folder: bool) -> bool:
     try:
-        return path.is_dir() if folder else path.exists() and not path.is_dir()
-    except OSError:  # a name too long, a folder that may not be entered
+        return stat.S_ISDIR(path.stat().st_mode) == folder
+    except (OSError, ValueError) as error:  # there is none, or none that may be looked at
+        if by_handler(error):
+            raise
         return False
 
 
@@ -148,9 +149,12 @@ def read(file: str) -> bytes:
     except FileNotFoundError as error:
         # Not what a signal handler raised.
         if error.filename == file and not Path(file).is_absolute():
-            with suppress(OSError):  # the current folder may be gone, too
+            try:
                 at = f"; a relative path starts at the current folder, {Path.cwd()}"
                 error.add_note(f"threadloader: expected a config file, found none{at}")
+            except OSError as gone:  # the current folder, too
+                if by_handler(gone):
+                    raise
         raise
     except ValueError as error:  # a name that no file can have
         if by_handler(error):
@@ -163,7 +167,9 @@ def working_folder() -> Path:
     """The folder that relative paths of a config in code are relative to."""
     try:
         return Path.cwd()
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if by_handler(error):
+            raise
         return _Gone()
 
 

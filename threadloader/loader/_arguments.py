@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import transforms
 from .._schema import show
-from ..errors import ConfigError, Problem, shown
+from ..errors import ConfigError, Problem, from_signal, shown
 
 __all__ = ["check_collate", "count_of", "wrong"]
 
@@ -36,7 +36,9 @@ def count_of(argument: str, value: Any, expected: str = "an integer >= 0") -> in
     """
     try:
         count = -1 if isinstance(value, bool) else operator.index(value)  # numpy's integers too
-    except TypeError:  # also raised for an array, which has an __index__
+    except TypeError as error:  # also raised for an array, which has an __index__
+        if from_signal(error):
+            raise
         count = -1
     if count < 0:
         raise ConfigError(Problem(argument, expected, shown(value)))

@@ -147,7 +147,9 @@ def _takes_otherwise(source: Any) -> bool:
         return True
     try:
         parameters = inspect.signature(take).parameters
-    except (TypeError, ValueError):  # compiled code that does not say what it takes
+    except (TypeError, ValueError) as error:  # compiled code that does not say what it takes
+        if from_signal(error):
+            raise
         return False
     return next(iter(parameters), "n") in ("n", "count")
 

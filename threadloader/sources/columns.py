@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError, by_handler
+from threadloader.errors import ConfigError, Problem, SourceError, by_handler, from_signal
 
 from ._files import inside
 from ._regular import open_regular, readable
@@ -85,6 +85,8 @@ def _field_of(source: Any, index: int, field: str | int, pointer: str) -> Any:
     try:
         return sample[field]
     except (KeyError, IndexError, TypeError, ValueError) as error:
+        if from_signal(error):
+            raise
         got = f"{type(error).__name__}: {error}, in sample {index}"
         raise ConfigError(Problem(pointer, "a field that each sample has", got)) from error
 

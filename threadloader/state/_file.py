@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -14,7 +13,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, Problem, StateError
+from ..errors import ConfigError, Problem, StateError, by_handler
 from ._state import FORMAT, Excluded, checksum
 
 __all__ = ["read", "write"]
@@ -73,20 +72,28 @@ def _replace(place: Path, prefix: str, mode: int | None, text: bytes) -> None:
         try:
             with temporary.open("xb") as file:
                 if mode is not None and hasattr(os, "fchmod"):
-                    # Not every file system has permissions; a state is saved there, too.
-                    with contextlib.suppress(OSError):
-                        os.fchmod(file.fileno(), mode)
+                    _permit(file.fileno(), mode)
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(place)
             break
         except BaseException as error:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
-                temporary.unlink(missing_ok=True)
-            # Unless there is no such folder, another one has tidied up at that moment.
-            if not (again and isinstance(error, FileNotFoundError) and place.parent.is_dir()):
+            _remove(temporary)  # where it cannot be, the first error is the one to tell
+            if not (again and isinstance(error, FileNotFoundError)) or by_handler(error):
                 raise
+            # Unless there is no such folder, another one has tidied up at that moment.
+            if not os.access(place.parent, os.F_OK):
+                raise
+
+
+def _permit(number: int, mode: int) -> None:
+    """Give a file permissions. Not every file system has them; a state is saved there, too."""
+    try:
+        os.fchmod(number, mode)
+    except OSError as error:
+        if by_handler(error):
+            raise
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -105,6 +112,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         _refuse_others(found.st_mode, path)
         file = FileIO(Path(path))
     except ValueError as error:
+        if by_handler(error):
+            raise
         raise _no_name(path, error) from None
     with file:
         data = file.read(len(_BEGIN))
@@ -118,8 +127,11 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         # Looked at before anything else: a flipped bit in the version, too, is damage.
         expected = checksum(state, Excluded.of(state["exclude"]))
         whole = state["checksum"] == expected and _text(state) == data
-    except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
-        whole = False  # not UTF-8, not JSON, absurdly deep, or JSON of something else
+    # Not UTF-8, not JSON, absurdly deep, or JSON of something else.
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        if by_handler(error):
+            raise
+        whole = False
     if not whole:
         raise StateError(
             f"{path}: the state is damaged: expected what save() writes, got "
@@ -134,13 +146,15 @@ def _place(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     try:
         place = Path(os.path.realpath(path))
         mode = place.stat().st_mode  # where links lead in a circle, this says so
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError) as error:
+        if by_handler(error):
+            raise
+        if isinstance(error, ValueError):
+            raise _no_name(path, error) from None
         if place is None:
             text = "the working folder, to which this path is relative, is gone; give a whole path"
             raise FileNotFoundError(errno.ENOENT, text, path) from None
         return place, None
-    except ValueError as error:
-        raise _no_name(path, error) from None
     _refuse_others(mode, path)
     return place, stat.S_IMODE(mode)
 
@@ -183,14 +197,25 @@ def _text(state: Mapping[str, Any]) -> bytes:
 
 def _tidy(folder: Path, prefix: str) -> None:
     left_over = re.compile(re.escape(prefix) + r"\d+-[0-9a-f]{8}\.tmp")
-    files: list[Path] = []
     # What cannot be listed or removed does not keep a state from being saved.
-    with contextlib.suppress(OSError):
-        files.extend(folder.iterdir())
+    try:
+        files = [*folder.iterdir()]
+    except OSError as error:
+        if by_handler(error):
+            raise
+        return
     for file in files:
         if left_over.fullmatch(file.name):
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
+            _remove(file)
+
+
+def _remove(file: Path) -> None:
+    """Remove a file, if it is there and the system lets it be removed."""
+    try:
+        file.unlink()
+    except OSError as error:
+        if by_handler(error):
+            raise
 
 
 def _open_folder(folder: Path, numbers: list[int]) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from ..errors import ConfigError, Problem, StateError, shown
+from ..errors import ConfigError, Problem, StateError, from_signal, shown
 
 try:  # the function that `hashlib` gives, without OpenSSL, which is 3.5 MiB
     from _blake2 import blake2b
@@ -180,6 +180,8 @@ def load(
         excluded = Excluded.of(state["exclude"])
         expected = checksum(state, excluded)
     except (TypeError, ValueError, RecursionError) as error:
+        if from_signal(error):
+            raise
         raise _damaged("checksum", "plain JSON values", str(error)) from None
     if state.get("checksum") != expected:
         raise _damaged("checksum", expected, state.get("checksum"))
@@ -231,31 +233,29 @@ def _hashed(text: str) -> str:
 
 def _allowed(allow: Any, run: Mapping[str, Any]) -> frozenset[str]:
     try:
-        names = None if isinstance(allow, str) else frozenset(allow)
-    except TypeError:  # not to be iterated, or what it holds cannot be names
-        names = None
-    if names is None or not names <= set(run):
-        known = ", ".join(f'"{name}"' for name in run)
-        raise ConfigError(Problem("allow", f"a list of fields among {known}", shown(allow)))
-    return names
+        if not isinstance(allow, str) and (names := frozenset(allow)) <= set(run):
+            return names
+    except TypeError as error:  # not to be iterated, or what it holds cannot be names
+        if from_signal(error):
+            raise
+    known = ", ".join(f'"{name}"' for name in run)
+    raise ConfigError(Problem("allow", f"a list of fields among {known}", shown(allow)))
 
 
 def _refuse_another_run(
     saved: Mapping[str, Any], run: Mapping[str, Any], allowed: frozenset[str]
 ) -> None:
     names = [name for name in {**saved, **run} if name not in allowed]
-    fields = {name: (_field(saved, name), _field(run, name)) for name in names}
-    differing = [name for name, (there, here) in fields.items() if there != here]
+    fields = [(name, _field(saved, name), _field(run, name)) for name in names]
+    differing = [field for field in fields if field[1] != field[2]]
     if differing:
-        lines = (
-            "{}: the state has {}, this run {}".format(name, *fields[name]) for name in differing
-        )
-        named = "".join(f"{name!r}, " for name in differing)
+        lines = ("{}: the state has {}, this run {}".format(*field) for field in differing)
+        named = "".join(f"{name!r}, " for name, *_ in differing)
         raise StateError(
             "the state is of another run; " + "; ".join(lines) + "; give the loader the same "
             "source, seed and sampling, or begin the run anew, or, if you know better, "
             f"load_state_dict(state, allow=({named.rstrip()}))",
-            differing,
+            [name for name, *_ in differing],
         )
 
 
