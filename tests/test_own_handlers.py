@@ -1,6 +1,7 @@
 """An exception of the user's own, raised by a signal handler while files are opened and read."""
 
 import codecs
+import inspect
 import io
 import json
 import os
@@ -34,6 +35,7 @@ from threadloader.sources._files import FileReader
 from threadloader.sources._sqlite_connections import Connections
 from threadloader.sources.columns import read_numbers
 from threadloader.sources.csv_file import CsvOptions, CsvSource
+from threadloader.transforms import bind
 
 
 class Deadline(ValueError):
@@ -170,7 +172,16 @@ def table(folder):
     return Connections(folder / "data.db")
 
 
+class Many:
+    def __call__(self, sample):
+        return sample
+
+    def many(self, samples, key, positions):
+        return samples
+
+
 LOST = {
+    "a transform's many": (TypeError("my own"), lambda folder: bind(Many()), inspect, "signature"),
     "columns": (KeyError("a"), rows, CsvOptions, "columns_of"),
     "a database": (FileNotFoundError(2, "my own"), table, Path, "stat"),
     "a section's file": (
