@@ -167,6 +167,17 @@ def test_a_log_that_stops_the_threads_does_not_wait_for_who_waits_for_it(heard, 
     assert ["threadloader-worker-0", "threadloader-worker-1"] == [text.split()[0] for text in texts]
 
 
+def test_a_log_that_stops_the_threads_at_a_stall_wakes_the_consumer(heard, go_on, monkeypatch):
+    """G5: though the iterator of jobs never comes back; it is asked in nobody's name then."""
+    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
+    engine = Engine(1, 0.05, stall_seconds=0.05)
+    heard(lambda text: engine.stop())
+    engine.start()
+    stream = engine.stream(filter(lambda job: go_on.wait(WAIT), [Job(None)]), depth=1)
+    assert ends(lambda: stream.result(0))
+    assert ENDED is stream.result(0)
+
+
 def test_one_log_that_is_stuck_is_waited_for_once(heard, go_on, monkeypatch):
     """G6: however many workers are stuck, one thread stands in the log, and the feeder ends."""
     monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)

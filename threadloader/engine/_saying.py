@@ -25,8 +25,8 @@ def say(shared: object, how: Literal["error", "warning"], texts: Iterable[str]) 
     `threading.excepthook` reports.
 
     Args:
-        shared: what the threads share that are told of. Whoever writes is one of them meanwhile:
-            a handler that closes the loader would wait for whoever waits for the log.
+        shared: what the threads share whose end waits for the log. Whoever writes is one of them
+            meanwhile: a handler that closes the loader would wait for itself. None: none waits.
         how: the method of the log.
         texts: what is said, each a record.
     """
