@@ -195,9 +195,10 @@ def test_what_a_log_raises_ends_the_thread_that_writes_and_no_other(heard, raise
         raise error(text)
 
     texts = heard(fails)
-    _saying.say(object(), "error", ["worker-0 is stuck"])
+    stuck = ["worker-0 is stuck", "worker-1 is stuck"]
+    _saying.say(object(), "error", stuck)
     assert raised.wait()
-    assert (["worker-0 is stuck"], [error]) == (texts, raised.kinds)
+    assert (stuck, [error]) == (texts, raised.kinds)
 
 
 def test_the_end_of_the_threads_is_told_whatever_ends_the_feeder(raised, go_on):

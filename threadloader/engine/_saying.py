@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, Literal
 
 from .._runtime import RUNTIME, log
@@ -17,7 +18,7 @@ SAY_SECONDS = 1.0
 second that a stuck one costs is short beside the bound of a stop."""
 
 
-def say(shared: object, how: Literal["error", "warning"], texts: Iterable[str]) -> None:
+def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) -> None:
     """Log something, wait for it with a bound, and raise nothing that logging raises (G6, G11).
 
     The stuck thread may hold the lock of a handler for good, and a log may be closed. So another
@@ -37,8 +38,9 @@ def say(shared: object, how: Literal["error", "warning"], texts: Iterable[str]) 
         before = getattr(here, "shared", None)
         try:
             here.shared = shared
-            for text in texts:
-                getattr(log(), how)("%s", text)
+            with ExitStack() as each:  # is said, whatever is raised when another one is
+                for text in reversed(texts):
+                    each.callback(getattr(log(), how), "%s", text)
         finally:
             here.shared = before
             written.release()
