@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from threadloader._runtime import RUNTIME, Runtime
-from threadloader.engine import ENDED, Engine, _saying
+from threadloader.engine import ENDED, Engine, _engine, _saying
 
 WAIT = 30.0
 """Seconds after which a test gives up."""
@@ -98,10 +98,10 @@ def ends(function):
     return not thread.is_alive()
 
 
-def stuck_engine(workers, go_on):
+def stuck_engine(workers, go_on, runtime=RUNTIME):
     """Give an engine of which each worker is in a job until it may go on."""
     inside = threading.Barrier(workers + 1)
-    engine = Engine(workers, 0.05)
+    engine = Engine(workers, 0.05, runtime)
     engine.start()
     jobs = [Job(lambda: (inside.wait(WAIT), go_on.wait(WAIT)))] * workers
     engine.stream(iter(jobs), depth=workers).prefetch()
@@ -185,6 +185,28 @@ def test_one_log_that_is_stuck_is_waited_for_once(heard, go_on, monkeypatch):
     assert ends(stuck_engine(3, go_on).stop)
     names = [thread.name for thread in threading.enumerate()]
     assert (0, 1) == (names.count("threadloader-feeder"), names.count("threadloader-log"))
+
+
+def test_a_feeder_that_waits_for_a_slow_log_is_not_taken_for_stuck(heard, go_on):
+    """G6: its report is late then, as here, where the log takes until it is late."""
+    telling, late = threading.Event(), threading.Event()
+
+    class Late(Runtime):
+        def wait(self, lock, timeout=None):
+            if timeout == pytest.approx(0.05 + _engine.GRACE_SECONDS):
+                assert telling.wait(WAIT)
+                return False
+            if telling.is_set():
+                late.set()
+            return super().wait(lock, timeout)
+
+    texts = heard(lambda text: telling.set() or late.wait(WAIT))
+    assert ends(stuck_engine(1, go_on, Late()).stop)
+    late.set()
+    for thread in threading.enumerate():
+        if thread.name == "threadloader-log":
+            thread.join(WAIT)
+    assert ["threadloader-worker-0"] == [text.split()[0] for text in texts]
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])

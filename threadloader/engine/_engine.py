@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from .. import _runtime
 from .._runtime import Runtime, Thread
 from ._own import inside
-from ._saying import say
+from ._saying import SAY_SECONDS, say
 from ._signals import from_signal
 from ._slots import Job
 from ._stream import Stream
@@ -140,7 +140,10 @@ class Engine:
             return False
         if feeder is None or not self._launched or self._pid != os.getpid():
             return True
-        if shared.end.wait(shared.close_timeout + GRACE_SECONDS) is None:
+        ended = shared.end.wait(shared.close_timeout + GRACE_SECONDS)
+        if ended is None and shared.saying:  # which has a bound of its own
+            ended = shared.end.wait(SAY_SECONDS)
+        if ended is None:
             stack = self._runtime.stack(feeder)
             text = f"the feeder has not ended within {shared.close_timeout:g} s; it is at\n{stack}"
             say(shared, "error", [text])

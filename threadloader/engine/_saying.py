@@ -11,7 +11,7 @@ from ._own import here
 from ._signals import attempt
 from ._slots import caught
 
-__all__ = ["say"]
+__all__ = ["SAY_SECONDS", "say"]
 
 SAY_SECONDS = 1.0
 """How long what is said is waited for. Chosen: a log that works needs some milliseconds, and the

@@ -56,10 +56,11 @@ class Shared:
     finalizer ends them. `max_bytes` bounds the results that wait, None does not. `peak_bytes`, the
     most of them at once, is the feeder's.
 
-    `stopping` and `abandoned` go from False to True, once, by whoever stops. `gil_delay`, seconds
-    for which the loop keeps the GIL from a worker, is written by the first worker. `crew`, the
-    workers' facts and threads, is the feeder's; it is replaced whole, and empty in the end,
-    since a worker's facts lead back here.
+    `stopping` and `abandoned` go from False to True, once, by whoever stops; `saying` does by the
+    feeder, when all that it has left to wait for is the log. `gil_delay`, seconds for which the
+    loop keeps the GIL from a worker, is written by the first worker. `crew`, the workers' facts and
+    threads, is the feeder's; it is replaced whole, and empty in the end, since a worker's facts
+    lead back here.
 
     `inbox` takes the consumer's slots, and words, to the feeder. `tickets` takes slots to the
     workers: one stands there once for each worker that may help with its job. The feeder fills
@@ -84,6 +85,7 @@ class Shared:
         self.tickets = runtime.queue()
         self.stopping = False
         self.abandoned = False
+        self.saying = False
         self.gil_delay = 0.0
         self.crew: tuple[tuple[Worker, Thread], ...] = ()
         self.started = Slot(runtime)
@@ -271,6 +273,7 @@ def _join(shared: Shared, workers: list[tuple[Worker, Thread]]) -> None:
             text += f" and is left behind; it is at {worker}\n{shared.runtime.stack(thread)}"
             stuck.append(text)
     if stuck:
+        shared.saying = True
         say(shared, "error", stuck)
 
 
