@@ -146,6 +146,21 @@ print({name for name in there - before if name.startswith("threadloader")})
 """)
 
 
+def test_what_a_sample_that_is_left_out_needs_is_imported_before_it_is_read(in_forks, tmp_path):
+    """Its exception is put into words, with its line, and it is listed in a file."""
+    script = """
+class Bad(Source):
+    def __getitem__(self, index):
+        return 1 // (index - 3)
+
+options = {"skip": 1, "quarantine": sys.argv[1]}
+with Loader({**PLAIN, "on_error": options}, Bad()) as batches:
+    before = set(sys.modules)
+    print([len(batch) for batch in batches], set(sys.modules) - before)
+"""
+    assert ["[2, 1, 2, 2] set()"] == in_forks(script, str(tmp_path / "bad.jsonl"))
+
+
 def test_a_fork_of_a_fork_goes_on_though_another_thread_was_in_next(in_forks):
     """That thread is one of the fork; in it the first batch has been delivered."""
     assert ["[[2, 3], [4, 5], [6, 7]]", ALL] == in_forks("""

@@ -21,6 +21,14 @@ from typing import Any
 
 from .errors import ConfigError, Problem, by_handler
 
+if sys.platform == "win32":  # pragma: no cover - on Windows alone
+    import msvcrt
+else:
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover - a system without
+        fcntl = None  # type: ignore[assignment]  # a module's name, which has no other type
+
 __all__ = ["Quarantine"]
 
 _BEGIN = b'{"index": '
@@ -161,14 +169,10 @@ def _lock(file: FileIO, *, held: bool) -> bool:
             no locks.
     """
     if sys.platform == "win32":  # pragma: no cover - on Windows alone
-        import msvcrt  # here and below: imported when it is asked for
-
         file.seek(_FAR)
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK if held else msvcrt.LK_UNLCK, 1)
         return True
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover - a system without
+    if fcntl is None:  # pragma: no cover - a system without
         return False
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if held else fcntl.LOCK_UN)
     return True

@@ -1,4 +1,4 @@
-"""A sample that was left out, in words: imported when one is."""
+"""A sample that was left out, in words: imported when one may be."""
 
 from __future__ import annotations
 

@@ -22,13 +22,15 @@ def policy_of(config: LoaderConfig, runtime: Runtime) -> Policy | None:
     """Give what those who read samples do about one that fails; None: raise it."""
     if not isinstance(config.on_error, Mapping):
         return None
-    # Imported when it is asked for; and not by the first batch, since a fork beside an import
-    # leaves the lock of that module held for ever.
+    # Imported when it is asked for; and not by the first batch, or the first sample that is left
+    # out, since a fork beside an import leaves the lock of that module held for ever.
     from ..jobs import PatientJob, Pause, Policy  # noqa: F401
 
     options = config.on_error
     pause = Pause(runtime.lock(), runtime.wait)
     skip = options["skip"] is not None
+    if skip:
+        from ..jobs import BatchInfo, Failure  # noqa: F401
     return Policy(options["retry"], options["backoff"], skip, pause)
 
 
