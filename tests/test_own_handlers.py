@@ -4,6 +4,7 @@ import codecs
 import inspect
 import io
 import json
+import operator
 import os
 import signal
 import sqlite3
@@ -21,6 +22,7 @@ from threadloader.config._file import read as read_file
 from threadloader.config._file import split
 from threadloader.config._text import parse
 from threadloader.quarantine import Quarantine
+from threadloader.samplers import _indices, _made
 from threadloader.sources import (
     _csv_columns,
     _csv_rows,
@@ -197,6 +199,13 @@ LOST = {
         "stat",
     ),
     "a config's name": (ValueError("my own"), lambda folder: read_file("c.json"), os, "stat"),
+    "weights": (OverflowError("my own"), lambda folder: _made._weights([1.0], 1), np, "array"),
+    "an index": (
+        TypeError("my own"),
+        lambda folder: _indices._array([np.int8(0)], ""),
+        operator,
+        "index",
+    ),
 }
 
 

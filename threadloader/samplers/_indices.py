@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError, Problem, shown
+from ..errors import ConfigError, Problem, from_signal, shown
 from ..order import Indices
 
 __all__ = ["checked", "checked_range"]
@@ -81,14 +81,18 @@ def _array(values: list[Any], pointer: str) -> NDArray[Any]:
         for place, value in enumerate(values):
             try:
                 number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
-            except TypeError:
+            except TypeError as error:
+                if from_signal(error):
+                    raise
                 number = None
             if number is None:
                 raise _no_indices(pointer, f"{type(value).__name__} at position {place}")
             numbers.append(number)
     try:
         return np.array(numbers, np.int64)
-    except OverflowError:  # one that no source has
+    except OverflowError as error:  # one that no source has
+        if from_signal(error):
+            raise
         return np.array(numbers, object)
 
 

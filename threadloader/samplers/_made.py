@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, Problem, from_signal
 from ..order import Indices, Order
 from ._classes import classes
 from ._indices import checked, checked_range
@@ -172,6 +172,8 @@ def _weights(weights: Any, n: int) -> NDArray[np.float64]:
         try:
             weights = np.array(weights, np.float64)
         except OverflowError as error:
+            if from_signal(error):
+                raise
             raise _wrong("weights", "numbers that a float64 can hold", "a larger one") from error
     array = np.asarray(weights)
     if array.shape != (n,) or array.dtype.kind not in "iuf":
