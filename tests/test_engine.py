@@ -1051,21 +1051,87 @@ def test_the_delay_of_the_gil_is_measured_by_the_first_worker(make_engine):
     assert engine.gil_held
 
 
+class Clocked(Delayed):
+    """One with a clock that is set by hand, too.
+
+    Args:
+        ends: called before a wait for the GIL ends, but only the first.
+
+    Attributes:
+        now: what the clock says.
+        woken: to be set before the consumer, which a worker has woken, goes on.
+    """
+
+    def __init__(self, ends):
+        super().__init__(lambda: self.once and self.once.pop()())
+        self.once = [ends]
+        self.now = 0.0
+        self.woken = threading.Event()
+        self.woken.set()
+
+    def monotonic(self):
+        return self.now
+
+    def wait(self, lock, timeout=None):
+        came = super().wait(lock, timeout)
+        assert self.woken.wait(WAIT)
+        return came
+
+
+def until(seen):
+    """Wait for what another thread stores."""
+    deadline = time.monotonic() + WAIT
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0)
+
+
 @pytest.mark.usefixtures("_always_probed")
-def test_a_consumer_that_waits_does_not_hold_the_gil(make_engine):
-    """What a worker waited for was another one, whose samples are made in Python."""
+@pytest.mark.parametrize(("own", "counted"), [(0.0, 0.0), (0.003, 0.003), (0.02, 0.008)])
+def test_the_gil_is_held_by_the_loop_for_as_long_as_it_works_itself(make_engine, own, counted):
+    """Then it waits: what a worker waits for from there on is another one, in Python code.
 
-    def until_it_waits():
-        while engine._shared.awaited is None and not over.is_set():
-            time.sleep(0)
+    1. Job 0 is done, and the worker asks for the GIL. The loop works.
+    2. So much later it waits for job 1. The GIL has come 8 ms after it was asked for, even where
+       the worker goes on only later.
+    3. Job 1 sees half of what is counted.
+    """
+    asked = threading.Event()
 
-    over = threading.Event()
-    engine = make_engine(num_workers=1, runtime=Delayed(until_it_waits))
-    stream = engine.stream((Job(number) for number in range(20)), depth=1)
-    for number in range(20):
-        stream.result(number)
-    assert (0.0, False) == (engine.gil_delay, engine.gil_held)
-    over.set()
+    def ends():
+        asked.set()
+        until(lambda: engine._shared.came == own)
+        runtime.now = 0.008
+
+    runtime = Clocked(ends)
+    engine = make_engine(num_workers=1, runtime=runtime)
+    job = Job(1, do=lambda number, part: engine.gil_delay)
+    stream = engine.stream(iter([Job(0), job]), depth=1)
+    stream.prefetch()
+    assert asked.wait(WAIT)
+    runtime.now = own
+    assert [counted / 2] == stream.result(1).value[1]
+
+
+@pytest.mark.usefixtures("_always_probed")
+def test_a_loop_that_waited_at_first_holds_the_gil_only_from_there_on(make_engine):
+    """It has its batch 5 ms after a worker asked for the GIL, and waits again 2 ms later."""
+
+    def ends():
+        runtime.now = 0.005
+        runtime.woken.set()
+        until(lambda: engine._shared.came == 0.007)
+        runtime.now = 0.008
+
+    runtime = Clocked(ends)
+    engine = make_engine(num_workers=1, runtime=runtime)
+    runtime.woken.clear()
+    jobs = [Job(0, do=lambda number, part: until(lambda: engine._shared.came == 0.0))]
+    jobs.append(Job(1, do=lambda number, part: engine.gil_delay))
+    stream = engine.stream(iter(jobs), depth=1)
+    stream.result(0)
+    runtime.now = 0.007
+    assert [0.001] == stream.result(1).value[1]
 
 
 @pytest.mark.parametrize(("delay", "claims"), [(0.0, 24), (0.008, 12)])

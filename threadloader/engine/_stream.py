@@ -97,13 +97,21 @@ class Stream:
         if self._shared.stopping:
             self._shared.awaited = None  # it may be filled, and keep its job
             return ENDED
-        outcome = slot.wait() if self._watch is None else self._watch.wait(slot)
+        outcome = slot.outcome or self._wait(slot)
         self._shared.awaited = None
         if self._shared.max_bytes is not None:
             self._origin.taken = number + 1
             self._shared.inbox.put(LOOK)
         self.prefetch(number + 1)
         return outcome or ENDED
+
+    def _wait(self, slot: Slot) -> Outcome | None:
+        """Wait for a slot that is not filled yet, and write down from when to when."""
+        shared = self._shared
+        shared.came = shared.runtime.monotonic()
+        outcome = slot.wait() if self._watch is None else self._watch.wait(slot)
+        shared.left = shared.runtime.monotonic()
+        return outcome
 
     def ready(self, number: int) -> int:
         """Count the results from `number` on that can be had without waiting."""

@@ -66,7 +66,8 @@ class Shared:
     workers: one stands there once for each worker that may help with its job. The feeder fills
     `started` when the workers are there, and `end` when they are gone. `awaited` is the slot that
     the consumer waits for, or waited for when it was interrupted or told of a stall; else None. It
-    is written by the consumer, and by whoever cancels its stream in its place, to close.
+    is written by the consumer, and by whoever cancels its stream in its place, to close. Likewise
+    `came` and `left`: when the consumer began to wait last, and when it had what it waited for.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Shared:
         self.started = Slot(runtime)
         self.end = Slot(runtime)
         self.awaited: Slot | None = None
+        self.came = self.left = float("-inf")
 
 
 def launch(feeder: Thread, shared: Shared) -> None:
@@ -173,9 +175,11 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
         worker.job = worker.part = None
         slot = job = claims = outcome = error = value = None
         if (now := shared.runtime.monotonic()) - probed > pause:
-            # A consumer that waits by then has not held it: another worker has, in Python code.
-            delay = shared.runtime.gil_delay() * (shared.awaited is None)
-            shared.gil_delay = (shared.gil_delay + delay) / 2  # one chance does not decide
+            delay = shared.runtime.gil_delay()
+            # While the consumer waited it was another worker that held it, in Python code.
+            until = now + delay if shared.awaited is None else shared.came
+            own = max(0.0, min(delay, until - max(now, shared.left)))
+            shared.gil_delay = (shared.gil_delay + own) / 2  # one chance does not decide
             probed, probes = now, probes + 1
             pause = SOON_SECONDS if probes < MOST_SOON else PROBE_SECONDS
 
