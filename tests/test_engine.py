@@ -1134,6 +1134,25 @@ def test_a_loop_that_waited_at_first_holds_the_gil_only_from_there_on(make_engin
     assert [0.001] == stream.result(1).value[1]
 
 
+@pytest.mark.usefixtures("_always_probed")
+def test_a_loop_that_begins_to_make_batches_itself_is_not_measured(make_engine):
+    """It holds the GIL then, but in the place of the workers."""
+    asked, cancelled = threading.Event(), threading.Event()
+
+    def ends():
+        asked.set()
+        assert cancelled.wait(WAIT)
+
+    engine = make_engine(num_workers=1, runtime=Delayed(ends))
+    stream = engine.stream(iter([Job(0)]), depth=1)
+    stream.prefetch()
+    assert asked.wait(WAIT)
+    stream.cancel()
+    cancelled.set()
+    assert engine.stop()
+    assert (0.0, False) == (engine.gil_delay, engine.gil_held)
+
+
 @pytest.mark.parametrize(("delay", "claims"), [(0.0, 24), (0.008, 12)])
 def test_while_the_gil_is_held_workers_come_for_parts_more_rarely(make_engine, delay, claims):
     """Each takes what leaves the others as much, by the jobs in work, and not one part alone.

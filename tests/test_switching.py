@@ -176,6 +176,17 @@ def test_automatic_acts_when_the_loop_starves_and_the_gil_is_held(monkeypatch, d
         assert bool(delay) == batches.stats().switch_interval_shortened
 
 
+def test_automatic_does_not_act_while_the_loop_makes_the_batches_itself(monkeypatch):
+    """It waits for no worker then, and what is known of the GIL is of before."""
+    monkeypatch.setattr(Engine, "gil_held", True)
+    with load("auto") as batches:
+        batches._supply.choice.here = True
+        batches._supply.choice.note = lambda *noted: False
+        list(batches)
+        assert 2000 == batches.stats().prepared_here
+        assert pytest.approx(BEFORE) == sys.getswitchinterval()
+
+
 class Waits:
     """A source whose reads let go of the GIL for a millisecond, as storage does."""
 

@@ -134,3 +134,4 @@ class Stream:
         self._origin.cancelled = True
         self._line.clear()
         self._shared.awaited = None
+        self._shared.left = float("inf")  # the consumer may make the next batches itself

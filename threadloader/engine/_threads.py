@@ -67,7 +67,8 @@ class Shared:
     `started` when the workers are there, and `end` when they are gone. `awaited` is the slot that
     the consumer waits for, or waited for when it was interrupted or told of a stall; else None. It
     is written by the consumer, and by whoever cancels its stream in its place, to close. Likewise
-    `came` and `left`: when the consumer began to wait last, and when it had what it waited for.
+    `came` and `left`: when the consumer began to wait last, and when it had what it waited for;
+    from the end of a stream until it has waited anew, `left` is without end.
     """
 
     def __init__(

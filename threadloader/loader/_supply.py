@@ -274,7 +274,7 @@ class Supply:
             now: when it was there.
             before: seconds that were waited for batches of the job before, once it was taken.
         """
-        if self._looks_out:
+        if self._looks_out and not self.prepared_here(stream):
             elapsed = now - (now if tally.started is None else tally.started)
             if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
                 self._shorten(AUTO_SECONDS)
