@@ -56,19 +56,17 @@ class Shared:
     finalizer ends them. `max_bytes` bounds the results that wait, None does not. `peak_bytes`, the
     most of them at once, is the feeder's.
 
-    `stopping` and `abandoned` go from False to True, once, by whoever stops; `saying` does by the
-    feeder, when all that it has left to wait for is the log. `gil_delay`, seconds for which the
-    loop keeps the GIL from a worker, is written by the first worker. `crew`, the workers' facts and
-    threads, is the feeder's; it is replaced whole, and empty in the end, since a worker's facts
-    lead back here.
+    `stopping` and `abandoned` go from False to True, once, by whoever stops; `saying`, by the
+    feeder, when all it has left to wait for is the log. `gil_delay`, seconds for which the loop
+    keeps the GIL from a worker, is the first worker's. `crew`, the workers' facts and threads, is
+    the feeder's; it is replaced whole, and empty in the end: a worker's facts lead back here.
 
     `inbox` takes the consumer's slots, and words, to the feeder. `tickets` takes slots to the
     workers: one stands there once for each worker that may help with its job. The feeder fills
     `started` when the workers are there, and `end` when they are gone. `awaited` is the slot that
     the consumer waits for, or waited for when it was interrupted or told of a stall; else None. It
-    is written by the consumer, and by whoever cancels its stream in its place, to close. Likewise
-    `came` and `left`: when the consumer began to wait last, and when it had what it waited for;
-    from the end of a stream until it has waited anew, `left` is without end.
+    is written by the consumer, and by whoever cancels its stream in its place, to close; so are
+    `came` and `left`, when it last began to wait and when it ended. No end: the stream was left.
     """
 
     def __init__(

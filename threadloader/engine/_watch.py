@@ -48,7 +48,7 @@ class Watch:
         Raises:
             StalledError: nothing moves; asked again, it is waited for anew.
         """
-        # Nothing is looked at where there is no need to wait: this is every `next`.
+        # Nothing is looked at before a tick has passed: most waits end within it.
         outcome, seen, ticks, told_at = slot.wait(self._tick), None, 0, self._seconds
         while outcome is None:
             moves, ticks = self._moves(), ticks + 1
