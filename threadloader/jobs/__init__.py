@@ -10,9 +10,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._batch import BatchJob
+from ._batch import BatchJob, NoBatch
 from ._facts import Recipe, Span
-from ._group import GroupJob, NoBatch, SeriesJob
+from ._group import GroupJob, SeriesJob
 
 if TYPE_CHECKING:
     from ._failure import Failure

@@ -1,4 +1,4 @@
-"""One batch as a job: its samples are read, transformed and collated."""
+"""One batch as a job: its samples are read, transformed, collated. And a job in place of none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._failure import Failure
     from ._info import BatchInfo
 
-__all__ = ["BatchJob"]
+__all__ = ["BatchJob", "NoBatch"]
 
 _ALL = type(iter(range(0)))
 """What `BatchJob.run` is given where there are no workers: all rows, one after the other."""
@@ -249,3 +249,44 @@ class BatchJob:
             if self._recipe.from_signal(error):
                 raise
             return f"(its place could not be told: {type(error).__name__})"
+
+
+class NoBatch:
+    """Takes the place of the batches of an epoch in which this shard has no step."""
+
+    parts = 1
+    size = 0
+    failures: tuple[Failure, ...] = ()
+    retried = 0
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.digests: list[bytes] = []
+
+    def info(self, number: int) -> BatchInfo:
+        """Say what a batch is; there is none.
+
+        Raises:
+            IndexError: always.
+        """
+        raise IndexError(f"expected no question for a batch of {self.describe(None)}, got {number}")
+
+    def samples(self, count: int) -> int:
+        """Count the rows: none."""
+        return 0
+
+    def run(self, parts: Iterator[int]) -> None:
+        """Do nothing."""
+        for _ in parts:
+            pass
+
+    def finish(self) -> list[Any]:
+        """Give no batch."""
+        return []
+
+    def failed(self, part: int | None) -> None:
+        """Do nothing; as of a `BatchJob`."""
+
+    def describe(self, part: int | None) -> str:
+        """Say what it is."""
+        return f"epoch {self.span.epoch}, which has no step"

@@ -1,4 +1,4 @@
-"""Several batches as one job; and a job in place of none."""
+"""Several batches as one job."""
 
 from __future__ import annotations
 
@@ -20,48 +20,7 @@ if TYPE_CHECKING:
     from ._failure import Failure
     from ._info import BatchInfo
 
-__all__ = ["GroupJob", "NoBatch", "SeriesJob"]
-
-
-class NoBatch:
-    """Takes the place of the batches of an epoch in which this shard has no step."""
-
-    parts = 1
-    size = 0
-    failures: tuple[Failure, ...] = ()
-    retried = 0
-
-    def __init__(self, span: Span) -> None:
-        self.span = span
-        self.digests: list[bytes] = []
-
-    def info(self, number: int) -> BatchInfo:
-        """Say what a batch is; there is none.
-
-        Raises:
-            IndexError: always.
-        """
-        raise IndexError(f"expected no question for a batch of {self.describe(None)}, got {number}")
-
-    def samples(self, count: int) -> int:
-        """Count the rows: none."""
-        return 0
-
-    def run(self, parts: Iterator[int]) -> None:
-        """Do nothing."""
-        for _ in parts:
-            pass
-
-    def finish(self) -> list[Any]:
-        """Give no batch."""
-        return []
-
-    def failed(self, part: int | None) -> None:
-        """Do nothing; as of a `BatchJob`."""
-
-    def describe(self, part: int | None) -> str:
-        """Say what it is."""
-        return f"epoch {self.span.epoch}, which has no step"
+__all__ = ["GroupJob", "SeriesJob"]
 
 
 class _Several:
