@@ -163,7 +163,13 @@ class InlineStream:
     def attempt(
         self, work: Callable[[int], list[Any]], number: int
     ) -> tuple[list[Any] | None, BaseException | None]:
-        """Run something as jobs are run, in as few calls as that takes.
+        """Run something as jobs are run: what `run` of `_signals.attempt` does, in one call.
+
+        Small batches come this way, one by one, so that calls within calls would count.
+
+        Args:
+            work: makes batches.
+            number: what it is called with.
 
         Returns:
             What it gives, or an empty list and what it raised; twice None once stopped.
@@ -184,7 +190,7 @@ class InlineStream:
             except BaseException as problem:  # noqa: BLE001 (it is the outcome, or raised below)
                 error = problem
             if from_signal(error):  # as in `attempt`
-                raise raised_first(error)  # noqa: TRY301 (out where it may be a cause)
+                raise raised_first(error)  # noqa: TRY301 (a handler's own passes)
             return [], error
         except BaseException as problem:
             raised = problem
