@@ -63,6 +63,8 @@ CONFIG = {"batch_size": 4, "seed": 5}
 @pytest.fixture(autouse=True)
 def as_it_was(monkeypatch):
     """Fails a test that leaves the clock stopped or threads in a hurry; experiments are short."""
+    # On a slow machine it would leave out batches, and say so.
+    monkeypatch.setattr(_follow, "BUDGET_SECONDS", float("inf"))
     monkeypatch.setattr(_stress, "SECONDS", 0.3)
     monkeypatch.setattr(_causes, "STRESS_SECONDS", 0.3)
     monkeypatch.setattr(_causes, "GLANCE_SECONDS", 0.02)
