@@ -3,6 +3,8 @@
 import logging
 import signal
 import threading
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from threadloader import Loader, StalledError
 from threadloader._runtime import Runtime
 from threadloader.engine import Engine
-from threadloader.engine._watch import LONGEST_TICK
+from threadloader.engine._watch import LONGEST_TICK, TICKS, Watch
 from threadloader.jobs import PatientJob, Pause, Policy, Recipe, Span
 
 WAIT = 30.0
@@ -338,6 +340,17 @@ def test_a_stall_is_told_at_the_limit():
     with pytest.raises(StalledError, match="part 0") as caught:
         watched(job, at, seconds=2.0)
     assert caught.value.seconds == pytest.approx(2.0 + 0.2, abs=0.21)
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_a_wait_while_the_engine_is_stopped_is_no_stall(stopping):
+    """The stop has a bound of its own, says what is stuck then, and wakes who waits."""
+    outcomes = iter([None] * 3 * TICKS + ["closed"])
+    slot = SimpleNamespace(wait=lambda tick: next(outcomes))
+    shared = SimpleNamespace(crew=[], runtime=Runtime(), stopping=stopping)
+    watch = Watch(shared, threading.current_thread(), 10.0, raises=True)
+    with nullcontext() if stopping else pytest.raises(StalledError):
+        assert "closed" == watch.wait(slot)
 
 
 def test_a_look_counts_what_was_waited_for_and_no_more():

@@ -56,7 +56,7 @@ class Watch:
             late = round(ticks * self._tick, 9) >= round(told_at, 9)
             if moves != seen or (late and self._in_debugger()):
                 seen, ticks, told_at = moves, 0, self._seconds
-            elif late:
+            elif late and not self._shared.stopping:  # else what is stuck is told by the stop
                 self._tell(ticks * self._tick)
                 told_at *= 2
             outcome = slot.wait(self._tick)
