@@ -143,8 +143,8 @@ class SeriesJob(_Several):
     """Batches that are made one by one, each when it is asked for: without workers.
 
     What the run writes down after a job costs more than making a small batch, so it is done once
-    for all of these. As a job of the engine this is its first batch. The others are jobs that the
-    consumer runs beside it; one that fails has its own error, as if there were no series.
+    for all of these. As a job of the engine this is its first batch. The consumer makes the others
+    beside it, by `more` or as jobs; one that fails has its own error, as if there were no series.
 
     Args:
         recipe: how they are made; nothing is left out of a batch, and none has a fingerprint.
@@ -155,11 +155,10 @@ class SeriesJob(_Several):
     Attributes:
         first: the job of the first one.
         parts: how many parts that has.
-        plain: whether `more` does all that is done to them.
         part: when `more` has failed, at which part of the batch; None: at no single one.
     """
 
-    __slots__ = ("_key", "_positions", "first", "part", "parts", "plain")
+    __slots__ = ("_bare", "_key", "_positions", "first", "part", "parts")
 
     def __init__(
         self,
@@ -176,8 +175,15 @@ class SeriesJob(_Several):
         self.first = self.single(0)
         self.parts = self.first.parts
         self.part: int | None = None
-        self.plain = recipe.whole != "getitems" and recipe.pin is None and recipe.measure is None
-        self.plain = self.plain and recipe.transform is None and recipe.rows is None
+        self._bare = recipe.whole != "getitems" and recipe.transform is None
+        self._bare = self._bare and recipe.pin is None and recipe.measure is None
+
+    @property
+    def plain(self) -> bool:
+        """Whether `more` does all that is done to them."""
+        rows = self._recipe.rows
+        # No rows are given once samples have turned out to be small, which the first batch shows.
+        return self._bare and (rows is None or rows(0) is None)
 
     def single(self, number: int) -> BatchJob:
         """Give the job of one of the batches, which does not know where it lies: see `placed`."""
