@@ -125,6 +125,22 @@ def test_the_jobs_of_an_epoch_grow_to_what_is_ordered_together(monkeypatch):
     assert [4, 8, 16, 4, 30] == made
 
 
+@pytest.mark.parametrize("collate", [None, np.array])
+def test_batches_of_small_samples_need_no_jobs_of_their_own(monkeypatch, collate):
+    """But the first of each series, which is a job of the engine."""
+    singles = []
+
+    class Series(_schedule.SeriesJob):
+        def single(self, number):
+            singles.append(number)
+            return super().single(number)
+
+    monkeypatch.setattr(_schedule, "SeriesJob", Series)
+    with Loader(CONFIG, source=Read(4000), collate=collate) as batches:
+        assert 2000 == len(list(batches))
+    assert {0} == set(singles)
+
+
 @BESIDE
 def test_no_batch_is_read_before_it_is_asked_for(workers):
     source = Read(60)
@@ -345,8 +361,9 @@ def test_leaving_the_with_meanwhile_ends_the_iterator():
 
 
 @pytest.mark.parametrize("bad", [(), (24,), (0, 5, 6)])
-def test_the_time_that_batches_take_is_waited(bad):
-    """That of one that fails, too."""
+@pytest.mark.parametrize("collate", [None, np.array])
+def test_the_time_that_batches_take_is_waited(bad, collate):
+    """That of one that fails, too, with the question where its sample stands."""
     now = [0.0]
 
     class Slow(Read):
@@ -354,9 +371,14 @@ def test_the_time_that_batches_take_is_waited(bad):
             now[0] += 1.0
             return super().__getitem__(index)
 
+        def locate(self, index):
+            now[0] += 100.0
+            return super().locate(index)
+
     source = Slow(64, bad)
-    stats = stats_of(CONFIG, source, now, 32)
-    assert len(source.read) == stats.first_batch_seconds + stats.data_wait_seconds
+    stats = stats_of(CONFIG, source, now, 32, collate)
+    taken = len(source.read) + 100.0 * len(bad)
+    assert taken == stats.first_batch_seconds + stats.data_wait_seconds
 
 
 def test_a_wait_counts_while_it_lasts():

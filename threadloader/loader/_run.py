@@ -279,23 +279,22 @@ class Run:
                 batches = None if outcome is None else outcome.value or []
             else:
                 batches, error = stream.attempt(job.more, made)
+                if error is not None and isinstance(job, SeriesJob):
+                    single = job.single(made)
+                    stream.run(single.failed, job.part)
+                    outcome = Outcome(single, None, error, job.part)
             now = self._now()
         except BaseException:
             self.since = None  # first: the next line may be interrupted, too
             delivery.waited += self._now() - called
             raise
+        finally:
+            del error  # its traceback leads to this frame
         self.since = None
         delivery.waited += now - called
         if batches is None:  # the with was left meanwhile
             return False
         if not batches:
-            try:
-                if error is not None and isinstance(job, SeriesJob):
-                    single = job.single(made)
-                    stream.run(single.failed, job.part)
-                    outcome = Outcome(single, None, error, job.part)
-            finally:
-                del error  # its traceback leads to this frame
             place = place.settled()
             if outcome is None:
                 self.results.reopen(place, min(delivery.piece, delivery.size - made))
