@@ -15,28 +15,34 @@ Guarantees, which the tests cite by number:
 
 G1. Results come in job order, whatever the threads did.
 G2. At most `depth` jobs are begun and not yet taken by the consumer.
-G3. Each slot is filled exactly once: with a value, an error, or the marker `ENDED`.
+G3. Each slot is filled exactly once: with a value, an error, or the marker `ENDED`. Nobody waits
+    for those that stay empty: of a cancelled stream, or behind an iterator of jobs that never
+    comes back.
 G4. No thread ever blocks in a put.
-G5. A stop takes effect at once: no part is begun after it, and whoever waits is woken; at the
-    end of its bound, if the iterator of jobs does not come back meanwhile.
-G6. After `stop` no thread of ours lives; if a job never returns, `stop` returns within its
-    bound and the log names the worker, what it was doing and its stack. A log that is stuck
-    itself costs a second more, and one that fails nothing; so too in G11.
-G7. Whatever a job or the iterator of jobs raises reaches the consumer at its place; of
-    several failing parts of one job it is the lowest one's. No exception ends a thread.
-G8. An interrupt anywhere in the consumer loses no result and leaves all of it closable:
-    what it repeats is recognised by its number, and it touches no lock written in Python.
-G9. No lock is held while a job's code runs.
-G10. An idle thread keeps nothing of a job alive, and no result is left in a cycle.
-G11. When nothing moves while the consumer waits, it is told within a limit who is at what.
-G12. With `max_bytes`, a job is begun only if its result is the next one, or fits by estimate:
-    what is ready at once exceeds the bound by one result a worker at most.
+G5. A stop takes effect at once: no part is begun after it, but for one that a worker was just
+    about to begin, and whoever waits is woken. Where the iterator of jobs does not come back,
+    they are woken when the bound of the stop has run out.
+G6. After `stop` no thread of ours lives. If a job never returns, `stop` returns within its bound,
+    and the log names the worker, what it was doing and its stack. A log that is stuck itself
+    makes that a second longer; one that raises changes nothing. The same holds in G11.
+G7. Whatever a job or the iterator of jobs raises reaches the consumer at its place; of several
+    failing parts of one job it is the lowest one's. No exception ends a worker; one in the
+    feeder's own lines (out of memory, say) ends the engine, and whoever waits gets it.
+G8. An interrupt anywhere in the consumer loses no result and leaves everything closable: what
+    the consumer sends or asks for a second time is recognised by its number, and it touches no
+    lock written in Python.
+G9. No lock of the engine's is held while a job's code runs.
+G10. An idle thread keeps nothing of a job alive, and no result is left in a reference cycle.
+G11. When nothing has moved for `stall_seconds` while the consumer waits, the log or an exception
+    says which thread is at what.
+G12. With `max_bytes`, a job is begun only if its result is the next to be taken, or fits by
+    estimate: what is ready at once exceeds the bound by one result a worker at most.
 
 `_slots` is a job's place in the line and how workers share it, `_stream` the consumer's end,
-`_threads` the feeder and the workers, `_own` whose a thread is, `_bound` what may be begun in
-bytes, `_watch` who tells of a stall, `_saying` logs with a bound, `_engine` start and stop,
-`_inline` the same face without threads, `_signals` lets pass what a signal handler has raised in
-a job.
+`_threads` the feeder and the workers, `_own` which engine a thread belongs to, `_bound` what may
+be begun in bytes, `_watch` tells of a stall, `_saying` logs with a bound, `_engine` is start and
+stop, `_inline` the same face without threads, `_signals` tells what a signal handler raised in a
+job from what the job did.
 """
 
 from ._engine import Engine
