@@ -101,14 +101,14 @@ class Engine:
         return self._shared.gil_delay
 
     @property
+    def gil_held(self) -> bool:
+        """Whether that delay is so long that the consumer must be holding the GIL."""
+        return self._shared.gil_delay > HELD_SECONDS
+
+    @property
     def peak_bytes(self) -> int:
         """The most bytes of results that were ready at once; 0 where they are not bounded."""
         return self._shared.peak_bytes
-
-    @property
-    def gil_held(self) -> bool:
-        """Whether that is so long that the consumer must be holding it."""
-        return self._shared.gil_delay > HELD_SECONDS
 
     def tell(self) -> None:
         """Tell the threads to end, and wait for nothing."""
@@ -126,7 +126,8 @@ class Engine:
         1. Tell the workers to begin nothing more.
         2. Tell the feeder: it wakes whoever waits, sends each worker a sentinel, joins the
            workers with a bound, logs those that are stuck, and reports.
-        3. Wait for its report, with a bound; but not in one of these threads.
+        3. Wait for its report, with a bound; but not in one of these threads. Where none comes, as
+           the iterator of jobs hangs, log that, and wake consumer and workers in its place.
         4. Join the feeder, which has nothing left to do.
 
         Returns:

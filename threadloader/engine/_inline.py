@@ -135,6 +135,7 @@ class InlineStream:
             outcome = None if error is None else Outcome(error=error)
         finally:
             del error  # as in _run
+        # Stores only: an interrupt finds the draw unfinished, or all of it done.
         self._job, self._outcome, self._drawn, self._drawing, self._ahead = (
             job,
             outcome,

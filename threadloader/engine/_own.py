@@ -1,4 +1,4 @@
-"""Whose a thread is: one of an engine's own cannot wait for that engine's end."""
+"""Which engine a thread belongs to: waiting there for that engine's end would never end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 __all__ = ["here", "inside"]
 
 here = threading.local()
-"""In our threads, `shared` says whose they are."""
+"""In our threads, `here.shared` is what the threads of their engine share."""
 
 
 def inside(shared: object) -> bool:

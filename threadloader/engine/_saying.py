@@ -26,8 +26,9 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
     `threading.excepthook` reports.
 
     Args:
-        shared: what the threads share whose end waits for the log. Whoever writes is one of them
-            meanwhile: a handler that closes the loader would wait for itself. None: none waits.
+        shared: what the threads share whose end waits for this log; None where none does. The
+            thread that writes counts as one of them: a handler that closes the loader in it would
+            otherwise wait for itself.
         how: the method of the log.
         texts: what is said, each a record.
     """
@@ -53,7 +54,8 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
         if call(thread.start)[1] is not None:
             call(write)
 
-    # No signal lands in a bare thread; and to ask there whether one did would leave a trace of it.
+    # No signal lands in a bare thread; and asking there whether one did (`attempt`) would enter it
+    # into the list of `threading`, which would keep it.
     if attempt(RUNTIME.launch, begin, (caught,))[1] is not None:
         begin(attempt)
     if RUNTIME.wait(written, SAY_SECONDS) and thread.ident is not None:

@@ -1,4 +1,4 @@
-"""What a signal handler raises in a job passes, and is nobody's result."""
+"""Runs a job's code: what a signal handler raises there passes, and is no result of the job."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ class Watch:
     """Waits for slots, and tells what everybody is at when nothing moves meanwhile.
 
     A look counts as much time as was waited for, and not what a clock says: a process that
-    was stopped and goes on, or a machine that slept, has lost a look and no more. Nor is it
-    told while somebody sits in a debugger. What moves is a worker that takes a part, goes on
-    to the next, or gets on inside of one, if its job tells. Belongs to the consumer.
+    was stopped and goes on, or a machine that slept, has lost a look and no more. While a worker
+    is in a debugger no stall is told. A worker moves when it claims parts, goes on to its next
+    part, or gets on inside of one (if its job has `at`). Belongs to the consumer.
 
     Args:
         shared: what the threads share.
