@@ -70,9 +70,9 @@ class PatientJob(BatchJob):
             self._samples = [None] * len(self._indices)
         for part in parts:
             if self._recipe.whole:
-                self._samples = self._try_whole(self._policy)
+                self._samples = self._try_whole()
             else:
-                self._samples[part] = self._try(self._policy, part, self._read_row)
+                self._samples[part] = self._try(part, self._read_row)
 
     def finish(self) -> list[Any]:
         """Collate what is left.
@@ -100,7 +100,7 @@ class PatientJob(BatchJob):
             sample = self._recipe.transform(sample, self._key, self._positions[row])
         return sample if self._into is None else self._into.put(row, sample)
 
-    def _try(self, policy: Policy, row: int, read: Callable[[int], Any]) -> Any:
+    def _try(self, row: int, read: Callable[[int], Any]) -> Any:
         """Give what is read of a row, again where that fails; None where it is left out."""
         while True:
             try:
@@ -110,9 +110,9 @@ class PatientJob(BatchJob):
             except Exception as error:
                 if self._recipe.from_signal(error):
                     raise
-                if policy.again(self._tries[row]):
+                if self._policy.again(self._tries[row]):
                     self._tries[row] += 1
-                elif policy.skip:
+                elif self._policy.skip:
                     from ._failure import failure_of
 
                     index = int(self._indices[row])
@@ -122,7 +122,7 @@ class PatientJob(BatchJob):
                 else:
                     raise
 
-    def _try_whole(self, policy: Policy) -> Any:
+    def _try_whole(self) -> Any:
         """Read the batch as a whole, or, where that fails, row by row."""
         self._failed = [None] * len(self._indices)  # as in `finish`
         try:
@@ -133,19 +133,19 @@ class PatientJob(BatchJob):
         samples = []
         for row in range(len(self._indices)):
             self.at = row
-            samples.append(self._try(policy, row, self._read_alone))
+            samples.append(self._try(row, self._read_alone))
         self.at = None
         kept = [row for row, failed in enumerate(self._failed) if failed is None]
-        return self._take_kept(policy, kept) if self._recipe.whole == "take" and kept else samples
+        return self._take_kept(kept) if self._recipe.whole == "take" and kept else samples
 
-    def _take_kept(self, policy: Policy, kept: list[int]) -> Any:
+    def _take_kept(self, kept: list[int]) -> Any:
         """Read the rows that are left as a whole; each has been read well by itself just now."""
         tries = 0
         while True:
             try:
                 return self._take(self._indices[kept])
             except Exception as error:
-                if self._recipe.from_signal(error) or (tries and not policy.again(tries - 1)):
+                if self._recipe.from_signal(error) or (tries and not self._policy.again(tries - 1)):
                     raise
                 tries += 1
 
