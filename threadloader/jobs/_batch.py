@@ -46,14 +46,14 @@ class BatchJob:
 
     __slots__ = (
         "_each",
+        "_index_of",
         "_indices",
         "_into",
         "_key",
-        "_places",
+        "_position_of",
         "_positions",
         "_real",
         "_recipe",
-        "_rows",
         "_samples",
         "_told",
         "_valid",
@@ -82,11 +82,11 @@ class BatchJob:
         self._indices = indices
         self._valid = valid
         self._real = real
-        # Python integers: a source need not know numpy's. Made here, in the feeder.
-        self._rows: list[int] = [] if recipe.whole == "take" else indices.tolist()
-        self._places = positions
+        self._positions = positions
         each = self._each = recipe.each
-        self._positions: list[int] = [] if each is None else positions.tolist()
+        # By row, as Python integers: a source need not know numpy's. Made here, in the feeder.
+        self._index_of: list[int] = [] if recipe.whole == "take" else indices.tolist()
+        self._position_of: list[int] = [] if each is None else positions.tolist()
         self._key = key
         self.parts = 1 if recipe.whole else len(indices)
         self.at: int | None = None
@@ -121,39 +121,40 @@ class BatchJob:
             for _ in parts:
                 self._samples = self._read_whole()
             return
-        samples, rows, into = self._samples, self._rows, self._into
+        samples, index_of, into = self._samples, self._index_of, self._into
         if into is not None:
             for row in parts:
-                sample = source[rows[row]]
+                sample = source[index_of[row]]
                 if transform is not None:
-                    sample = transform(sample, self._key, self._positions[row])
+                    sample = transform(sample, self._key, self._position_of[row])
                 samples[row] = into.put(row, sample)
         elif transform is None and type(parts) is _ALL:
-            here = iter(rows)
+            remaining = iter(index_of)
             try:
-                self._samples = [source[row] for row in here]
+                self._samples = [source[index] for index in remaining]
             except BaseException:
                 # So that whoever gave the parts sees at which of them it was.
-                for _ in range(len(rows) - length_hint(here)):
+                for _ in range(len(index_of) - length_hint(remaining)):
                     next(parts)
                 raise
         elif transform is None:
             for row in parts:
-                samples[row] = source[rows[row]]
+                samples[row] = source[index_of[row]]
         else:
-            positions, key = self._positions, self._key
+            position_of, key = self._position_of, self._key
             for row in parts:
-                samples[row] = transform(source[rows[row]], key, positions[row])
+                samples[row] = transform(source[index_of[row]], key, position_of[row])
 
     def _read_whole(self) -> Any:
         source, transform = self._recipe.source, self._each
         self.at = None  # it may have got somewhere before a Ctrl-C
         if self._recipe.whole == "take":
             return self._recipe.take(self._indices)  # type: ignore[misc]  # there with "take"
-        samples = list(source.__getitems__(self._rows.copy()))  # which it may sort, or use up
-        if len(samples) != len(self._rows):
+        # A copy, which it may sort or use up.
+        samples = list(source.__getitems__(self._index_of.copy()))
+        if len(samples) != (expected := len(self._indices)):
             raise CollateError(
-                f"the source's __getitems__: expected {len(self._rows)} samples, got {len(samples)}"
+                f"the source's __getitems__: expected {expected} samples, got {len(samples)}"
             )
         if transform is None:
             return samples
@@ -163,7 +164,7 @@ class BatchJob:
         """Give the transformed samples of all rows."""
         transform: Any = self._recipe.transform
         made = []
-        for row, position in enumerate(self._places.tolist()):
+        for row, position in enumerate(self._positions.tolist()):
             self.at = row
             made.append(transform(samples[row], self._key, position))
         self.at = None
@@ -200,7 +201,7 @@ class BatchJob:
         failure = None
         try:
             try:
-                return self._recipe.together(samples, self._key, self._places)
+                return self._recipe.together(samples, self._key, self._positions)
             except Exception as error:  # noqa: BLE001 (raised below)
                 failure = error
             self._one_by_one(samples)  # if one is to blame, this raises what the lowest row does

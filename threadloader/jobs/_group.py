@@ -196,12 +196,12 @@ class SeriesJob(_Several):
         if recipe.whole:
             self.part = 0
             return [recipe.take(indices)]  # type: ignore[misc]  # it is there
-        source, rows, self.part = recipe.source, indices.tolist(), None
-        here = iter(rows)
+        source, self.part = recipe.source, None
+        remaining = iter(indices.tolist())
         try:
-            samples = [source[row] for row in here]
+            samples = [source[index] for index in remaining]
         except BaseException:
-            self.part = len(rows) - length_hint(here) - 1
+            self.part = len(indices) - length_hint(remaining) - 1
             raise
         return [recipe.collate(samples)]
 

@@ -95,9 +95,9 @@ class PatientJob(BatchJob):
         return [self._made_of(samples)]
 
     def _read_row(self, row: int) -> Any:
-        sample = self._recipe.source[self._rows[row]]
+        sample = self._recipe.source[self._index_of[row]]
         if self._recipe.transform is not None:
-            sample = self._recipe.transform(sample, self._key, self._positions[row])
+            sample = self._recipe.transform(sample, self._key, self._position_of[row])
         return sample if self._into is None else self._into.put(row, sample)
 
     def _try(self, row: int, read: Callable[[int], Any]) -> Any:
@@ -157,7 +157,7 @@ class PatientJob(BatchJob):
         if self._recipe.whole == "take":
             self._take(self._indices[row : row + 1])
             return None
-        (sample,) = self._recipe.source.__getitems__(self._rows[row : row + 1])
+        (sample,) = self._recipe.source.__getitems__(self._index_of[row : row + 1])
         if self._recipe.transform is None:
             return sample
-        return self._recipe.transform(sample, self._key, self._positions[row])
+        return self._recipe.transform(sample, self._key, self._position_of[row])
