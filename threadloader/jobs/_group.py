@@ -74,18 +74,18 @@ class GroupJob(_Several):
     One that fails is made anew, batch by batch.
 
     Args:
-        recipe, span, indices, valid: as above.
-        together: how many batches are gathered by one call; None: all of them.
+        recipe, span, indices, valid: as of `_Several`.
+        piece: how many batches are gathered by one call; 0: all of them.
 
     Attributes:
-        together: as given, and no more than there are.
-        plain: as of a `SeriesJob`: always.
+        piece: as given, and no more than there are.
+        plain: whether `more` does all that is done to them, as of a `SeriesJob`: it does.
     """
 
     parts = 1
     plain = True
 
-    __slots__ = ("_batches", "_made", "_whole", "together")
+    __slots__ = ("_at_once", "_batches", "_made", "piece")
 
     def __init__(
         self,
@@ -93,11 +93,11 @@ class GroupJob(_Several):
         span: Span,
         indices: NDArray[np.int64],
         valid: NDArray[np.bool_],
-        together: int | None = None,
+        piece: int = 0,
     ) -> None:
         super().__init__(recipe, span, indices, valid)
-        self._whole = together is None
-        self.together = span.size if together is None else min(together, span.size)
+        self._at_once = piece == 0
+        self.piece = min(piece or span.size, span.size)
         self._batches: Callable[[int, int], list[Any]] | None = None
         self._made: list[Any] = []
 
@@ -108,13 +108,13 @@ class GroupJob(_Several):
             if recipe.take_batches is None:
                 self._batches = partial(_taken, recipe.take, self._indices)
             else:
-                empty = recipe.empty if self._whole else recipe.piece_empty
+                empty = recipe.empty if self._at_once else recipe.piece_empty
                 self._batches = recipe.take_batches(self._indices, empty)
-            self._made = self._batches(0, self.together)
+            self._made = self._batches(0, self.piece)
 
     def more(self, first: int) -> list[Any]:
         """Give the next batches that are made together, from number `first` on."""
-        last = min(first + self.together, self.span.size)
+        last = min(first + self.piece, self.span.size)
         return self._batches(first, last)  # type: ignore[misc]  # `run` came before
 
     def finish(self) -> list[Any]:
@@ -148,7 +148,7 @@ class SeriesJob(_Several):
 
     Args:
         recipe: how they are made; nothing is left out of a batch, and none has a fingerprint.
-        span, indices, valid: as above.
+        span, indices, valid: as of `_Several`.
         positions: int64, of the shape of the indices, in the global order.
         key: the epoch's key for transforms.
 

@@ -58,7 +58,7 @@ class Results:
         if place.stream is None or outcome is ENDED:
             place, outcome = self._anew(place, 0)
         elif isinstance(outcome.job, GroupJob):
-            place, outcome = self._anew(place, outcome.job.together)
+            place, outcome = self._anew(place, outcome.job.piece)
         else:  # of a series the first batch failed, and with an error of its own
             place, outcome = self.fail_one(place, outcome.job, 0, outcome.job.first, outcome)
         return place, 0, outcome

@@ -121,12 +121,12 @@ def jobs(
     several = series if recipe.series or recipe.piece else None
     sizes = _Sizes(lambda: max(recipe.group, several() if several else 1), singly)
     recipes = _Recipes(recipe, strict=strict)
-    together = recipe.piece if series and recipe.piece else None
+    piece = recipe.piece if series else 0  # a worker makes all batches of a job at once
     while end is None or epoch < end:
         order = plan.order(epoch)
         check_length(epoch, order.n, start)
         cut, soon = (epoch, start, step), epoch == cursor.epoch
-        yield from _epoch(recipes, deal, order, cut, seed, sizes, together, soon=soon)
+        yield from _epoch(recipes, deal, order, cut, seed, sizes, piece, soon=soon)
         epoch, start, step = epoch + 1, 0, 0
 
 
@@ -189,13 +189,13 @@ def _epoch(
     cut: tuple[int, int, int],
     seed: int,
     sizes: _Sizes,
-    together: int | None,
+    piece: int,
     *,
     soon: bool,
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs of an epoch from epoch, position and step on.
 
-    `together` is as of `GroupJob`, `soon` as of `Deal.blocks`. Only the first epoch comes soon:
+    `piece` is as of `GroupJob`, `soon` as of `Deal.blocks`. Only the first epoch comes soon:
     later ones are drawn while batches of the one before are in work, or without workers.
     """
     epoch, start, first = cut
@@ -226,7 +226,7 @@ def _epoch(
                 several = indices[many], positions[many]
                 yield SeriesJob(recipe, span(size), *several, valid, transform_key)
             else:
-                yield GroupJob(recipe, span(size), indices[many], valid, together)
+                yield GroupJob(recipe, span(size), indices[many], valid, piece)
             at, done = at + size, done + size
     tail = deal.tail(order, start)
     if tail is not None:
