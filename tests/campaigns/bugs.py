@@ -201,8 +201,8 @@ LOADER = [
     _bug(
         "Batches of an epoch behind the last one are prepared.",
         "threadloader/loader/_schedule.py",
-        "    while end is None or epoch < end:",
-        "    while end is None or epoch <= end:",
+        "    while end is None or cut.epoch < end:",
+        "    while end is None or cut.epoch <= end:",
         "loader.py",
     ),
     _bug(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -110,24 +111,23 @@ def jobs(
         singly: how many batches come as jobs of their own first: one of them failed in a
             group, and nobody knows which.
         strict: whether a sample of the first batch that fails is raised, and not left out.
-        series: tells, before each job, how many batches one may have whose batches are made when
-            they are asked for; None where a worker runs them, which makes all of a job at once.
+        series: says before each job how many batches it may have, where the consumer runs it and
+            makes them when they are asked for; None where a worker does, which makes all at once.
 
     Raises:
         StateError: a sampler gives fewer indices than this epoch was given already.
         Exception: whatever a sampler raises.
     """
-    epoch, start, step = cursor.epoch, cursor.position, cursor.step
     several = series if recipe.series or recipe.piece else None
     sizes = _Sizes(lambda: max(recipe.group, several() if several else 1), singly)
-    recipes = _Recipes(recipe, strict=strict)
-    piece = recipe.piece if series else 0  # a worker makes all batches of a job at once
-    while end is None or epoch < end:
-        order = plan.order(epoch)
-        check_length(epoch, order.n, start)
-        cut, soon = (epoch, start, step), epoch == cursor.epoch
-        yield from _epoch(recipes, deal, order, cut, seed, sizes, piece, soon=soon)
-        epoch, start, step = epoch + 1, 0, 0
+    recipes = chain([recipe.strict()] if strict else [], repeat(recipe))
+    piece = recipe.piece if series else 0
+    cut = cursor
+    while end is None or cut.epoch < end:
+        order = plan.order(cut.epoch)
+        check_length(cut.epoch, order.n, cut.position)
+        yield from _epoch(recipes, deal, order, cut, seed, sizes, piece, soon=cut is cursor)
+        cut = Cursor(cut.epoch + 1)
 
 
 def counting(plan: Plan, epoch: int) -> Iterator[NoBatch]:
@@ -167,38 +167,23 @@ class _Sizes:
         return size
 
 
-class _Recipes:
-    """How each job is made: all alike, but the first one perhaps strict."""
-
-    def __init__(self, recipe: Recipe, *, strict: bool) -> None:
-        self._recipe = recipe
-        self._strict = strict
-
-    def next(self) -> Recipe:
-        """Give the recipe of the next job."""
-        if self._strict:
-            self._strict = False
-            return self._recipe.strict()
-        return self._recipe
-
-
 def _epoch(
-    recipes: _Recipes,
+    recipes: Iterator[Recipe],
     deal: Deal,
     order: EpochOrder,
-    cut: tuple[int, int, int],
+    cut: Cursor,
     seed: int,
     sizes: _Sizes,
     piece: int,
     *,
     soon: bool,
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
-    """Give the jobs of an epoch from epoch, position and step on.
+    """Give the jobs of an epoch from a cursor in it on.
 
     `piece` is as of `GroupJob`, `soon` as of `Deal.blocks`. Only the first epoch comes soon:
     later ones are drawn while batches of the one before are in work, or without workers.
     """
-    epoch, start, first = cut
+    epoch, start, first = cut.epoch, cut.position, cut.step
     steps, world_steps = deal.steps(order.n, start), deal.world_steps(order.n, start)
     stride, transform_key = deal.global_batch, key("transform", seed, epoch)
     done = 0  # steps that were given
@@ -217,7 +202,7 @@ def _epoch(
             valid.flags.writeable = False
         at = 0
         while at < len(indices):
-            size, recipe = sizes.next(len(indices) - at), recipes.next()
+            size, recipe = sizes.next(len(indices) - at), next(recipes)
             many = slice(at, at + size)
             if size == 1:
                 one = indices[at], positions[at]
@@ -231,7 +216,7 @@ def _epoch(
     tail = deal.tail(order, start)
     if tail is not None:
         real = int(np.count_nonzero(tail.valid))
-        yield _batch(recipes.next(), span(1), *tail, real, transform_key)
+        yield _batch(next(recipes), span(1), *tail, real, transform_key)
 
 
 def _batch(recipe: Recipe, *what: Any) -> BatchJob:
