@@ -50,8 +50,8 @@ def make_recipe(
     source: Any,
     transform: Callable[[Any, int, int], Any] | None,
     collate: Callable[[list[Any]], Any] | None,
-    policy: Policy | None = None,
-    locate: Callable[[int], str] | None = None,
+    policy: Policy | None,
+    locate: Callable[[int], str] | None,
 ) -> tuple[Recipe, str]:
     """Give how batches are made, and why they are not pinned though the config asks for it.
 
@@ -72,24 +72,9 @@ def make_recipe(
         from .. import fingerprint  # imported when it is asked for
 
         digest = fingerprint.digest
-    group, piece = 1, 0
-    if whole == "take":
-        # What is done to a batch after its making is done in the job.
-        group, piece = _grouping(source, config, most, apart=pin is None and digest is None)
-    # Where workers hand memory to and fro, smaller pieces than by one thread gain from it.
+    # Where workers hand batches on, smaller arrays gain by it than where one thread makes them.
     least = LEAST_WITH_WORKERS if config.num_workers else buffers.LEAST_BYTES
     pool = buffers.Pool(MOST_KEPT if most is None else min(MOST_KEPT, most), least)
-    take: Callable[[Any], Any] | None = None
-    take_batches: Callable[[Any, Any], Any] | None = None
-    piece_empty: Callable[..., Any] = pool.empty
-    if whole == "take":
-        take = _taking(source, pool.empty)
-        if group > 1 and _builder(source) is sources.ArraySource:
-            # Of this class: what a subclass calls by the name may be anything.
-            take_batches = functools.partial(sources.ArraySource.take_batches, source)
-            # The pool leaves arrays as small as this to numpy, but asking it takes longer.
-            small = source.sample_bytes * config.batch_size * piece < buffers.LEAST_BYTES
-            piece_empty = np.empty if small else pool.empty
     # What fails is tried again, or left out, sample by sample.
     together = _together(transform, collate) if policy is None else None
     in_place = plain and not whole and together is None
@@ -98,21 +83,16 @@ def make_recipe(
     # Pinning has its own costs, and what is made for each thread is made for the workers.
     read_from = getattr(source, "source", source)  # behind a cache, say
     threads_only = pin is not None or isinstance(read_from, sources.PerThread)
-    return Recipe(
+    recipe = Recipe(
         source,
         transform,
         collate,
         pin=pin,
-        take=take,
-        take_batches=take_batches,
         empty=pool.empty,
-        piece_empty=piece_empty,
         whole=whole,
         digest=digest,
-        group=group,
         # Where nobody is handed anything, the run writes down what was done for many at once.
-        series=group == 1 and policy is None and digest is None,
-        piece=piece,
+        series=policy is None and digest is None,
         rows=rows,
         measure=None if most is None else nbytes,
         together=together,
@@ -121,7 +101,30 @@ def make_recipe(
         from_signal=from_signal,
         locate=locate,
         free=pool.close,
-    ), not_pinned
+    )
+    return (_of_whole(recipe, config, most) if whole == "take" else recipe), not_pinned
+
+
+def _of_whole(recipe: Recipe, config: LoaderConfig, most: int | None) -> Recipe:
+    """Give the recipe for a source that builds whole batches; `most` is as of `_grouping`."""
+    source: Any = recipe.source
+    # What is done to a batch after its making is done in the job.
+    apart = recipe.pin is None and recipe.digest is None
+    group, piece = _grouping(source, config, most, apart=apart)
+    recipe = recipe._replace(
+        take=_taking(source, recipe.empty),
+        group=group,
+        series=recipe.series and group == 1,
+        piece=piece,
+    )
+    if group == 1 or _builder(source) is not sources.ArraySource:
+        return recipe
+    # Of this class: what a subclass calls by the name may be anything.
+    take_batches = functools.partial(sources.ArraySource.take_batches, source)
+    # The pool leaves arrays as small as this to numpy, but asking it takes longer.
+    small = source.sample_bytes * config.batch_size * piece < buffers.LEAST_BYTES
+    piece_empty = np.empty if small else recipe.empty
+    return recipe._replace(take_batches=take_batches, piece_empty=piece_empty)
 
 
 def read_by(source: Any, *, plain: bool) -> str:
@@ -151,8 +154,8 @@ def _grouping(
         `group` and `piece` of the recipe.
     """
     told: Any = getattr(source, "sample_bytes", None)  # perhaps the user's, and so anything
-    whole = isinstance(told, (int, np.integer)) and not isinstance(told, bool)
-    sample_bytes = int(told) if whole and told > 0 else GROUP_BYTES
+    number = isinstance(told, (int, np.integer)) and not isinstance(told, bool)
+    sample_bytes = int(told) if number and told > 0 else GROUP_BYTES
     # Bounded: those prepared ahead, and the one that the consumer is at.
     bytes_ = GROUP_BYTES if most is None else min(GROUP_BYTES, most // (GROUPS_AHEAD + 1))
     batch_bytes = sample_bytes * config.batch_size
