@@ -90,8 +90,8 @@ class Choice:
         waited: float,
         batches: int,
         busy: float,
-        made: int | None = None,
-        before: float = 0.0,
+        made: int,
+        before: float,
     ) -> bool:
         """Note that a job's batches were taken.
 
@@ -100,13 +100,12 @@ class Choice:
             waited: seconds that it took to have those of them that are made.
             batches: how many they are.
             busy: seconds of work in them.
-            made: how many of them are made; the others are when they are asked for. None: all.
-            before: seconds that it took to have such others of the job before.
+            made: how many of them are made; the others are when they are asked for.
+            before: seconds that it took to have such others of the job before this one.
 
         Returns:
             Whether `here` has changed.
         """
-        made = batches if made is None else made
         pieces = -(-batches // max(made, 1))
         expected = self._before * made
         slow = self._trial and waited > max(HOPELESS * expected, HOPELESS_SECONDS)

@@ -49,11 +49,6 @@ def _close(close: Callable[[], object], error: BaseException | None) -> None:
         note_beside(error, problem)
 
 
-def _all_together() -> int:
-    """Let a job have all batches whose order is worked out together."""
-    return BLOCK
-
-
 class Supply:
     """Opens streams of results, and watches what they cost. Belongs to the consumer.
 
@@ -92,6 +87,8 @@ class Supply:
             else Inline()
         )
         self._here = Inline(apart=True)  # user code must not see which thread runs it
+        # Those that run jobs in the thread that asks.
+        self._inline = [it for it in (self.engine, self._here) if isinstance(it, Inline)]
         doubted = config.num_workers and not asked and not recipe.threads_only
         # Nobody watches the thread that asks: a stall of its own could not be raised.
         doubted = doubted and config.stall_action != "raise"
@@ -121,9 +118,9 @@ class Supply:
         Args:
             behind: called by a thread that is at work on a job itself, as soon as it is done.
         """
-        self._here.behind = left = partial(_close, behind)
-        if isinstance(self.engine, Inline):
-            self.engine.behind = left
+        left = partial(_close, behind)
+        for engine in self._inline:
+            engine.behind = left
         self.closed = True
         if self._wish is not None:
             restore(self._wish)
@@ -131,16 +128,14 @@ class Supply:
             self._recipe.policy.pause.end()  # before the workers in it are waited for
         if not (self.engine.stop() and self._here.stop()):
             return False
-        self._here.behind = None
-        if isinstance(self.engine, Inline):
-            self.engine.behind = None
+        for engine in self._inline:
+            engine.behind = None
         return True
 
     def forked(self) -> None:
         """In a forked child: whoever was at work on a job without workers is not there."""
-        for engine in (self.engine, self._here):
-            if isinstance(engine, Inline):
-                engine.running = False
+        for engine in self._inline:
+            engine.running = False
 
     def inside(self) -> bool:
         """Tell whether the calling thread is one of the workers, or the feeder."""
@@ -190,9 +185,10 @@ class Supply:
             end = max(end, cursor.epoch + 1)
         seed = self._config.seed
         engine = self._here if self.choice is not None and self.choice.here else self.engine
-        series = None
+        series: Callable[[], int] | None = None
         if isinstance(engine, Inline):
-            series = _all_together if self.choice is None else self.choice.series
+            # Where nothing is measured, all batches whose order is worked out together.
+            series = (lambda: BLOCK) if self.choice is None else self.choice.series
         upcoming = jobs(
             self._recipe,
             self._deal,
