@@ -389,15 +389,15 @@ class Run:
         self.results.place = following
         return batch
 
-    def _end_epoch(self, place: Place, epoch: Epoch, counted: float) -> NoReturn:
-        """End an epoch; `counted` is when the waiting began that the tally does not have yet."""
+    def _end_epoch(self, place: Place, epoch: Epoch, called: float) -> NoReturn:
+        """End an epoch; what was waited since `called` is not in the tally yet."""
         place, now = place.settled(), self._now()
         cursor = place.cursor
         # A shard that had a step less than others gets to the next epoch only here.
         if cursor.epoch == epoch.number:
             cursor = cursor._replace(epoch=epoch.number + 1, position=0, step=0)
         following = place._replace(
-            cursor=cursor, tally=place.tally.waited(counted, now), live=None, over=True
+            cursor=cursor, tally=place.tally.waited(called, now), live=None, over=True
         )
         epoch._ended = True
         self.since = None
@@ -405,11 +405,14 @@ class Run:
         raise StopIteration
 
     def _raise(
-        self, place: Place, counted: Tally, outcome: Outcome, error: BaseException, epoch: int
+        self, place: Place, tally: Tally, outcome: Outcome, error: BaseException, epoch: int
     ) -> NoReturn:
-        """Raise what an outcome of an epoch failed with; from now on the run stands after it."""
+        """Raise what an outcome of an epoch failed with; from now on the run stands after it.
+
+        `tally` has counted the wait for it.
+        """
         self._supply.forget()  # nobody knows how much of the time was for what has failed
-        place = place.settled()._replace(tally=counted)
+        place = place.settled()._replace(tally=tally)
         if outcome.job is None:
             # The order of the samples failed, so nothing says what comes next: it is asked
             # again, from the same place.
