@@ -19,7 +19,7 @@ from ._forks import follow
 from ._run import Run
 from ._sampling import Samplings
 from ._schedule import Plan
-from ._skip_steps import NoStepsError, skipped
+from ._skip_steps import NoStepsError, after_steps
 from ._skipping import Skipping
 from ._supply import Supply
 
@@ -55,8 +55,8 @@ class Batches:
         close_source: Callable[[], None] | None,
         skipping: Skipping,
         runtime: Runtime,
-        not_pinned: str = "",
-        cache_stats: Callable[[], Mapping[str, Any]] = dict,
+        not_pinned: str,
+        cache_stats: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._config = config
         self._recipe = recipe
@@ -242,7 +242,7 @@ class Batches:
         place = self._run.place
         try:
             end = self._config.num_epochs
-            cursor = skipped(self._deal, place.plan, place.cursor, steps, end)
+            cursor = after_steps(self._deal, place.plan, place.cursor, steps, end)
         except NoStepsError as error:
             raise ConfigError(Problem("skip_steps", "steps to leave out", str(error))) from error
         self._run.skip_to(cursor)

@@ -8,7 +8,7 @@ from ..state import LAST_EPOCH, Cursor
 from ._failure import explained
 from ._schedule import Plan, check_length
 
-__all__ = ["NoStepsError", "skipped"]
+__all__ = ["NoStepsError", "after_steps"]
 
 _MOST_EMPTY = 100
 """Epochs without a step, one after the other, until a callable sampler is assumed to give
@@ -19,8 +19,8 @@ class NoStepsError(Exception):
     """There are not as many steps as are to be left out."""
 
 
-def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | None) -> Cursor:
-    """Leave out the next steps of a run, those of the whole world.
+def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | None) -> Cursor:
+    """Give where a run stands after its next steps, those of the whole world, are left out.
 
     Args:
         deal: how orders are dealt.
@@ -30,7 +30,7 @@ def skipped(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | None)
         end: the epoch before which the run ends; None for no end.
 
     Returns:
-        The cursor after them, which remembers that they were left out.
+        The cursor, which remembers that they were left out.
 
     Raises:
         NoStepsError: the run ends before them, epochs on the way have no step, or they lead beyond
