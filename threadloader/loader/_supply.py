@@ -50,7 +50,9 @@ def _close(close: Callable[[], object], error: BaseException | None) -> None:
 
 
 class Supply:
-    """Opens streams of results, and watches what they cost. Belongs to the consumer.
+    """Opens streams of results, and watches what they cost.
+
+    Belongs to the consumer, but that any thread may call `stop`, `inside` and `check_open`.
 
     Args:
         config: the config.
@@ -64,7 +66,7 @@ class Supply:
         choice: whether they or the consumer prepare batches; None where that is settled.
         ahead: how many batches are prepared ahead, at most.
         shortened: whether the switch interval was shortened.
-        closed: whether it was told to stop.
+        closed: whether it was told to stop; goes to True, once, by whoever stops it.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class Supply:
             self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
         most = max(config.prefetch_batches, self._depth * recipe.group)
         self.ahead = most if config.num_workers else 0
-        self._wish: object | None = None  # for a shorter switch interval
+        self._wish: object | None = None  # for a shorter switch interval; `stop` takes it back
         self.shortened = False
         self.closed = False
 
