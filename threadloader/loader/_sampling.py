@@ -137,9 +137,9 @@ class Samplings:
         read, excluded = not errors, NOTHING
         if config.exclude is not None:
             with _collected(errors):
-                exclude = _numbers(config, base, config.exclude, "/exclude")
+                listed = _numbers(config, base, config.exclude, "/exclude")
                 with self._files_named():
-                    excluded = self._excluded(exclude)
+                    excluded = self._excluded(listed)
         if not errors and (field := self._spec.get("field")) is not None:
             kept = self._kept(excluded)
 
@@ -199,10 +199,8 @@ class Samplings:
             return problem
         return problem._replace(got=f"{problem.got}, in {file}")
 
-    def _excluded(self, named: Any) -> Excluded:
-        if named is None:
-            return NOTHING
-        indices = np.sort(samplers.checked(named, self._n, "/exclude"))
+    def _excluded(self, listed: Any) -> Excluded:
+        indices = np.sort(samplers.checked(listed, self._n, "/exclude"))
         # What numpy 2.4 has for this took 2 s for a million in a row.
         once = indices[np.diff(indices, prepend=-1) != 0]
         return Excluded.of(samplers.to_text(once))
