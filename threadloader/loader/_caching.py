@@ -85,13 +85,8 @@ def cached_source(
         length,
         lambda: key_of(_data_of(source, spec), stamp, spec, transform),
     )
-    make = source.__getitem__
-    if transform is not None:
-        read, prepare = make, transform
-
-        def make(index: int) -> Any:
-            return prepare(read(index))
-
+    read = source.__getitem__
+    make = read if transform is None else lambda index: transform(read(index))
     return Cached(cache, source, make), cache
 
 
