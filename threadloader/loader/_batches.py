@@ -73,8 +73,8 @@ class Batches:
         self._close_source = close_source
         self._closing = runtime.turn()
         self._at_source = False  # whether it is being closed; written by who has the lock
-        self._closed_at: float | None = None
-        self._waited = 0.0  # the most seconds of waiting that `stats` has told
+        self._closed_at: float | None = None  # written by who closes first
+        self._waited = 0.0  # the most seconds of waiting that `stats` has told, to whomever
         self._saved = False  # goes to True with the first `save`, whoever calls it
         self._run = Run(
             self._supply,

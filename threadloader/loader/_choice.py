@@ -16,12 +16,13 @@ BETTER = 0.95
 """A trial wins when a batch takes less than this part of the time that it took before."""
 
 WINDOW_PIECES, WINDOW_SECONDS = 8, 0.02
-"""What is measured before anything is decided: batches that were made at once, so many times at
-least, and so long."""
+"""What is measured before anything is decided: so many pieces (batches that are made at once) at
+least, and for so long at least."""
 
 HOPELESS, HOPELESS_SECONDS, HOPELESS_JOBS = 5, 1e-3, 2
-"""How many times as slow a trial may be, with how long a wait, for how many jobs in a row, before
-it is ended at once. One alone may be the system's, or the order's; short ones can be afforded."""
+"""A trial is ended at once when `HOPELESS_JOBS` jobs in a row come `HOPELESS` times as late as
+before, and later than `HOPELESS_SECONDS`. A single one may be late because of the system, or of a
+block of the order; short ones can be afforded."""
 
 WARMING_JOBS = 8
 """Jobs that are not measured after a change: groups begin small, and threads with nothing ready."""

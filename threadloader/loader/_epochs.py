@@ -22,7 +22,7 @@ class Epoch:
     def __init__(self, run: Run, number: int) -> None:
         self.number = number
         self._run = run
-        self._ended = False
+        self._ended = False  # goes to True, once, by who has the turn
 
     def __iter__(self) -> Epoch:
         return self

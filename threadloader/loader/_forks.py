@@ -1,6 +1,6 @@
-"""What a forked child makes of a run that another thread was working in: that thread is not there.
+"""What a forked child does with a run in which other threads were at work: they are not there.
 
-A lock that it held is held for ever, and what it would have done after its work is never done.
+A lock that one held is held for ever, and what it would have done after its work is never done.
 """
 
 from __future__ import annotations

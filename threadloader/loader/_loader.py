@@ -124,7 +124,8 @@ class Loader:
         drawing = transform is None or several or transforms.takes_rng(transform)
         self._steady = None if drawing else transform
         self._batches: Batches | None = None
-        # Says who has entered. Checked and set under the guard, a raw lock.
+        # Who has entered; None: nobody. Checked and set under the guard, a raw lock; cleared by
+        # who leaves, last of all.
         self._entered: object | None = None
         self._guard = self._runtime.lock()
 

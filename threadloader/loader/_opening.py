@@ -65,7 +65,10 @@ def _image(**options: Any) -> Callable[[bytes], Any]:
 
 
 def _where(error: BaseException) -> CodeType:
-    """Give the code that an error was raised in; in a frame that its traceback has no way to."""
+    """Give the code that an error was raised in.
+
+    Where an error is caught, a variable that holds its traceback would make a cycle; not here.
+    """
     at: Any = object.__getattribute__(error, "__traceback__")  # it may be of any kind
     while at.tb_next is not None:
         at = at.tb_next

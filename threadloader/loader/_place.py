@@ -47,7 +47,7 @@ class Delivery:
         made: how many of them are made; as what follows, it is written by who has the turn.
         waited: seconds that were spent waiting for those that were made later.
         ready: how many further batches were ready when these were taken.
-        awaited: whether these were not, so that the first one was waited for.
+        awaited: whether the first of these was waited for, since it was not ready.
         marks: the running fingerprint after each; empty unless it is wanted.
         served: how many of them were delivered, or passed. Written by one store, and by that
             alone a batch is delivered; anybody may read it.
@@ -139,7 +139,8 @@ class Place(NamedTuple):
         tally: the counts without those.
         delivery: the present job's batches; None in a settled place.
         live: the iterator that may ask.
-        begun: the epoch that the last iterator began; -1 after a state was loaded.
+        begun: the epoch that the last iterator began; -1 before the first one, and after a state
+            was loaded.
         stream: the results; None where a new stream has to begin.
         taken: how many results were taken from it.
         end: the epoch before which the stream's jobs end.

@@ -23,7 +23,7 @@ __all__ = ["Results"]
 
 
 class Results:
-    """A run's results, in order. For who has the turn, alone.
+    """A run's results, in order. Used by the one thread that has the turn.
 
     Args:
         supply: opens streams.

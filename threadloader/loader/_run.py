@@ -35,7 +35,7 @@ __all__ = ["Run"]
 
 
 class Run:
-    """The one who writes where a run stands.
+    """Writes where a run stands.
 
     Args:
         supply: opens streams of results.

@@ -24,7 +24,7 @@ and 0.85 at 0.2 ms: below, switching itself takes more from the loop than it giv
 _guard = threading.RLock()
 _wanted: dict[object, float] = {}
 _before = 0.0  # what was set when the first loader asked
-_ours: tuple[float, ...] = ()  # what we have set since; in the middle of it, that and what was
+_ours: tuple[float, ...] = ()  # what we have set since; in `_apply` the old and the new one
 
 
 def _renew_guard() -> None:

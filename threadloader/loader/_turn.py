@@ -25,7 +25,7 @@ class Turn:
             turn.inside, turn.lock = False, fresh
 
     Its own thread may take the lock again, so an interrupt right after the taking does not shut
-    that thread out (another one must wait until it has called once more). `inside` says that
+    that thread out (others are refused until it has asked once more). `inside` says that
     somebody is at work under it, so that nobody is let in twice.
 
     Attributes:
