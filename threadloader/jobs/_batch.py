@@ -37,7 +37,7 @@ class BatchJob:
 
     Attributes:
         span: where it lies.
-        at: the row that a worker has got to which does all of them, one by one; else None.
+        at: where one worker does all rows, one by one: the row that it has got to; else None.
         digests: the fingerprint of the batch's content, once it is made, if that is wanted.
         size: bytes of the batch, once it is made, if they count.
     """

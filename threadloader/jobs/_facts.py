@@ -35,8 +35,8 @@ class Recipe(NamedTuple):
         group: how many batches a worker's job makes at most; more than 1 only with "take".
         piece: how many batches of a job the consumer's thread makes together, where it prepares
             them; 0: all of them, as a worker does.
-        series: whether a job that the consumer runs may have many batches though `group` is 1, and
-            make each when it is asked for. Only without `policy` and `digest`.
+        series: whether a job that the consumer runs may have many batches, each made when it is
+            asked for, although `group` is 1. Only without `policy` and `digest`.
         rows: count of rows -> what samples are written into as they come, or None; as
             `collate.RowsMaker.rows`. Only where collate stacks, and no sample is left out.
         measure: batch -> its bytes, or None where they do not count.

@@ -24,7 +24,7 @@ __all__ = ["GroupJob", "SeriesJob"]
 
 
 class _Several:
-    """What batches have in common that are one job.
+    """What jobs of several batches have in common.
 
     Args:
         recipe: how they are made.
@@ -34,8 +34,8 @@ class _Several:
 
     Attributes:
         span: where they lie.
-        digests: the fingerprints of the batches' content, once they are made, if wanted.
-        size: bytes of those that were made first, likewise.
+        digests: the fingerprints of the batches' content, once they are made, if that is wanted.
+        size: bytes of the batches that were made first, once they are made, if they count.
     """
 
     failures: tuple[Failure, ...] = ()
