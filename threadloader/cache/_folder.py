@@ -75,7 +75,7 @@ class Folder(Cache):
         self._max_bytes = max_bytes
         self._shelf = _shelf(self._folder, self._key, samples)
         self._clock = clock
-        self._looked = clock()
+        self._looked = clock()  # written by whoever looks
         # Held by the one thread that writes. What it waits for is the disk, for which the
         # others, who come to write as well, would wait all the same; hits do not take it. A
         # forked child makes another.

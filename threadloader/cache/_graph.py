@@ -16,9 +16,9 @@ __all__ = ["Node", "digest_of"]
 
 _MOST_COLOURS = 500_000
 _FEWEST_ROUNDS = 8
-"""Colours that are worked out at most, and how often at least. Chosen: a second or two. Where two
-things in a set differ only in what lies farther away among very many, another run may put them in
-another order, and prepare anew what was kept."""
+"""How many colours may be worked out, and in how many rounds in any case. Chosen: a second or two.
+Where two things in a set differ only in what lies farther away among very many, another run may
+put them in another order, and prepare anew what was kept."""
 
 
 class Node:

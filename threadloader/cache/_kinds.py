@@ -175,8 +175,8 @@ def tensor_class() -> Any:
 def counts(kind: type, name: str, value: Any) -> bool:
     """Tell whether what a class has under a name was put there by whoever wrote the class.
 
-    Of the interpreter's own names (in an enumeration also the library's) it was only what it calls,
-    the fields, and plain values; the others say where and how the class is written.
+    Of the names that the interpreter gives (in an enumeration also the library) that is so of what
+    it calls, of fields, and of plain values; the others say where and how the class is written.
     """
     special = name.startswith("__") and name.endswith("__")
     plain = type(value) in (bool, int, float, complex, str, bytes)

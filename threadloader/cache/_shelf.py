@@ -67,9 +67,11 @@ class Shelf:
         self._bytes = 0  # written under the lock
         self._closed = False  # set by close
         self._segments: list[Segment] = []  # appended to under the lock
-        # Held by the one thread that looks; nobody waits for it. Likewise.
+        # Held by the one thread that looks; nobody waits for it. A forked child makes another.
         self._looking = _thread.allocate_lock()
-        self._known: dict[str, int] = {}  # numbers of segments; 0: not to be read
+        # Numbers of segments by name; 0: not to be read. Whoever writes adds to it, too, so that
+        # each use is one operation of a dict.
+        self._known: dict[str, int] = {}
 
     def find(self, index: int) -> Place | None:
         """Give the place of a sample, if it is here."""

@@ -41,8 +41,8 @@ class Walk:
         self._holders: list[int] = []  # by number: who held it when it was met first
         self._steps: list[int] = []  # by number: see _MOST_STEPS
         self._now = 0  # the number of what is being told
-        # All texts that were met, names in code among them; and of each module what gives the
-        # values of names that do not stand in it.
+        # All texts that were met, names in code among them. And one that is always looked for: what
+        # gives the values of names that do not stand in a module.
         self._words = {"__getattr__"}
         self._modules: dict[int, dict[str, Any]] = {}  # by number: what is named there
         self._libraries: dict[str, bool] = {}  # by name of a module
@@ -92,7 +92,10 @@ class Walk:
                 node.put(text)
 
     def text(self, thing: Any, deepest: int = 4) -> str | None:
-        """Give a constant as text, or a tuple or frozenset of such; None for what is none."""
+        """Give a constant as text, or a tuple or frozenset of such; None for what is none.
+
+        What is a str counts as a word from now on: it may name something in a module.
+        """
         kind = type(thing)
         if kind is str:
             self._words.add(thing)
