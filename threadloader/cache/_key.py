@@ -176,7 +176,7 @@ def _module(walk: Walk, module: Any, base: Any) -> None:
 
 
 def _function(walk: Walk, function: Any, base: Any) -> None:
-    code, its = function.__code__, function.__globals__
+    code, namespace = function.__code__, function.__globals__
     library = walk.library(home(function))
     if library:
         walk.put(home(function), function.__qualname__, code.co_qualname)
@@ -192,10 +192,10 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
     walk.add(code, getattr(function, "__annotate__", None) or function.__annotations__)
     names = set(names_used(code))
     for name in sorted(names):
-        if name in its:
+        if name in namespace:
             walk.put(name)
-            walk.add(its[name])
-    if "globals" in names - set(its):  # then the module is in its hands
+            walk.add(namespace[name])
+    if "globals" in names - set(namespace):  # then it has all of its module
         walk.add(sys.modules.get(home(function)))
 
 
@@ -268,10 +268,10 @@ def _value(walk: Walk, thing: Any) -> None:
 
 
 def _attributes(walk: Walk, thing: Any) -> Iterator[tuple[str, Any]]:
-    its = attributes(thing)
-    if its is None:
+    found = attributes(thing)
+    if found is None:
         raise walk.untold()
-    yield from its.items()
+    yield from found.items()
     for base in type(thing).__mro__:
         if not walk.library(home(base)):
             for name, slot in list(vars(base).items()):

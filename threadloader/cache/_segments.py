@@ -187,8 +187,9 @@ class Segment:
                 if not len(entries):  # it was cut while we read it
                     break
                 self._known += len(entries)
-                index, begin, its = entries["index"], entries["offset"], entries["length"]
-                fits = (its > RECORD_HEAD) & (its <= LARGEST) & (begin >= 0) & (begin <= size - its)
+                index, begin, lengths = entries["index"], entries["offset"], entries["length"]
+                fits = (lengths > RECORD_HEAD) & (lengths <= LARGEST)
+                fits &= (begin >= 0) & (begin <= size - lengths)
                 yield entries[fits & (index >= 0) & (index < samples)]
 
     def read(self, offset: int, length: int) -> bytes:

@@ -171,9 +171,9 @@ class Walk:
             found = False
             for number, values in self._modules.items():
                 self._now = number
-                its = vars(self._things[number])
-                for name in sorted((its.keys() & self._words) - values.keys()):
+                namespace = vars(self._things[number])
+                for name in sorted((namespace.keys() & self._words) - values.keys()):
                     found = True
-                    values[name] = its[name]
-                    if self.text(its[name]) is None:
-                        self._number(its[name], self._steps[number])
+                    values[name] = namespace[name]
+                    if self.text(namespace[name]) is None:
+                        self._number(namespace[name], self._steps[number])
