@@ -66,23 +66,15 @@ class Results:
     def coming(self, place: Place, end: int | None) -> tuple[Place, int, Outcome]:
         """Wait for the first outcome of the epoch that comes next, while none is live.
 
-        After the last epoch of the run: for the length of that one, of which nothing is prepared.
+        After the last epoch of the run: as `_length_of_last`.
 
         Returns:
-            As `next`; it is `ENDED` where the place has the length.
+            As `next`; there it is `ENDED` where the place has the length.
         """
         cursor, epoch = place.next_cursor(), place.counted(end)
-        outcome, stream = ENDED, place.stream
         if epoch < cursor.epoch:
-            if place.length is None:
-                if stream is not None:  # as in `Run.begin`
-                    stream.cancel()
-                outcome = self._supply.engine.stream(counting(place.plan, epoch), 1).result(0)
-                if outcome is ENDED:
-                    self._supply.check_open()
-                if outcome.error is None:
-                    place = self.place = place._replace(length=outcome.job.span.length)
-            return place, 0, outcome
+            return self._length_of_last(place, epoch)
+        outcome, stream = ENDED, place.stream
         if place.over and stream is not None:
             outcome = stream.result(place.taken)
             if outcome is ENDED:
@@ -100,6 +92,19 @@ class Results:
                 begun=cursor.epoch - 1, over=True, stream=stream, taken=0, end=end
             )
             outcome = stream.result(0)
+        return place, 0, outcome
+
+    def _length_of_last(self, place: Place, epoch: int) -> tuple[Place, int, Outcome]:
+        """Wait for the length of the run's last epoch, of which nothing is prepared any more."""
+        if place.length is not None:
+            return place, 0, ENDED
+        if place.stream is not None:  # as in `Run.begin`
+            place.stream.cancel()
+        outcome = self._supply.engine.stream(counting(place.plan, epoch), 1).result(0)
+        if outcome is ENDED:
+            self._supply.check_open()
+        if outcome.error is None:
+            place = self.place = place._replace(length=outcome.job.span.length)
         return place, 0, outcome
 
     def left_out(self, place: Place, outcome: Outcome) -> tuple[Place, Outcome]:
