@@ -117,13 +117,13 @@ class Shown(NamedTuple):
         job: its job.
         number: which of the job's batches it is.
         mark: the running fingerprint after it; "" without.
-        passed: indices left out of batches before it that were passed over.
+        left_out: indices left out of batches before it that were passed over.
     """
 
     job: BatchJob | GroupJob | SeriesJob | NoBatch
     number: int
     mark: str
-    passed: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()
 
 
 class Place(NamedTuple):
@@ -147,7 +147,7 @@ class Place(NamedTuple):
         over: in a settled place: whether this shard has no further step in that epoch.
         length: in a settled place: positions of that epoch's order; None until its first
             result is taken.
-        passed: indices left out of batches that were passed over since the last one shown.
+        left_out: indices left out of batches that were passed over since the last one shown.
     """
 
     plan: Plan
@@ -162,7 +162,7 @@ class Place(NamedTuple):
     end: int | None = None
     over: bool = False
     length: int | None = None
-    passed: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()
 
     @property
     def is_live(self) -> bool:
@@ -174,13 +174,13 @@ class Place(NamedTuple):
         """In a settled place: what the batch delivered last is; None before the first."""
         if self.shown is None:
             return None
-        job, number, mark, passed = self.shown
+        job, number, mark, left_out = self.shown
         info = job.info(number)
-        if not mark and not passed:
+        if not mark and not left_out:
             return info
         from dataclasses import replace
 
-        return replace(info, fingerprint=mark, skipped=passed + info.skipped)
+        return replace(info, fingerprint=mark, skipped=left_out + info.skipped)
 
     def settled(self) -> "Place":
         """The same place, at one moment, with all that follows from the delivery written down."""
@@ -193,15 +193,15 @@ class Place(NamedTuple):
         served = delivery.served
         job = delivery.job if onward is None else onward.job
         cursor, shown, tally, span = self.cursor, self.shown, self.tally, job.span
-        passed, taken = self.passed, self.taken
+        left_out, taken = self.left_out, self.taken
         if served:
             counts = cursor.batches, cursor.samples
             skipped, mark = 0, cursor.fingerprint
             if not delivery.lost:
-                left_out = tuple(failure.index for failure in job.failures)
-                skipped = len(left_out)
+                failed = tuple(failure.index for failure in job.failures)
+                skipped = len(failed)
                 if delivery.passed:
-                    passed += left_out
+                    left_out += failed
                 else:
                     batches, samples = served, delivery.job.samples(served)
                     ready, waited = delivery.ready_sum(served), delivery.waited
@@ -214,8 +214,8 @@ class Place(NamedTuple):
                     counts = cursor.batches + batches, cursor.samples + samples
                     # Without one, what a state brought is not that of all batches any more.
                     mark = delivery.marks[served - 1] if delivery.marks else ""
-                    shown = Shown(job, served - 1, mark, passed if batches == 1 else ())
-                    passed = ()
+                    shown = Shown(job, served - 1, mark, left_out if batches == 1 else ())
+                    left_out = ()
                     here = batches if delivery.here else 0
                     tally = tally.plus(batches, samples, ready, here, waited)
             if skipped or job.retried:
@@ -237,7 +237,7 @@ class Place(NamedTuple):
             # A lost batch counts as over: whoever asks goes on after it.
             span.last and (delivery.lost or served == delivery.size),
             span.length,
-            passed,
+            left_out,
         )
 
     def next_cursor(self) -> Cursor:

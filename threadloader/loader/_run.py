@@ -119,7 +119,7 @@ class Run:
                 stream=stream,
                 taken=taken,
                 end=end,
-                passed=place.passed,
+                left_out=place.left_out,
             )
             try:
                 stream.prefetch(taken)
@@ -370,7 +370,7 @@ class Run:
                 place.stream,
                 place.taken + 1,
                 place.end,
-                passed=place.passed,
+                left_out=place.left_out,
             )
             if not size:
                 self._end_epoch(following, epoch, now)
