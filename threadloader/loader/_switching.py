@@ -83,4 +83,5 @@ def _apply() -> None:
 def _is_ours() -> bool:
     """Whether what is set is what we have set; the interpreter keeps whole microseconds."""
     now = sys.getswitchinterval()
+    # A list: `any` would leave a generator unfinished, whose closing swallows a Ctrl-C.
     return bool([ours for ours in _ours if abs(now - ours) < 1e-6])
