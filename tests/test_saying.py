@@ -172,11 +172,20 @@ def test_a_log_that_stops_the_threads_at_a_stall_wakes_the_consumer(heard, go_on
     """G5: though the iterator of jobs never comes back; it is asked in nobody's name then."""
     monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
     engine = Engine(1, 0.05, stall_seconds=0.05)
-    heard(lambda text: engine.stop())
+    heard(lambda text: "nothing has moved" in text and engine.stop())
     engine.start()
     stream = engine.stream(filter(lambda job: go_on.wait(WAIT), [Job(None)]), depth=1)
     assert ends(lambda: stream.result(0))
     assert ENDED is stream.result(0)
+
+
+def test_a_record_comes_from_this_package(heard, go_on):
+    """So says a format with `%(module)s` in it, and whoever filters by that."""
+    heard()
+    handler, seen = LOG.handlers[-1], []
+    handler.emit = lambda record: seen.append(record.module)
+    assert ends(stuck_engine(1, go_on).stop)
+    assert ["_saying"] == seen
 
 
 def test_one_log_that_is_stuck_is_waited_for_once(heard, go_on, monkeypatch):

@@ -35,13 +35,16 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
     written = RUNTIME.lock()
     written.acquire()
 
+    def record(text: str) -> None:  # here, as the log's own lines would show who calls
+        getattr(log(), how)("%s", text)
+
     def write() -> None:
         before = getattr(here, "shared", None)
         try:
             here.shared = shared
             with ExitStack() as each:  # is said, whatever is raised when another one is
                 for text in reversed(texts):
-                    each.callback(getattr(log(), how), "%s", text)
+                    each.callback(record, text)
         finally:
             here.shared = before
             written.release()
