@@ -1208,6 +1208,37 @@ def test_a_feeder_that_does_not_end_is_logged_with_its_stack(make_engine, monkey
     assert "the feeder has not ended within" in caplog.text
 
 
+def test_a_worker_that_is_stuck_beside_the_feeder_is_logged_too(caplog):
+    """G6: storage that hangs stops both at once."""
+    read, asked, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def stuck_in_here(number, part):
+        read.set()
+        assert go_on.wait(WAIT)
+
+    def jobs():
+        yield Job(0, do=stuck_in_here)
+        asked.set()
+        assert go_on.wait(WAIT)
+
+    engine = Engine(1, 0.05, Runtime())
+    engine.start()
+    engine.stream(jobs(), depth=2).prefetch()
+    try:
+        assert read.wait(WAIT)
+        assert asked.wait(WAIT)
+        ((_, worker),) = engine._shared.crew
+        assert engine.stop()
+        feeder, stuck = [record.getMessage() for record in caplog.records]
+        assert feeder.startswith("the feeder has not ended within 0.05 s")
+        assert "has not ended within 0.05 s and is left behind; it is at job 0, part 0\n" in stuck
+        assert "in stuck_in_here" in stuck
+    finally:
+        go_on.set()
+        worker.join(WAIT)
+        engine._feeder.join(WAIT)
+
+
 class Ending(Runtime):
     """A runtime of an interpreter that shuts down: no thread begins any more."""
 

@@ -14,7 +14,7 @@ from ._saying import SAY_SECONDS, say
 from ._signals import from_signal
 from ._slots import Job
 from ._stream import Stream
-from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, launch, replace_feeder
+from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, join, launch, replace_feeder
 from ._watch import Watch
 
 __all__ = ["Engine"]
@@ -127,7 +127,7 @@ class Engine:
         2. Tell the feeder: it wakes whoever waits, sends each worker a sentinel, joins the
            workers with a bound, logs those that are stuck, and reports.
         3. Wait for its report, with a bound; but not in one of these threads. Where none comes, as
-           the iterator of jobs hangs, log that, and wake consumer and workers in its place.
+           the iterator of jobs hangs, do in its place what step 2 says.
         4. Join the feeder, which has nothing left to do.
 
         Returns:
@@ -147,7 +147,6 @@ class Engine:
         if ended is None:
             stack = self._runtime.stack(feeder)
             text = f"the feeder has not ended within {shared.close_timeout:g} s; it is at\n{stack}"
-            say(shared, "error", [text])
             try:
                 # In its place. In a bare thread, where no signal can cut the queue's lock short.
                 self._runtime.launch(replace_feeder, (shared,))
@@ -155,6 +154,7 @@ class Engine:
                 if from_signal(error):
                     raise
                 replace_feeder(shared)
+            say(shared, "error", [text, *join(shared, shared.crew, 0.0)])
         elif feeder.ident is not None:
             feeder.join(GRACE_SECONDS)
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import warnings
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from .._runtime import Runtime, Thread
@@ -20,8 +21,8 @@ __all__ = [
     "Shared",
     "abandon",
     "feed",
+    "join",
     "launch",
-    "release",
     "replace_feeder",
 ]
 
@@ -39,8 +40,7 @@ HELD_SECONDS = 1e-3
 """Delay of the GIL from which the loop holds it: one in pure Python makes it a switch interval, 5
 ms by default, and one that releases it some microseconds."""
 
-IDLE_SECONDS = 0.1
-"""How long an idle worker may take to leave."""
+IDLE_SECONDS = 0.1  # how long an idle worker may take to leave
 
 LOOK: Any = object()
 """Put on the inbox when a result was made or taken, where the bytes of results are bounded."""
@@ -256,7 +256,9 @@ def _end(
         slot.fill(word)
     release(shared)
     try:
-        _join(shared, workers)
+        if stuck := join(shared, workers, shared.close_timeout):
+            shared.saying = True
+            say(shared, "error", stuck)
     finally:
         shared.crew = ()
         shared.end.fill(ENDED)
@@ -264,20 +266,18 @@ def _end(
         warnings.warn("a loader was dropped without being closed", ResourceWarning, stacklevel=1)
 
 
-def _join(shared: Shared, workers: list[tuple[Worker, Thread]]) -> None:
+def join(shared: Shared, workers: Sequence[tuple[Worker, Thread]], seconds: float) -> list[str]:
+    """Join workers that were told to end, with a bound; give what to say of those left behind."""
     stuck = []
-    deadline = shared.runtime.monotonic() + shared.close_timeout
+    deadline = shared.runtime.monotonic() + seconds
     for worker, thread in workers:
         left = deadline - shared.runtime.monotonic()
         # An idle one needs a moment to leave, whatever the bound.
         thread.join(max(left, 0.0 if worker.job is not None else IDLE_SECONDS))
         if thread.is_alive():
-            text = f"{thread.name} has not ended within {shared.close_timeout:g} s"
-            text += f" and is left behind; it is at {worker}\n{shared.runtime.stack(thread)}"
-            stuck.append(text)
-    if stuck:
-        shared.saying = True
-        say(shared, "error", stuck)
+            text = f"{thread.name} has not ended within {shared.close_timeout:g} s and is left "
+            stuck.append(f"{text}behind; it is at {worker}\n{shared.runtime.stack(thread)}")
+    return stuck
 
 
 def release(shared: Shared) -> None:
