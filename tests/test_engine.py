@@ -1239,6 +1239,33 @@ def test_a_worker_that_is_stuck_beside_the_feeder_is_logged_too(caplog):
         engine._feeder.join(WAIT)
 
 
+def test_a_feeder_that_is_stuck_costs_its_bound_and_no_more():
+    """G6: only where it is the log that it waits for, a second comes on top."""
+    me, waits, asked, go_on = threading.get_ident(), [], threading.Event(), threading.Event()
+
+    class Noting(Runtime):
+        def wait(self, lock, timeout=None):
+            if threading.get_ident() == me and asked.is_set():
+                waits.append(timeout)
+            return super().wait(lock, timeout)
+
+    def jobs():
+        asked.set()
+        assert go_on.wait(WAIT)
+        yield Job(0)
+
+    engine = Engine(1, 0.05, Noting())
+    engine.start()
+    engine.stream(jobs(), depth=1).prefetch()
+    try:
+        assert asked.wait(WAIT)
+        assert engine.stop()
+        assert [0.05 + _engine.GRACE_SECONDS] == waits
+    finally:
+        go_on.set()
+        engine._feeder.join(WAIT)
+
+
 class Ending(Runtime):
     """A runtime of an interpreter that shuts down: no thread begins any more."""
 
