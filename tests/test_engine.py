@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from leaks import Watch
 
 from threadloader._runtime import Runtime
-from threadloader.engine import ENDED, Engine, Inline, Outcome, _engine, _threads
+from threadloader.engine import ENDED, Engine, Inline, Outcome, _engine, _joining, _threads
 from threadloader.engine._slots import Slot, Worker
 
 WAIT = 30.0
@@ -371,7 +371,17 @@ def test_an_idle_worker_has_a_moment_to_leave_whatever_the_bound():
     engine.start()
     engine.stop()
     runtime.ended()
-    assert [_threads.IDLE_SECONDS] * 2 == runtime.waited
+    assert [_joining.IDLE_SECONDS] * 2 == runtime.waited
+
+
+def test_workers_at_work_have_a_moment_together_to_let_go_of_their_jobs():
+    """G6: one was said to be left behind that had given its last result."""
+    waited = []
+    thread = SimpleNamespace(join=waited.append, is_alive=lambda: False)
+    clock = SimpleNamespace(monotonic=lambda: sum(waited))
+    crew = [(SimpleNamespace(job="its last"), thread)] * 2
+    assert [] == _joining.join(crew, 0.0, 0.0, clock)
+    assert [_joining.IDLE_SECONDS, 0.0] == waited
 
 
 def test_the_exit_hook_tells_all_engines_before_it_waits_for_one(monkeypatch):

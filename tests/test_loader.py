@@ -34,7 +34,7 @@ from threadloader import (
     per_thread,
 )
 from threadloader._runtime import Runtime
-from threadloader.engine import _engine, _threads
+from threadloader.engine import _engine, _joining
 from threadloader.jobs import GroupJob, NoBatch, Span
 from threadloader.order import Order
 from threadloader.order._deal import BLOCK
@@ -952,7 +952,7 @@ class TestClosing:
 
     def test_workers_that_are_idle_end_beside_a_sampler_that_hangs(self, monkeypatch):
         """They are gone when the ``with`` is left; a busy machine has all the time it needs."""
-        monkeypatch.setattr(_threads, "IDLE_SECONDS", WAIT)
+        monkeypatch.setattr(_joining, "IDLE_SECONDS", WAIT)
         going_on = threading.Event()
 
         def sampler(epoch, n):
@@ -1127,7 +1127,7 @@ class TestClosing:
         self, caplog, monkeypatch
     ):
         # The moment that it has in any case; a machine that is busy with others may need more.
-        monkeypatch.setattr(_threads, "IDLE_SECONDS", 30)
+        monkeypatch.setattr(_joining, "IDLE_SECONDS", 30)
         monkeypatch.setattr(_engine, "GRACE_SECONDS", 30)
         for _ in range(20):
             with load(Numbers(4), close_timeout=0) as batches:

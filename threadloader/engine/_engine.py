@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 from .. import _runtime
 from .._runtime import Runtime, Thread
+from ._joining import join
 from ._own import inside
 from ._saying import SAY_SECONDS, say
 from ._signals import from_signal
 from ._slots import Job
 from ._stream import Stream
-from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, join, launch, replace_feeder
+from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, launch, replace_feeder
 from ._watch import Watch
 
 __all__ = ["Engine"]
@@ -154,7 +155,8 @@ class Engine:
                 if from_signal(error):
                     raise
                 replace_feeder(shared)
-            say(shared, "error", [text, *join(shared, shared.crew, 0.0)])
+            stuck = join(shared.crew, 0.0, shared.close_timeout, self._runtime)
+            say(shared, "error", [text, *stuck])
         elif feeder.ident is not None:
             feeder.join(GRACE_SECONDS)
         return True

@@ -5,11 +5,11 @@ from __future__ import annotations
 import queue
 import warnings
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 from .._runtime import Runtime, Thread
 from ._bound import Bound
+from ._joining import join
 from ._own import here
 from ._saying import say
 from ._slots import ENDED, Outcome, Slot, Worker, caught
@@ -21,7 +21,6 @@ __all__ = [
     "Shared",
     "abandon",
     "feed",
-    "join",
     "launch",
     "replace_feeder",
 ]
@@ -39,8 +38,6 @@ to 29 steps, in 24 runs, and otherwise after 20 to 165, in 14."""
 HELD_SECONDS = 1e-3
 """Delay of the GIL from which the loop holds it: one in pure Python makes it a switch interval, 5
 ms by default, and one that releases it some microseconds."""
-
-IDLE_SECONDS = 0.1  # how long an idle worker may take to leave
 
 LOOK: Any = object()
 """Put on the inbox when a result was made or taken, where the bytes of results are bounded."""
@@ -256,7 +253,7 @@ def _end(
         slot.fill(word)
     release(shared)
     try:
-        if stuck := join(shared, workers, shared.close_timeout):
+        if stuck := join(workers, shared.close_timeout, shared.close_timeout, shared.runtime):
             shared.saying = True
             say(shared, "error", stuck)
     finally:
@@ -264,20 +261,6 @@ def _end(
         shared.end.fill(ENDED)
     if shared.abandoned:
         warnings.warn("a loader was dropped without being closed", ResourceWarning, stacklevel=1)
-
-
-def join(shared: Shared, workers: Sequence[tuple[Worker, Thread]], seconds: float) -> list[str]:
-    """Join workers that were told to end, with a bound; give what to say of those left behind."""
-    stuck = []
-    deadline = shared.runtime.monotonic() + seconds
-    for worker, thread in workers:
-        left = deadline - shared.runtime.monotonic()
-        # An idle one needs a moment to leave, whatever the bound.
-        thread.join(max(left, 0.0 if worker.job is not None else IDLE_SECONDS))
-        if thread.is_alive():
-            text = f"{thread.name} has not ended within {shared.close_timeout:g} s and is left "
-            stuck.append(f"{text}behind; it is at {worker}\n{shared.runtime.stack(thread)}")
-    return stuck
 
 
 def release(shared: Shared) -> None:

@@ -1,0 +1,37 @@
+"""Waits for workers that were told to end, and says which of them are stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .._runtime import Runtime, Thread
+from ._slots import Worker
+
+__all__ = ["join"]
+
+IDLE_SECONDS = 0.1
+"""How long an idle worker may take to leave; and all that are at work have so long together in any
+case: one may have given its last result, and be letting go of the job."""
+
+
+def join(
+    workers: Sequence[tuple[Worker, Thread]], seconds: float, bound: float, runtime: Runtime
+) -> list[str]:
+    """Join workers that were told to end; give what to say of those that are left behind.
+
+    Args:
+        workers: their facts and threads.
+        seconds: how long those are waited for, all together, that are at work.
+        bound: the seconds that they had, as is said.
+        runtime: where the clock comes from.
+    """
+    stuck = []
+    deadline = runtime.monotonic() + max(seconds, IDLE_SECONDS)
+    for worker, thread in workers:
+        left = deadline - runtime.monotonic()
+        # An idle one needs a moment to leave, whatever the others took.
+        thread.join(max(left, 0.0 if worker.job is not None else IDLE_SECONDS))
+        if thread.is_alive():
+            text = f"{thread.name} has not ended within {bound:g} s and is left behind; it is at "
+            stuck.append(f"{text}{worker}\n{runtime.stack(thread)}")
+    return stuck
