@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,10 @@ from threadloader import Loader
 from threadloader.state import _file
 
 HOME = str(Path(threadloader.__file__).parent)
+
+
+class Mine(FileNotFoundError, ValueError, TypeError, OverflowError, KeyError, IndexError):
+    """Caught by whatever catches one of these."""
 
 
 class Taking(list):
@@ -46,6 +51,26 @@ def making():
         pass
 
 
+class Named(list):
+    """A source that a cache in a folder may keep from one run to the next."""
+
+    def fingerprint(self):
+        return "named"
+
+
+WORDS = [None, True, 1.5, 2j, -3, "text", b"bytes", np.str_("a"), np.bytes_(b"b"), np.float32(1)]
+KEPT = Named({"array": np.arange(number), "words": (number, *WORDS)} for number in range(2))
+
+
+def reading_kept():
+    """Reads samples that are kept in a folder, with every kind of value, or first keeps them."""
+    config = {"num_workers": 0, "batch_size": 2, "cache": {"folder": "kept"}}
+    with Loader(config, KEPT, collate=list) as batches:
+        for epoch in batches.epochs(2):
+            for _ in epoch:
+                pass
+
+
 TRAINING = {
     "num_workers": 0,
     "max_bytes": "1MiB",
@@ -55,8 +80,13 @@ TRAINING = {
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # between `open` and `with`
-@pytest.mark.parametrize("own", [ValueError, TypeError, FileNotFoundError])
-@pytest.mark.parametrize("run", [saving, resuming, making])
+@pytest.mark.parametrize(
+    ("run", "own"),
+    [
+        *product([saving, resuming, making], [ValueError, TypeError, FileNotFoundError]),
+        (reading_kept, Mine),
+    ],
+)
 def test_at_each_line_of_the_library_it_comes_out_itself(run, own, tmp_path, monkeypatch):
     """Also where no signal is looked for, as at the `finally` of an open folder: none is opened."""
     monkeypatch.setattr(_file, "_open_folder", lambda folder, numbers: None)

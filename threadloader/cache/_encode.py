@@ -31,6 +31,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from threadloader.errors import by_handler
+
 from ._samples import CONSTANTS, DEEPEST, ForeignError
 
 __all__ = ["DamagedError", "Part", "decode", "encode"]
@@ -87,6 +89,8 @@ def decode(data: bytes, begin: int = 0) -> Any:
     try:
         value, at = _decode(data, begin, begin, DEEPEST)
     except (struct.error, IndexError, ValueError, TypeError, OverflowError) as error:
+        if by_handler(error):
+            raise
         raise DamagedError(f"{type(error).__name__}: {error}") from error
     if at != len(data):  # a length that lies leads past the end
         raise DamagedError(f"the sample ends at byte {at} of {len(data)}")
