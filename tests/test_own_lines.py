@@ -71,6 +71,21 @@ def reading_kept():
                 pass
 
 
+RAGGED = [
+    {"x": np.arange(number + 1.0), "i": np.arange(number + 1), "y": number, "text": "a"}
+    for number in range(2)
+]
+
+
+def padding():
+    """Pads fields with a fraction and with an integer, and stacks the others."""
+    config = {"num_workers": 0, "batch_size": 2, "exclude": "excluded"}
+    value = {"x": 0.1, "i": -1}
+    with Loader({**config, "collate": {"type": "pad", "value": value}}, RAGGED) as batches:
+        for _ in batches:
+            pass
+
+
 TRAINING = {
     "num_workers": 0,
     "max_bytes": "1MiB",
@@ -85,6 +100,7 @@ TRAINING = {
     [
         *product([saving, resuming, making], [ValueError, TypeError, FileNotFoundError]),
         (reading_kept, Mine),
+        (padding, Mine),
     ],
 )
 def test_at_each_line_of_the_library_it_comes_out_itself(run, own, tmp_path, monkeypatch):
@@ -93,6 +109,7 @@ def test_at_each_line_of_the_library_it_comes_out_itself(run, own, tmp_path, mon
     monkeypatch.setattr(os, "fsync", lambda number: None)  # the disk is for another test
     monkeypatch.chdir(tmp_path)
     Path("train.json").write_text(json.dumps({"training": TRAINING}))
+    Path("excluded").touch()
     Path("q").write_text('{"index": 3}\n')
     saving()
     run()  # what is imported or made once is there

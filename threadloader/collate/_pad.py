@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError
+from threadloader.errors import ConfigError, by_handler
 
 from ._masks import mask_of, masks_of
 from ._pad_options import as_in_json, problems
@@ -215,7 +214,7 @@ class Pad:
     def _fill(self, dtype: np.dtype[Any], path: Path) -> Any:
         """Give the pad value in a dtype that holds it."""
         value = self.value.get(str(*path), 0) if isinstance(self.value, Mapping) else self.value
-        with suppress(OverflowError, ValueError):  # as for 10**400, or NaN in an integer
+        try:
             if dtype.kind in "iu":
                 bounds = np.iinfo(dtype)
                 if int(value) == value and bounds.min <= value <= bounds.max:
@@ -230,6 +229,9 @@ class Pad:
                     return fill
                 if dtype.kind != "b" and np.isfinite(fill) and value != int(value):
                     return fill
+        except (OverflowError, ValueError) as error:  # as for 10**400, or NaN in an integer
+            if by_handler(error):
+                raise
         message = f"row 0 has dtype {dtype}, which cannot hold the pad value {say(value)}; "
         raise fault(path, message + 'give another "value", or the "fields" to pad', 0)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from threadloader.errors import CollateError
+from threadloader.errors import CollateError, by_handler
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -160,7 +159,9 @@ def _stack_numbers(rows: Sequence[Any], path: Path, faults: Faults) -> npt.NDArr
         return batch
     try:
         return np.array(rows, dtype)
-    except OverflowError:
+    except OverflowError as error:
+        if by_handler(error):
+            raise
         row = next(row for row, value in enumerate(rows) if not -(2**63) <= value < 2**63)
         faults.add(path, f"row {row} has {say(rows[row])}, too large for int64; {_ARRAYS}", row)
         return np.zeros(len(rows), dtype)
@@ -180,9 +181,12 @@ def columns_of(rows: Sequence[Any], path: Path, faults: Faults) -> dict[Any, lis
 
     # Only a plain dict is known to raise KeyError for a key that it does not have.
     if of_one_type(rows) and (family != "dict" or type(first) is dict):
-        with suppress(KeyError):
+        try:
             if set(map(len, rows)) == {len(first)}:
                 return {n: [row[key] for row in rows] for n, key in zip(names, keys, strict=True)}
+        except KeyError as error:
+            if by_handler(error):
+                raise
     rows = up_to_fault(rows, path, faults, fits)
     return {n: [row[key] for row in rows] for n, key in zip(names, keys, strict=True)}
 

@@ -139,7 +139,9 @@ def read_numbers(
     try:
         integers = all(isinstance(value, int) for value in values)
         return np.array(values, np.int64 if integers else np.float64)
-    except OverflowError:
+    except OverflowError as error:
+        if by_handler(error):
+            raise
         return values
 
 
