@@ -326,6 +326,31 @@ def test_a_symbolic_link_is_followed(tmp_path, there):
     assert ["run.state"] == [file.name for file in target.parent.iterdir()]
 
 
+@pytest.mark.parametrize(("there", "last"), [(True, 1), (False, 1), (False, 2)])
+def test_a_symbolic_link_that_cannot_be_looked_at_stays_one(tmp_path, monkeypatch, there, last):
+    """A timer's handler raises while the path is followed, at the first look at the link or later.
+
+    There is a second one where the file that it leads to is not there yet.
+    """
+    target, link = tmp_path / "target", tmp_path / "run.state"
+    linked(link, target)
+    if there:
+        write(PLAIN, target)
+    lstat, looks = os.lstat, []
+
+    def look(path, **options):
+        looks.append(os.fspath(path))
+        if looks.count(str(link)) == last:
+            looks.clear()
+            raise TimeoutError("time is up")
+        return lstat(path, **options)
+
+    monkeypatch.setattr(os, "lstat", look)
+    with contextlib.suppress(TimeoutError):
+        write(RICH, link)
+    assert link.is_symlink()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="folders have no such permission there")
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_is_the_systems_error(tmp_path):

@@ -144,7 +144,7 @@ def _place(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     """Give the place that a path leads to, and the permissions of the file that is there."""
     path, place = _name(path), None
     try:
-        place = Path(os.path.realpath(path))
+        place = _followed(path)
         mode = place.stat().st_mode  # where links lead in a circle, this says so
     except (FileNotFoundError, ValueError) as error:
         if by_handler(error):
@@ -157,6 +157,19 @@ def _place(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
         return place, None
     _refuse_others(mode, path)
     return place, stat.S_IMODE(mode)
+
+
+def _followed(path: str) -> Path:
+    """Give where the links of a path lead; where they lead in a circle, a link of it."""
+    try:
+        # Unless strict, it takes a link that it cannot look at for a file, which the rename would
+        # replace, and swallows what a signal handler raises.
+        return Path(os.path.realpath(path, strict=True))
+    except OSError as error:  # mostly there is no such file yet
+        if by_handler(error):
+            raise
+    # Twice, since the first may have taken a link for a file.
+    return Path(os.path.realpath(os.path.realpath(path)))
 
 
 def _refuse_others(mode: int, path: str) -> None:
