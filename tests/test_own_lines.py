@@ -135,6 +135,7 @@ def lines(run):
         return trace if frame.f_code.co_filename.startswith(HOME) else None
 
     traced(trace, run)
+    assert places
     return list(places)
 
 
