@@ -261,14 +261,15 @@ def test_chunks_do_not_show_in_the_order(monkeypatch):
         assert np.array_equal(expected, whole(70_000, seed=3))
 
 
-@pytest.mark.parametrize("n", [SMALL + 1, 10_007, 2**14, 60_000, 2**16 - 1, 2**16, 2**16 + 1])
+@pytest.mark.parametrize("n", [SMALL + 1, 2**14, 20_000, 60_000, 2**16 - 1, 2**16, 2**16 + 1])
 def test_worked_out_as_a_whole_an_order_is_what_it_is_piece_by_piece(n):
-    """Where many positions are asked for at once, and a position has two bytes at most."""
+    """Where many are asked for at once, of two bytes at most; of 20,000 a half has fewer bits."""
     for seed in range(3):
         whole, pieces = (Order(n, seed=seed, epoch=1, shuffle=True) for _ in range(2))
         positions = np.arange(n)
         expected = np.concatenate([pieces.at(part) for part in np.array_split(positions, 50)])
         assert np.array_equal(expected, whole.at(positions))
+        assert (n <= 2**16, False) == (whole._table is not None, pieces._table is not None)
         assert np.int64 == whole.at(positions[:3]).dtype
         assert np.array_equal(expected[:6].reshape(2, 3), whole.at(positions[:6].reshape(2, 3)))
         assert [n - 1] == whole.find(int(expected[-1])).tolist()
