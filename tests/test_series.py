@@ -83,6 +83,16 @@ class Once(Read):
             self.bad.discard(index)
 
 
+class Interrupted(Read):
+    """While sample 21 is read for the first time, there is a Ctrl-C."""
+
+    def __getitem__(self, index):
+        if index == 21 and index not in self.read:
+            self.read.append(index)
+            signal.raise_signal(signal.SIGINT)
+        return super().__getitem__(index)
+
+
 class Many(Read):
     """Samples that are read a batch at a time."""
 
@@ -253,6 +263,24 @@ def test_an_error_of_collate_behind_one_of_a_sample_is_of_its_batch(workers):
     assert "raised for the batch of step 13, epoch 0" in got[13][1]
 
 
+@BESIDE
+def test_an_error_of_collate_behind_an_interrupted_read_is_of_its_batch(workers):
+    """The same job is asked again, and does not say where it was interrupted."""
+
+    def collate(samples):
+        if 21 in samples:
+            raise OSError("unfit")
+        return np.array(samples)
+
+    with opened(workers, Interrupted(40), collate) as batches:
+        epoch = iter(batches)
+        with pytest.raises(KeyboardInterrupt):
+            list(epoch)
+        with pytest.raises(OSError, match="unfit") as failed:
+            next(epoch)
+    assert "raised for the batch of step 10, epoch 0" in failed.value.__notes__[0]
+
+
 def test_a_state_between_two_errors_stands_between_their_batches():
     with Loader(CONFIG, source=Read(60, {20, 22})) as batches:
         epoch, places = iter(batches), []
@@ -268,13 +296,6 @@ def test_a_state_between_two_errors_stands_between_their_batches():
 
 @BESIDE
 def test_an_interrupt_while_a_batch_is_made_loses_nothing(workers):
-    class Interrupted(Read):
-        def __getitem__(self, index):
-            if index == 21 and index not in self.read:
-                self.read.append(index)
-                signal.raise_signal(signal.SIGINT)
-            return super().__getitem__(index)
-
     with opened(workers, Interrupted(40)) as batches:
         epoch, got, places = iter(batches), [], []
         while len(got) < 20:

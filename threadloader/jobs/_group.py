@@ -194,8 +194,8 @@ class SeriesJob(_Several):
         """Give one of the batches, as a job of its own would: then only an error needs one."""
         recipe, indices = self._recipe, self._indices[number]
         if recipe.whole:
-            self.part = 0
             return [recipe.take(indices)]  # type: ignore[misc]  # it is there
+        # None again: a signal handler may have raised at a part before, and then it is asked anew.
         source, self.part = recipe.source, None
         remaining = iter(indices.tolist())
         try:
