@@ -1041,6 +1041,25 @@ def test_what_cannot_be_compared_in_a_later_run_alone_is_an_error():
         report_of(collate=collate)
 
 
+# Sources are asked as the loader asks them.
+
+
+class Taken(faults.Source):
+    def take(self, indices):
+        return self.rows[indices] + random.random()
+
+
+class Gotten(faults.Source):
+    def __getitems__(self, indices):
+        return list(self.rows[indices] + random.random())
+
+
+@pytest.mark.parametrize("source", [Taken, Gotten])
+def test_a_fault_of_the_method_by_which_batches_are_read_is_found(source):
+    """Read one by one, the samples are what they are."""
+    assert [("source", "global-random")] == found(report_of(source))
+
+
 # Sources are opened for each run, and closed.
 
 
