@@ -861,8 +861,10 @@ def test_what_a_signal_handler_raises_while_the_file_is_held_passes(tmp_path, mo
     assert [{"index": 2}] == lines(tmp_path / "bad.jsonl")
 
 
-def test_a_quarantine_in_no_folder_is_refused(tmp_path):
-    options = {"skip": 1, "quarantine": str(tmp_path / "none" / "bad.jsonl")}
+@pytest.mark.parametrize("folder", ["none", "file"])
+def test_a_quarantine_in_no_folder_is_refused(tmp_path, folder):
+    (tmp_path / "file").touch()
+    options = {"skip": 1, "quarantine": str(tmp_path / folder / "bad.jsonl")}
     with pytest.raises(ConfigError, match="/on_error/quarantine: expected a file in a folder"):
         Loader({"on_error": options}, source=range(4)).__enter__()
 

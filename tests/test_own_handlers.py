@@ -198,6 +198,12 @@ LOST = {
         Path,
         "stat",
     ),
+    "a config's folder": (
+        FileNotFoundError(2, "my own"),
+        lambda folder: read_file("gone.json"),
+        Path,
+        "cwd",
+    ),
     "a config's name": (ValueError("my own"), lambda folder: read_file("c.json"), os, "stat"),
     "weights": (OverflowError("my own"), lambda folder: _made._weights([1.0], 1), np, "array"),
     "an index": (

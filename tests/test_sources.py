@@ -320,13 +320,14 @@ def test_what_indexing_gives_is_never_gone_round(workers, make, wrapped, transfo
     [
         lambda rows: rows[:-1],
         lambda rows: {"x": rows, "y": np.append(rows, 0)},
+        lambda rows: {"z": np.array(7)},
         lambda rows: (rows, {"z": np.array(7)}),
         lambda rows: {"x": rows, "name": ["a"] * 6},
         lambda rows: (rows, []),
         lambda rows: [{"x": row} for row in rows[:4]],
         lambda rows: [np.zeros(row) for row in range(6)][:4],
     ],
-    ids=["short", "long", "no rows", "texts", "no texts", "samples", "ragged"],
+    ids=["short", "long", "no rows", "no rows within", "texts", "no texts", "samples", "ragged"],
 )
 @pytest.mark.parametrize("method", ["take", "take_into"])
 def test_a_take_that_gives_another_number_of_rows_is_an_error(given, method):
