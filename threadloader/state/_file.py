@@ -80,10 +80,8 @@ def _replace(place: Path, prefix: str, mode: int | None, text: bytes) -> None:
             break
         except BaseException as error:
             _remove(temporary)  # where it cannot be, the first error is the one to tell
+            # Another one has tidied up at that moment; or the folder is gone, as the last says.
             if not (again and isinstance(error, FileNotFoundError)) or by_handler(error):
-                raise
-            # Unless there is no such folder, another one has tidied up at that moment.
-            if not os.access(place.parent, os.F_OK):
                 raise
 
 
