@@ -1085,7 +1085,7 @@ def test_bad_usage_is_code_2_and_a_line(command, arguments, said):
     ("source", "said"),
     [
         ("broken", r"--source: ValueError: no\ndata"),
-        ("exits", "SystemExit: enough"),
+        ("exits", "--source: SystemExit: enough"),
         ("leaves", "the process ended with code 3: it said nothing"),
         ("interrupted", "the process ended with code 130: it said nothing"),
         ("nothing", "expected a batch, got none: the source is empty, "),
@@ -1106,6 +1106,24 @@ def test_whatever_happens_in_a_run_is_code_1_and_a_line(command, source, said):
     first, last = err.splitlines()
     assert (1, "", "run 1 of 1: num_workers 0 ...") == (code, out, first)
     assert last.startswith(f"threadloader bench: num_workers 0: {said}")
+
+
+@pytest.mark.parametrize("option", ["source", "transform"])
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("raise RuntimeError('no FOO')", "RuntimeError: no FOO"),
+        ("raise SystemExit('enough')", "SystemExit: enough"),
+    ],
+)
+def test_what_a_module_raises_at_its_import_is_told_with_option_and_name(
+    command, option, statement, said
+):
+    """Of two modules that a command names, it is known which one failed."""
+    Path("broken.py").write_text(statement, encoding="utf-8")
+    code, out, err = command("c.json", f"--{option}", "broken:it", "--workers", "0", *QUICK)
+    said = f"threadloader bench: num_workers 0: --{option}: broken:it: {said}"
+    assert (1, "", said) == (code, out, err.splitlines()[-1])
 
 
 def test_a_run_whose_later_epoch_has_no_batch_says_so(command):

@@ -1502,7 +1502,7 @@ def test_bad_usage_is_code_2_and_a_line(command, arguments, said):
     [
         ("broken", r"--source: ValueError: no\ndata"),
         ("gone", "--source: OSError: [Errno 5] it is gone"),
-        ("exits", "SystemExit: enough"),
+        ("exits", "--source: SystemExit: enough"),
         ("stops", "--source: StopIteration: no more"),
         ("empty", "expected a batch, got none: the source is empty"),
     ],
@@ -1512,6 +1512,23 @@ def test_whatever_the_source_does_is_code_1_and_a_line(command, source, said):
     said = f"imported\nthreadloader verify: {said}"
     assert (1, "", said) == (code, out, err[: len(said)])
     assert 2 == err.count("\n")
+
+
+@pytest.mark.parametrize("option", ["source", "transform", "collate", "sampler"])
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("raise RuntimeError('no FOO')", "RuntimeError: no FOO"),
+        ("raise SystemExit('enough')", "SystemExit: enough"),
+    ],
+)
+def test_what_a_module_raises_at_its_import_is_told_with_option_and_name(
+    command, option, statement, said
+):
+    """Of several modules that a command names, it is known which one failed."""
+    Path("broken.py").write_text(statement, encoding="utf-8")
+    said = f"threadloader verify: --{option}: broken:it: {said}\n"
+    assert (1, "", said) == command("c.json", f"--{option}", "broken:it")
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,8 @@ def named(option: str, name: str) -> Callable[..., Any]:
         name: the module, a colon, and what in it, with dots between the parts.
 
     Raises:
+        CodeError: the module raises another exception when it is imported, or ends the process.
         UsageError: there is no such module or function, or it cannot be called.
-        BaseException: whatever the module raises when it is imported.
 
     >>> named("--transform", "math:sqrt")(16.0)
     4.0
@@ -128,6 +128,8 @@ def named(option: str, name: str) -> Callable[..., Any]:
         raise UsageError(
             f"{option}: expected MODULE:FUNCTION, which can be imported here, got {name}: {error}"
         ) from error
+    except (Exception, SystemExit) as error:
+        raise CodeError(f"{option}: {name}: {in_words(error)}") from error
     if not callable(found):
         raise UsageError(f"{option}: expected a function, got {name}, {type(found).__name__}")
     return found
@@ -137,12 +139,12 @@ def given_by(function: Callable[[], Any]) -> Any:
     """Call the function of ``--source``; a forgotten return must not be the config's source.
 
     Raises:
-        CodeError: it raises an exception.
+        CodeError: it raises an exception, or ends the process.
         UsageError: it gives None.
     """
     try:
         source = function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise CodeError(f"--source: {in_words(error)}") from error
     if source is None:
         raise UsageError("--source: expected a function that returns a source, got None from it")
