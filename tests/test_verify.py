@@ -31,7 +31,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ids import shown
 
-from threadloader import ConfigError, Loader, LoaderConfig, WorkerError, cli, per_thread, verify
+from threadloader import (
+    ConfigError,
+    Loader,
+    LoaderConfig,
+    LoaderError,
+    WorkerError,
+    cli,
+    per_thread,
+    verify,
+)
 from threadloader.fingerprint import chained, digest
 from threadloader.sizes import nbytes
 from threadloader.verify import (
@@ -317,6 +326,40 @@ def test_what_fails_in_another_process_alone_is_a_difference_of_the_run():
     report = report_of(names={"source": "faults:bad_sample"})
     assert ("run", [("", "other-process")]) == (report.difference.kind, found(report))
     assert report.difference.what.startswith("--source: TypeError: ")
+
+
+@pytest.mark.parametrize("names", [{}, {"source": "x"}, {"source": "x", "transfrom": "y"}], ids=str)
+def test_names_are_of_the_parts_that_are_given_and_of_no_others(names):
+    """The other process would leave one out, and be said to differ."""
+    with pytest.raises(ConfigError) as raised:
+        report_of(transform=faults.noisy, names=names)
+    (problem,) = raised.value.problems
+    expected = "a name of each part that is given in code, ['source', 'transform']"
+    assert ("names", expected, str(list(names))) == problem[:3]
+
+
+def test_a_part_that_is_named_and_not_given_is_refused():
+    """Here the config's would run, and there the one that is named."""
+    names = {"source": "faults:Source", "transform": "faults:noisy"}
+    with pytest.raises(ConfigError, match="names: expected a name of each part"):
+        report_of(names=names)
+
+
+def test_a_name_that_is_not_there_is_told_before_the_first_run():
+    """Not as a difference between processes."""
+    opened = []
+    said = r"names\['source'\]: expected MODULE:FUNCTION, .+ got faults:Sauce"
+    with pytest.raises(LoaderError, match=said):
+        report_of(lambda: opened.append(1), names={"source": "faults:Sauce"})
+    assert [] == opened
+
+
+def test_a_source_that_is_no_function_is_told_as_that_and_beside_wrong_names():
+    with pytest.raises(ConfigError) as raised:
+        report_of(np.arange(20), names={})
+    first, second = raised.value.problems
+    assert ("source", "a function that opens it", "ndarray") == first[:3]
+    assert "names" == second.pointer
 
 
 def test_a_part_is_not_named_where_experiments_fail_or_show_nothing(monkeypatch):

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .._named import named
 from ..config import LoaderConfig, read_config
+from ..errors import ConfigError, Problem
 from ._case import Case
 from ._causes import causes, faults
 from ._difference import compared
@@ -52,7 +54,7 @@ def run(
         sampler: as for `Loader`.
         names: from "source", "transform", "collate" and "sampler", those that are given, to the
             ``"module:function"`` by which another process finds them; then one run more goes on in
-            another process. None: there is no such run.
+            another process. None: there is no such run. They are imported here, too.
         base: the folder that relative paths in the config are relative to; None: that of its
             file, and without a file the current one.
         name: what the report calls the config; "": its file, if it is one.
@@ -62,9 +64,11 @@ def run(
         What was found.
 
     Raises:
-        ConfigError: the config or the plan is wrong.
+        ConfigError: the config or the plan is wrong, ``source`` is no function, or ``names`` has
+            other parts than those that are given.
         OSError: the config file cannot be read.
-        LoaderError: the function ``source`` raised an exception, which is the cause.
+        LoaderError: the function ``source`` raised an exception, which is the cause; or what
+            ``names`` has cannot be imported.
         VerifyError: there is no batch, or one that cannot be compared.
         Exception: whatever opening the source of the config, or the sampler, raises.
 
@@ -74,9 +78,12 @@ def run(
     ('same', 16, 60)
     """
     plan, shown = plan or Plan(), shown or Progress()
+    given: dict[str, Any] = {"source": source, "transform": transform, "collate": collate}
+    given["sampler"] = sampler
+    _refuse({part: it for part, it in given.items() if it is not None}, names)
     options, folder = read_config(config, unknown=unknown, source_in_code=source is not None)
     base = folder if base is None else base
-    case = Case(options, base, source, transform, collate, sampler)
+    case = Case(options, base, **given)
     if not name and not isinstance(config, (Mapping, LoaderConfig)):
         name = os.fspath(config)
     process = None if names is None else Process(case, base, names)
@@ -85,6 +92,31 @@ def run(
     finally:
         shown.close()
         case.close()
+
+
+def _refuse(given: Mapping[str, Any], names: Mapping[str, str] | None) -> None:
+    """Refuse what would run other code in another process than here, and so find a difference.
+
+    Args:
+        given: the parts that are given in code.
+        names: of them all; None: they have none.
+
+    Raises:
+        ConfigError: the source is no function, or names are missing or too many.
+        LoaderError: a name cannot be imported.
+    """
+    problems = []
+    if "source" in given and not callable(given["source"]):
+        got = type(given["source"]).__name__
+        hint = "write: source=lambda: ..."
+        problems.append(Problem("source", "a function that opens it", got, hint))
+    if names is not None and set(names) != set(given):
+        expected = f"a name of each part that is given in code, {list(given)}"
+        problems.append(Problem("names", expected, repr(list(names))))
+    if problems:
+        raise ConfigError(problems)
+    for part, name in (names or {}).items():
+        named(f"names[{part!r}]", name)
 
 
 def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: Progress) -> Report:
