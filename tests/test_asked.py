@@ -1,4 +1,5 @@
-"""Processes that bench and verify ask: they end with the command; user code reads no stdin."""
+"""Processes that bench and verify ask: they end with the command, whose interpreter's options they
+have; user code reads no stdin."""
 
 import json
 import os
@@ -6,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,15 +28,95 @@ def held():
         line = socket.create_connection(("127.0.0.1", int(os.environ["HELD_PORT"])))
         time.sleep(600)
     return list(range(8))
+
+def small(sample):
+    assert sample < 5, "a check that -O leaves out"
+    return sample
+"""
+
+TELLS = """
+import json, os, sys
+
+def main():
+    names = ("optimize", "dont_write_bytecode", "no_site", "no_user_site", "bytes_warning")
+    names += ("dev_mode", "utf8_mode", "int_max_str_digits", "safe_path")
+    told = {name: getattr(sys.flags, name) for name in names}
+    told["warnings"] = list(dict.fromkeys(sys.warnoptions))
+    told |= {"options": sys._xoptions, "hash": hash("a"), "mine": os.getenv("MINE")}
+    print(json.dumps(told))
+"""
+
+ASKS = """
+import subprocess, sys
+sys.path[:0] = {path!r}
+import tells
+from threadloader._asked import child_command, child_environment
+tells.main()
+sys.stdout.flush()
+subprocess.run(child_command("tells"), env=child_environment(PYTHONHASHSEED="1"), check=True)
 """
 
 
-def started(folder: Path, *arguments: str, **env: str) -> subprocess.Popen[str]:
+def told_by_both(folder: Path, *options: str, **env: str) -> list[dict[str, object]]:
+    """What an interpreter with these options and a child of it tell of themselves."""
+    (folder / "tells.py").write_text(TELLS, encoding="utf-8")
+    code = ASKS.format(path=[str(ROOT), str(folder), *sys.path])
+    told = subprocess.run(
+        [sys.executable, "-P", *options, "-c", code],
+        env={**os.environ, **env},
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    ).stdout
+    return [json.loads(line) for line in told.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-O"],
+        ["-OO", "-B", "-s"],
+        ["-S", "-Xint_max_str_digits=700"],
+        ["-Wignore::UserWarning", "-Werror"],
+        ["-bb", "-Xdev"],
+        ["-Xutf8", "-Xgil=1" if "t" in getattr(sys, "abiflags", "") else "-Xmine=a=b"],
+        ["-I", "-Xutf8=0"],
+    ],
+    ids=" ".join,
+)
+def test_a_child_has_the_options_of_the_interpreter_that_starts_it(options, tmp_path):
+    here, there = told_by_both(tmp_path, *options, PYTHONWARNINGS="once", MINE="1")
+    del here["hash"], there["hash"]
+    assert here == there
+
+
+@pytest.mark.parametrize("option", ["-E", "-I"])
+def test_a_child_heeds_its_seed_of_hashes_where_other_variables_are_not_heeded(option, tmp_path):
+    """Those would be heeded in the child alone."""
+    (_, first), (_, second) = (told_by_both(tmp_path, option, PYTHONOPTIMIZE="1") for _ in "ab")
+    assert (0, first["hash"]) == (first["optimize"], second["hash"])
+
+
+@pytest.mark.parametrize("options", [["-O"], ["-Werror", "-bb", "-Xdev"]], ids=" ".join)
+@pytest.mark.parametrize("command", ["verify", "bench"])
+def test_user_code_does_in_another_process_what_it_does_in_the_command(command, options, tmp_path):
+    """Asserts that the interpreter leaves out fail nowhere, nor do warnings that are errors."""
+    given = ["c.json", "--source", "mine:reads"]
+    given += ["--transform", "mine:small"] if options == ["-O"] else []
+    given += ["--repeat", "1", "--seconds", "0.05"] if command == "bench" else []
+    with started(tmp_path, command, *given, options=options) as running:
+        out, err = running.communicate(timeout=120)
+    assert 0 == running.returncode, out + err
+
+
+def started(
+    folder: Path, *arguments: str, options: Sequence[str] = (), **env: str
+) -> subprocess.Popen[str]:
     """Start a command in a folder that has the code above and a config."""
     (folder / "mine.py").write_text(MINE, encoding="utf-8")
     (folder / "c.json").write_text(json.dumps({"batch_size": 4}), encoding="utf-8")
     return subprocess.Popen(
-        [sys.executable, "-m", "threadloader", *arguments],
+        [sys.executable, *options, "-m", "threadloader", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **env},
         stdin=subprocess.DEVNULL,

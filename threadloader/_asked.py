@@ -12,21 +12,52 @@ import sys
 import threading
 from pathlib import Path
 
-__all__ = ["asked", "child_command"]
+__all__ = ["asked", "child_command", "child_environment"]
 
 
 def child_command(child: str) -> list[str]:
     """Give the command that starts a child, for `subprocess.Popen`.
 
     It has the modules of this process, wherever they came from, and nothing of the current folder
-    beyond that.
+    beyond that; and the options of this interpreter, so that user code does there what it does
+    here: with or without its asserts and the GIL, with what is a warning and what an error.
 
     Args:
         child: the module whose function ``main`` it runs.
     """
     path = [str(Path(part).absolute()) for part in sys.path]
     code = f"import sys; sys.path[:] = {path!r}; from {child} import main; main()"
-    return [sys.executable, "-P", "-c", code]
+    return [sys.executable, *_options(), "-P", "-c", code]
+
+
+def child_environment(**more: str) -> dict[str, str]:
+    """Give the environment of a child: that of this process, and more.
+
+    Where this interpreter does not heed ``PYTHON...`` variables (``-E``, ``-I``), the child has
+    none. It is not given those options, by which it would not heed PYTHONHASHSEED either.
+
+    Args:
+        more: variables that it has besides, or in place of its own.
+    """
+    deaf = sys.flags.ignore_environment
+    own = {name: it for name, it in os.environ.items() if not (deaf and name.startswith("PYTHON"))}
+    return own | more
+
+
+def _options() -> list[str]:
+    """Give the options of this interpreter that change what code does.
+
+    By hand: what `subprocess` has for it is private, leaves out most of ``-X``, and fails where a
+    program has emptied `sys.warnoptions`.
+    """
+    flags = sys.flags
+    counted = {"O": flags.optimize, "B": flags.dont_write_bytecode, "b": flags.bytes_warning}
+    counted |= {"S": flags.no_site, "s": flags.no_user_site}
+    options = [f"-{letter * count}" for letter, count in counted.items() if count]
+    options += [f"-W{option}" for option in sys.warnoptions]
+    for name, value in getattr(sys, "_xoptions", {}).items():  # of CPython alone
+        options.append(f"-X{name}" if value is True else f"-X{name}={value}")
+    return options
 
 
 def asked() -> tuple[bytes, int]:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from typing import IO, Any
 
-from .._asked import child_command
+from .._asked import child_command, child_environment
 from ..errors import LoaderError
 
 __all__ = ["BenchError", "in_process"]
@@ -57,6 +57,7 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=noise,
+            env=child_environment(),
             # A Ctrl-C of the terminal is for this process; it ends that one, with all that one
             # has started. (Windows has no such groups; there the Ctrl-C reaches them all.)
             start_new_session=os.name != "nt",

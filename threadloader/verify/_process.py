@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from .._asked import child_command
+from .._asked import child_command, child_environment
 from . import _words
 from ._case import Case
 from ._follow import Tape, told
@@ -146,7 +146,7 @@ class Process:
                     stdin=subprocess.PIPE,
                     stdout=out,
                     stderr=noise,
-                    env={**os.environ, "PYTHONHASHSEED": seed},
+                    env=child_environment(PYTHONHASHSEED=seed),
                 )
             except OSError as error:
                 raise LostError(f"it could not be started: {error}") from error
