@@ -354,6 +354,17 @@ def test_a_name_that_is_not_there_is_told_before_the_first_run():
     assert [] == opened
 
 
+@pytest.mark.parametrize("name", ["__main__:Source", 3])
+def test_a_name_that_another_process_cannot_know_is_refused(name, monkeypatch):
+    """That of the program itself is found here, and is another program there."""
+    monkeypatch.setattr(sys.modules["__main__"], "Source", faults.Source, raising=False)
+    with pytest.raises(ConfigError) as raised:
+        report_of(names={"source": name})
+    (problem,) = raised.value.problems
+    expected = '"module:function" by which another process finds it'
+    assert ("names['source']", expected, repr(name)) == problem[:3]
+
+
 def test_a_source_that_is_no_function_is_told_as_that_and_beside_wrong_names():
     with pytest.raises(ConfigError) as raised:
         report_of(np.arange(20), names={})

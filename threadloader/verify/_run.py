@@ -65,7 +65,7 @@ def run(
 
     Raises:
         ConfigError: the config or the plan is wrong, ``source`` is no function, or ``names`` has
-            other parts than those that are given.
+            other parts than those that are given, or what is no name for another process.
         OSError: the config file cannot be read.
         LoaderError: the function ``source`` raised an exception, which is the cause; or what
             ``names`` has cannot be imported.
@@ -113,6 +113,10 @@ def _refuse(given: Mapping[str, Any], names: Mapping[str, str] | None) -> None:
     if names is not None and set(names) != set(given):
         expected = f"a name of each part that is given in code, {list(given)}"
         problems.append(Problem("names", expected, repr(list(names))))
+    for part, name in (names or {}).items():
+        if not isinstance(name, str) or name.startswith("__main__:"):  # there it is another one
+            expected = '"module:function" by which another process finds it'
+            problems.append(Problem(f"names[{part!r}]", expected, repr(name)))
     if problems:
         raise ConfigError(problems)
     for part, name in (names or {}).items():
