@@ -20,7 +20,7 @@ def child_command(child: str) -> list[str]:
 
     It has the modules of this process, wherever they came from, and nothing of the current folder
     beyond that; and the options of this interpreter, so that user code does there what it does
-    here: with or without its asserts and the GIL, with what is a warning and what an error.
+    here: its asserts, what is an error and not a warning, the GIL.
 
     Args:
         child: the module whose function ``main`` it runs.
@@ -33,11 +33,8 @@ def child_command(child: str) -> list[str]:
 def child_environment(**more: str) -> dict[str, str]:
     """Give the environment of a child: that of this process, and more.
 
-    Where this interpreter does not heed ``PYTHON...`` variables (``-E``, ``-I``), the child has
-    none. It is not given those options, by which it would not heed PYTHONHASHSEED either.
-
-    Args:
-        more: variables that it has besides, or in place of its own.
+    Where this interpreter does not heed ``PYTHON...`` (``-E``, ``-I``), the child has none of
+    these, and not the option: it is to heed PYTHONHASHSEED.
     """
     deaf = sys.flags.ignore_environment
     own = {name: it for name, it in os.environ.items() if not (deaf and name.startswith("PYTHON"))}

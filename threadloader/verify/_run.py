@@ -11,7 +11,7 @@ from typing import Any
 from .._named import named
 from ..config import LoaderConfig, read_config
 from ..errors import ConfigError, Problem
-from ._case import Case
+from ._case import CODE, Case
 from ._causes import causes, faults
 from ._difference import compared
 from ._follow import Tape, record
@@ -64,11 +64,10 @@ def run(
         What was found.
 
     Raises:
-        ConfigError: the config or the plan is wrong, ``source`` is no function, or ``names`` has
-            other parts than those that are given, or what is no name for another process.
+        ConfigError: the config or the plan is wrong, or ``source`` or ``names`` is.
         OSError: the config file cannot be read.
-        LoaderError: the function ``source`` raised an exception, which is the cause; or what
-            ``names`` has cannot be imported.
+        LoaderError: the function ``source`` raised an exception, or the import of what is in
+            ``names``, which is the cause.
         VerifyError: there is no batch, or one that cannot be compared.
         Exception: whatever opening the source of the config, or the sampler, raises.
 
@@ -78,9 +77,9 @@ def run(
     ('same', 16, 60)
     """
     plan, shown = plan or Plan(), shown or Progress()
-    given: dict[str, Any] = {"source": source, "transform": transform, "collate": collate}
-    given["sampler"] = sampler
-    _refuse({part: it for part, it in given.items() if it is not None}, names)
+    parts = (source, transform, collate, sampler)
+    given = {part: it for part, it in zip(CODE, parts, strict=True) if it is not None}
+    _refuse(given, names)
     options, folder = read_config(config, unknown=unknown, source_in_code=source is not None)
     base = folder if base is None else base
     case = Case(options, base, **given)
@@ -95,16 +94,7 @@ def run(
 
 
 def _refuse(given: Mapping[str, Any], names: Mapping[str, str] | None) -> None:
-    """Refuse what would run other code in another process than here, and so find a difference.
-
-    Args:
-        given: the parts that are given in code.
-        names: of them all; None: they have none.
-
-    Raises:
-        ConfigError: the source is no function, or names are missing or too many.
-        LoaderError: a name cannot be imported.
-    """
+    """Refuse what would be other code in another process than here, and so differ."""
     problems = []
     if "source" in given and not callable(given["source"]):
         got = type(given["source"]).__name__
