@@ -139,9 +139,9 @@ ENGINE = [
     ),
     _bug(
         "Each stuck worker is given the whole of close_timeout, one after the other.",
-        "threadloader/engine/_threads.py",
-        "left = deadline - shared.runtime.monotonic()",
-        "left = shared.close_timeout",
+        "threadloader/engine/_joining.py",
+        "left = deadline - runtime.monotonic()",
+        "left = bound",
         "engine.py",
     ),
     _bug(
