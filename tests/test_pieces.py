@@ -14,6 +14,7 @@ from taken import Taken
 
 from threadloader import ClosedError, Loader, SourceError
 from threadloader.loader._choice import Choice
+from threadloader.loader._making import PIECE_BYTES
 
 CONFIG = {"batch_size": 2, "num_workers": 0, "shuffle": False, "num_epochs": 1}
 
@@ -21,7 +22,7 @@ CONFIG = {"batch_size": 2, "num_workers": 0, "shuffle": False, "num_epochs": 1}
 class Wide(Taken):
     """Four batches of two samples are made together, as a *piece*."""
 
-    sample_bytes = 64 << 10
+    sample_bytes = PIECE_BYTES // 8
     in_memory = True
 
     @property
@@ -39,7 +40,7 @@ def test_a_piece_is_made_at_a_time():
 
 
 @pytest.mark.parametrize(
-    ("told", "batches"), [(np.int64(64 << 10), 4), (True, 1), (0, 1), (-4, 1), ("4 MiB", 1)]
+    ("told", "batches"), [(np.int64(PIECE_BYTES // 8), 4), (True, 1), (0, 1), (-4, 1), ("4 MiB", 1)]
 )
 def test_a_piece_is_of_as_many_batches_as_the_bytes_of_a_sample_allow(told, batches):
     """In any kind of integer; what is none, or tells nothing, counts as not told."""
@@ -212,8 +213,8 @@ def test_the_last_piece_may_be_smaller():
 
 
 def test_of_a_smaller_piece_that_fails_its_own_batches_are_made_one_by_one():
-    """With 50 KiB a sample five batches are a piece: jobs of 1, 2, 4 and 5 + 3."""
-    source = type("Wider", (Wide,), {"sample_bytes": 50 << 10})(2 * 20, bad={24})
+    """Where five batches are a piece: jobs of 1, 2, 4 and 5 + 3."""
+    source = type("Narrower", (Wide,), {"sample_bytes": PIECE_BYTES // 10})(2 * 20, bad={24})
     with Loader(CONFIG, source=source) as batches:
         epoch = iter(batches)
         for _ in range(12):

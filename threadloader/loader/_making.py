@@ -27,12 +27,13 @@ GROUP_BYTES = 4 << 20
 """Small batches of a source that builds whole ones are made together up to this size: below, the
 hand-offs cost too much."""
 
-PIECE_BYTES = 512 << 10
+PIECE_BYTES = 384 << 10
 """Where there is no hand-off they are made together up to this size: it stays in a core's own
 cache, and the C library gives the same memory again. Measured with rows of 3 KiB on an Intel Xeon
 with 2 MiB of that cache, parts of the limit at 128 KiB / 512 KiB / 1 MiB / 4 MiB, medians of nine
 processes each, in turn: batches of 32 rows 0.54 / 0.64 / 0.58 / 0.62, of 128 0.67 / 0.68 / 0.58 /
-0.62, of 256 - / 0.67 / 0.66 / 0.69."""
+0.62, of 256 - / 0.67 / 0.66 / 0.69. Later, at 384 / 512 KiB, medians of seven: batches of 16 rows
+0.96 / 0.91, of 32 0.87 / 0.84, of 64 0.81 / 0.82, of 128 0.80 / 0.80."""
 
 GROUP_MOST = 256
 """Batches of a group: what a hand-off costs, among so many, is not to be seen any more."""
