@@ -52,8 +52,10 @@ def go_on():
     event, before = threading.Event(), set(threading.enumerate())
     yield event
     event.set()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(WAIT)
+    while left := set(threading.enumerate()) - before:  # one that stops may begin another to log
+        for thread in left:
+            thread.join(WAIT)
+            assert not thread.is_alive()
 
 
 @pytest.fixture
