@@ -36,8 +36,9 @@ def child_environment(**more: str) -> dict[str, str]:
     Where this interpreter does not heed ``PYTHON...`` (``-E``, ``-I``), the child has none of
     these, and not the option: it is to heed PYTHONHASHSEED.
     """
-    deaf = sys.flags.ignore_environment
-    own = {name: it for name, it in os.environ.items() if not (deaf and name.startswith("PYTHON"))}
+    own = dict(os.environ)
+    if sys.flags.ignore_environment:
+        own = {name: value for name, value in own.items() if not name.startswith("PYTHON")}
     return own | more
 
 

@@ -22,7 +22,7 @@ def join(
     Args:
         workers: their facts and threads.
         seconds: how long those are waited for, all together, that are at work.
-        bound: the seconds that they had, as is said.
+        bound: how many seconds they have had in all by then, for what is said.
         runtime: where the clock comes from.
     """
     stuck = []

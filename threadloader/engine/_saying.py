@@ -35,7 +35,8 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
     written = RUNTIME.lock()
     written.acquire()
 
-    def record(text: str) -> None:  # here, as the log's own lines would show who calls
+    # Not the method itself: a record names the module that calls it, which would be contextlib.
+    def record(text: str) -> None:
         getattr(log(), how)("%s", text)
 
     def write() -> None:

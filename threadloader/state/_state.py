@@ -247,7 +247,7 @@ def _refuse_another_run(
 ) -> None:
     names = [name for name in {**saved, **run} if name not in allowed]
     fields = [(name, _field(saved, name), _field(run, name)) for name in names]
-    differing = [field for field in fields if field[1] != field[2]]
+    differing = [(name, there, here) for name, there, here in fields if there != here]
     if differing:
         lines = ("{}: the state has {}, this run {}".format(*field) for field in differing)
         named = "".join(f"{name!r}, " for name, *_ in differing)

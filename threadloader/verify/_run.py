@@ -104,7 +104,7 @@ def _refuse(given: Mapping[str, Any], names: Mapping[str, str] | None) -> None:
         expected = f"a name of each part that is given in code, {list(given)}"
         problems.append(Problem("names", expected, repr(list(names))))
     for part, name in (names or {}).items():
-        if not isinstance(name, str) or name.startswith("__main__:"):  # there it is another one
+        if not isinstance(name, str) or name.startswith("__main__:"):  # another program there
             expected = '"module:function" by which another process finds it'
             problems.append(Problem(f"names[{part!r}]", expected, repr(name)))
     if problems:
