@@ -36,7 +36,7 @@ import threadloader
 from threadloader import Loader, engine
 from threadloader.cli import main
 from threadloader.config import read_config
-from threadloader.loader._making import GROUP_BYTES, GROUP_MOST, PIECE_BYTES
+from threadloader.loader._making import GATHER_BYTES, GROUP_BYTES, GROUP_MOST, PIECE_BYTES
 from threadloader.loader._supply import GROUPS_AHEAD
 from threadloader.loader._switching import AUTO_SECONDS
 
@@ -323,28 +323,29 @@ def test_the_tuning_guide_quotes_what_bench_says():
 
 def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
     """The numbers of docs/tuning.md are those of the loader, and what stats() tells."""
-    mebibytes = GROUP_BYTES >> 20
-    said = f"groups of up to {mebibytes} MiB or {GROUP_MOST} batches, and three groups ahead"
-    assert f"{said} at least: some {(GROUPS_AHEAD + 1) * mebibytes} MiB" in " ".join(TUNING.split())
+    most, usual = GROUP_BYTES >> 20, GATHER_BYTES >> 20
+    said = f"groups of up to {usual} MiB, of arrays in memory {most}, or {GROUP_MOST} batches, and "
+    said += f"three groups ahead at least: some {(GROUPS_AHEAD + 1) * usual} MiB, or "
+    assert f"{said}{(GROUPS_AHEAD + 1) * most}, with the one" in " ".join(TUNING.split())
     with Loader({"batch_size": 1}, np.zeros((9, 8))) as batches:
         assert 3 * GROUP_MOST == batches.stats().prefetch_batches
 
 
 def test_the_tuning_guide_says_what_a_kept_batch_keeps():
-    """The bounds of a group that docs/tuning.md names are those of the loader."""
-    said = f"keeps its whole group: up to {GROUP_BYTES >> 20} MiB, and of arrays in memory (of npz "
-    said += f"and csv files, too) up to {PIECE_BYTES >> 10} KiB with neither workers nor"
-    assert f"A batch that you keep {said} `fingerprint`. For long" in " ".join(TUNING.split())
+    """The bounds of a gather that docs/tuning.md names are those of the loader."""
+    said = f"keeps all that was gathered with it: up to {GATHER_BYTES >> 20} MiB, and of arrays in "
+    said += f"memory up to {PIECE_BYTES >> 10} KiB with neither workers nor `fingerprint`. For long"
+    assert f"A batch that you keep {said}" in " ".join(TUNING.split())
 
 
 @pytest.mark.parametrize(
     ("kind", "config", "most"),
     [
         *((kind, {}, PIECE_BYTES) for kind in ("array", "dict", "npz", "csv")),
-        *((kind, {}, GROUP_BYTES) for kind in ("npy", "mapped", "tokens", "object")),
-        ("array", {"fingerprint": True}, GROUP_BYTES),
+        *((kind, {}, GATHER_BYTES) for kind in ("npy", "mapped", "tokens", "object")),
+        ("array", {"fingerprint": True}, GATHER_BYTES),
         # So that the loop goes on leaving the batches to the worker.
-        ("array", {"num_workers": 1, "stall_seconds": 60, "stall_action": "raise"}, GROUP_BYTES),
+        ("array", {"num_workers": 1, "stall_seconds": 60, "stall_action": "raise"}, GATHER_BYTES),
     ],
     ids=str,
 )
@@ -361,7 +362,7 @@ def test_a_kept_batch_keeps_as_much_as_the_tuning_guide_says(
 
 def test_the_copies_of_the_tuning_guide_keep_only_themselves():
     """Of a dict they are those of its arrays, and only of a single array its own `copy`."""
-    copy_dict, copy_array = re.search(r"`(\{name: [^`]*)`; `([^`]*)`", TUNING).groups()
+    copy_dict, copy_array = re.search(r"`(\{name: [^`]*)`;\s`([^`]*)`", TUNING).groups()
     array = np.zeros((3, 9))  # the last two come together
     for source, code in (({"x": array}, copy_dict), (array, copy_array)):
         with Loader({"num_workers": 0, "batch_size": 1}, source) as batches:

@@ -35,7 +35,9 @@ from threadloader import (
 )
 from threadloader._runtime import Runtime
 from threadloader.engine import _engine, _joining
-from threadloader.jobs import GroupJob, NoBatch, Span
+from threadloader.jobs import GroupJob, NoBatch, Recipe, Span
+from threadloader.loader._making import GATHER_BYTES, GROUP_BYTES
+from threadloader.loader._supply import GROUPS_AHEAD
 from threadloader.order import Order
 from threadloader.order._deal import BLOCK
 
@@ -1604,8 +1606,40 @@ class TestGroups:
 
     def test_it_says_which_batches_it_makes(self):
         indices = np.arange(6).reshape(3, 2)
-        job = GroupJob(None, Span(4, 7, 3, 14, 2, 40, False, False), indices, np.ones(2, bool))
+        recipe, span = Recipe(None, None, None, gather=2), Span(4, 7, 3, 14, 2, 40, False, False)
+        job = GroupJob(recipe, span, indices, np.ones(2, bool))
         assert "the batches of steps 7 to 9, epoch 4" == job.describe(None)
+        assert "the batches of steps 7 to 8, epoch 4" == job.describe(0)
+        assert "the batches of steps 9 to 9, epoch 4" == job.describe(1)
+
+    def test_several_workers_gather_what_is_handed_over_together(self):
+        """A group of arrays in memory has a part for each call, in whatever order they are made."""
+        indices = np.arange(14).reshape(7, 2)
+        recipe = Recipe(None, None, None, take=lambda rows: rows * 10, group=7, gather=3)
+        job = GroupJob(recipe, Span(0, 0, 7, 0, 2, 14, False, False), indices, np.ones(2, bool))
+        assert 3 == job.parts
+        for claim in ([2], [0, 1]):
+            job.run(iter(claim))
+        assert (10 * indices).tolist() == [batch.tolist() for batch in job.finish()]
+
+    @pytest.mark.parametrize("in_memory", [True, False])
+    def test_one_call_of_a_worker_gathers_up_to_a_bound(self, in_memory):
+        """Else a batch that is kept would keep a whole group."""
+        facts = {"sample_bytes": GATHER_BYTES // 8, "in_memory": in_memory}
+        source = type("Wide", (Taken,), facts)(128)
+        config = {"batch_size": 2, "num_workers": 2, "stall_seconds": 60, "stall_action": "raise"}
+        with Loader(config, source) as batches:  # with a stall raised, they stay with the workers
+            assert 64 == len(list(batches))
+            group = batches.stats().prefetch_batches // GROUPS_AHEAD
+        assert 4 == max(len(rows) // 2 for rows in source.taken)
+        assert group == (GROUP_BYTES // GATHER_BYTES if in_memory else 1) * 4
+
+    def test_the_bound_of_bytes_holds_for_groups_and_the_batch_in_hand(self):
+        bound = 3 << 20
+        source = type("Wide", (Taken,), {"sample_bytes": 1 << 12, "in_memory": True})(4096)
+        with Loader({"batch_size": 2, "num_workers": 2, "max_bytes": bound}, source) as batches:
+            ahead = batches.stats().prefetch_batches
+        assert bound >= (ahead + ahead // GROUPS_AHEAD) * 2 * (1 << 12) > bound * 0.9
 
     def test_batches_of_a_group_share_no_row(self):
         with Loader({"batch_size": 4, "num_workers": 0}, source=np.zeros((64, 3))) as batches:

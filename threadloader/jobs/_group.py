@@ -68,24 +68,24 @@ class _Several:
 class GroupJob(_Several):
     """Several small batches of a source that builds whole ones: gathered together, then cut.
 
-    Handing a small batch from thread to thread costs more than gathering it. The batches
-    are views of one memory, each of rows of its own. Where there is no such handing, only the
-    first ones are made as the job's result, and the others when they are asked for, by `more`.
-    One that fails is made anew, batch by batch.
+    Handing a small batch from thread to thread costs more than gathering it. Those that are
+    gathered by one call are views of one memory, each of rows of its own. In a worker each call
+    is a part. Where there is no such handing, only the first ones are made as the job's result,
+    and the others when they are asked for, by `more`. One that fails is made anew, batch by batch.
 
     Args:
         recipe, span, indices, valid: as of `_Several`.
-        piece: how many batches are gathered by one call; 0: all of them.
+        piece: how many batches the consumer has gathered by one call; 0: a worker makes them all.
 
     Attributes:
-        piece: as given, and no more than there are.
+        parts: how many calls make the job's result.
+        piece: how many batches it has.
         plain: whether `more` does all that is done to them, as of a `SeriesJob`: it does.
     """
 
-    parts = 1
     plain = True
 
-    __slots__ = ("_at_once", "_batches", "_made", "piece")
+    __slots__ = ("_at_once", "_batches", "_made", "_together", "parts", "piece")
 
     def __init__(
         self,
@@ -97,20 +97,36 @@ class GroupJob(_Several):
     ) -> None:
         super().__init__(recipe, span, indices, valid)
         self._at_once = piece == 0
+        self._together = piece or recipe.gather
         self.piece = min(piece or span.size, span.size)
+        self.parts = -(-self.piece // self._together)
         self._batches: Callable[[int, int], list[Any]] | None = None
-        self._made: list[Any] = []
+        # By part; each item is written by the worker that has claimed its part.
+        self._made: list[list[Any]] = [[]] * self.parts
 
     def run(self, parts: Iterator[int]) -> None:
-        """Gather the rows of those that are made together first."""
+        """Gather the rows of those that make the job's result."""
+        for part in parts:
+            if self._at_once:
+                rows = self._indices[self._rows(part)]
+                self._made[part] = self._gathering(rows, self._recipe.empty)(0, len(rows))
+            else:  # in the consumer's thread, which comes back for the others
+                self._batches = self._gathering(self._indices, self._recipe.piece_empty)
+                self._made[part] = self._batches(0, self.piece)
+
+    def _rows(self, part: int) -> slice:
+        """Say which batches a part has."""
+        first = part * self._together
+        return slice(first, min(first + self._together, self.span.size))
+
+    def _gathering(
+        self, indices: NDArray[np.int64], empty: Callable[..., Any]
+    ) -> Callable[[int, int], list[Any]]:
+        """Give what makes batches of some rows, from one number to before another."""
         recipe = self._recipe
-        for _ in parts:
-            if recipe.take_batches is None:
-                self._batches = partial(_taken, recipe.take, self._indices)
-            else:
-                empty = recipe.empty if self._at_once else recipe.piece_empty
-                self._batches = recipe.take_batches(self._indices, empty)
-            self._made = self._batches(0, self.piece)
+        if recipe.take_batches is None:
+            return partial(_taken, recipe.take, indices)
+        return recipe.take_batches(indices, empty)
 
     def more(self, first: int) -> list[Any]:
         """Give the next batches that are made together, from number `first` on."""
@@ -119,7 +135,7 @@ class GroupJob(_Several):
 
     def finish(self) -> list[Any]:
         """Give the batches that were made first as they are delivered."""
-        batches, self._made = self._made, []
+        batches, self._made = [batch for made in self._made for batch in made], []
         if self._recipe.measure is not None:
             self.size = self._recipe.measure(batches)
         if self._recipe.digest is None and self._recipe.pin is None:
@@ -132,11 +148,12 @@ class GroupJob(_Several):
         """Do nothing: what fails is made anew, batch by batch."""
 
     def describe(self, part: int | None) -> str:
-        """Say which batches these are."""
-        span = self.span
-        return (
-            f"the batches of steps {span.step} to {span.step + span.size - 1}, epoch {span.epoch}"
-        )
+        """Say which batches a part has; None: the job."""
+        first = self.span.step
+        steps = range(first, first + self.span.size)
+        if part is not None:
+            steps = steps[self._rows(part)]
+        return f"the batches of steps {steps[0]} to {steps[-1]}, epoch {self.span.epoch}"
 
 
 class SeriesJob(_Several):
