@@ -24,8 +24,11 @@ HOPELESS, HOPELESS_SECONDS, HOPELESS_JOBS = 5, 1e-3, 2
 before, and later than `HOPELESS_SECONDS`. A single one may be late because of the system, or of a
 block of the order; short ones can be afforded."""
 
-WARMING_JOBS = 8
-"""Jobs that are not measured after a change: groups begin small, and threads with nothing ready."""
+WARMING_JOBS = 16
+"""Jobs that are not measured after a change: groups begin small, threads with nothing ready, and
+memory is new. With 8, in batches of 3 KiB rows in memory, two cores of an Intel Xeon and as many
+workers, which are a fifth faster there, it was left to the loop for longer than a trial takes in 8
+processes of 20, with 12 in 5 and with 16 in 2."""
 
 SERIES_SECONDS = 10e-3
 """What is prepared here between two looks at what it costs. A look costs as much as several small
