@@ -58,6 +58,27 @@ def rung():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture
+def ranges(monkeypatch):
+    """The ranges of files that `FileReader` has read, as (place, bytes); of a batch, as asked."""
+    from threadloader.sources._files import FileReader
+
+    read, read_into, ranges = FileReader.read, FileReader._read_into, []
+
+    def noting(self, offset, length):
+        if length:  # else it only looks at the file's size
+            ranges.append((offset, length))
+        return read(self, offset, length)
+
+    def noting_each(self, given, rows, begins):
+        ranges.extend((begin, given.shape[1]) for begin in begins)
+        read_into(self, given, rows, begins)
+
+    monkeypatch.setattr(FileReader, "read", noting)
+    monkeypatch.setattr(FileReader, "_read_into", noting_each)
+    return ranges
+
+
 @pytest.fixture(autouse=True)
 def nothing_left():
     """Fails a test that leaves a thread or an open file behind."""

@@ -341,8 +341,8 @@ def test_the_tuning_guide_says_what_a_kept_batch_keeps():
 @pytest.mark.parametrize(
     ("kind", "config", "most"),
     [
-        *((kind, {}, PIECE_BYTES) for kind in ("array", "dict", "npz", "csv")),
-        *((kind, {}, GATHER_BYTES) for kind in ("npy", "mapped", "tokens", "object")),
+        *((kind, {}, PIECE_BYTES) for kind in ("array", "dict", "npz", "csv", "mapped")),
+        *((kind, {}, GATHER_BYTES) for kind in ("npy", "tokens", "object")),
         ("array", {"fingerprint": True}, GATHER_BYTES),
         # So that the loop goes on leaving the batches to the worker.
         ("array", {"num_workers": 1, "stall_seconds": 60, "stall_action": "raise"}, GATHER_BYTES),

@@ -5,6 +5,7 @@ import functools
 import io
 import os
 import random
+import signal
 import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,8 @@ ARRAYS = {
     "names": np.array(["zero", "one", "two", "three", "four", "five"]),
 }
 EACH_WAY = pytest.mark.parametrize("mapped", [False, True], ids=["by position", "mapped"])
+
+needs_preadv = pytest.mark.skipif(not hasattr(os, "preadv"), reason="this system has no preadv")
 
 
 @pytest.fixture
@@ -199,19 +202,85 @@ def test_a_batch_is_what_numpy_takes_however_the_reads_fall(tmp_path_factory, dr
         source.close()
 
 
-def test_neighbouring_rows_are_one_read_and_far_ones_are_not(tmp_path, open_, monkeypatch):
+def test_neighbouring_rows_are_one_read_and_far_ones_are_not(tmp_path, open_, monkeypatch, ranges):
     save(tmp_path, x=np.zeros((100, 8192), np.uint8))
     source = open_(path="x.npy")
-    read, ranges = FileReader.read, []
-    monkeypatch.setattr(
-        FileReader, "read", lambda self, at, n: ranges.append((at, n)) or read(self, at, n)
-    )
+    ranges.clear()  # of its header
     source.take([12, 50, 10, 11, 10])
-    assert [(128 + 10 * 8192, 3 * 8192), (128 + 50 * 8192, 8192)] == ranges
+    assert [(128 + 10 * 8192, 3 * 8192), (128 + 50 * 8192, 8192)] == sorted(ranges)
     ranges.clear()
     monkeypatch.setattr(_files, "_TOGETHER", 2 * 8192)
     source.take([10, 11, 12])
     assert [2 * 8192, 8192] == [length for _, length in ranges]
+
+
+@needs_preadv
+@pytest.mark.parametrize("most", [0, 1, 20, 55])
+def test_a_row_of_which_the_system_gives_a_part_comes_whole(tmp_path, open_, monkeypatch, most):
+    array = np.random.default_rng(0).integers(0, 256, (100, 8192), np.uint8)
+    save(tmp_path, x=array)
+    source, preadv = open_(path="x.npy"), os.preadv
+    monkeypatch.setattr(os, "preadv", lambda file, into, at: preadv(file, [into[0][:most]], at))
+    assert np.array_equal(array[[70, 3, 99]], source.take([70, 3, 99]))
+
+
+@needs_preadv
+def test_a_row_that_the_system_does_not_give_is_told_with_its_place(tmp_path, open_, monkeypatch):
+    save(tmp_path, x=np.zeros((100, 8192), np.uint8))
+    source, pread, place = open_(path="x.npy"), os.pread, 128 + 70 * 8192
+
+    def fail(read, file, what, at):
+        if at == place:
+            raise OSError(errno.EIO, "broken")
+        return read(file, what, at)
+
+    monkeypatch.setattr(os, "preadv", functools.partial(fail, os.preadv))
+    assert 0 == source.take([3, 70, 99]).sum(), "once more, and it was there"
+    monkeypatch.setattr(os, "pread", functools.partial(fail, pread))
+    with pytest.raises(SourceError, match=rf"byte {place}: expected 8192 bytes, got: broken"):
+        source.take([3, 70, 99])
+
+
+@needs_preadv
+@pytest.mark.parametrize("size", [127 + 71 * 8192, 129 + 100 * 8192])
+def test_a_file_that_is_another_while_its_rows_are_read_is_told(tmp_path, open_, monkeypatch, size):
+    """It is cut in one of them, or gets longer, and all rows are there as they were."""
+    save(tmp_path, x=np.zeros((100, 8192), np.uint8))
+    source, preadv = open_(path="x.npy"), os.preadv
+
+    def change(file, into, at):
+        os.truncate(tmp_path / "x.npy", size)
+        return preadv(file, into, at)
+
+    monkeypatch.setattr(os, "preadv", change)
+    with pytest.raises(SourceError, match=f"that it had when it was opened, got {size}"):
+        source.take([3, 70, 50])
+
+
+@needs_preadv
+@pytest.mark.parametrize("kind", [TimeoutError, ValueError])
+def test_what_a_signal_handler_raises_beside_a_row_passes_as_it_is(
+    tmp_path, open_, monkeypatch, kind
+):
+    save(tmp_path, x=np.zeros((100, 8192), np.uint8))
+    source, preadv = open_(path="x.npy"), os.preadv
+    raised = kind("rung")
+
+    def handler(number, frame):
+        raise raised
+
+    def interrupted(*args):
+        signal.raise_signal(signal.SIGINT)
+        return preadv(*args)
+
+    monkeypatch.setattr(os, "preadv", interrupted)
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(kind) as caught:
+            source.take([3, 70])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert raised is caught.value
 
 
 @EACH_WAY

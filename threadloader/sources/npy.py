@@ -198,6 +198,11 @@ class NpySource:
         """Bytes of one sample, so that small batches can be gathered together."""
         return sum(rows.header.size // max(1, rows.header.shape[0]) for rows in self._rows)
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether a batch costs what its rows cost, as of `ArraySource`: where it is mapped."""
+        return all(isinstance(rows, _Mapped) for rows in self._rows)
+
     def fingerprint(self) -> str:
         """Tell this data from other data: length, sizes, dtypes, shapes, checksum of 64 rows.
 
