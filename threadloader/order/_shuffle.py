@@ -172,7 +172,9 @@ class Order:
             x *= MIX
             x >>= _word(32 - keep)
             table = x.astype(np.uint8).tobytes().ljust(256)
-            changed ^= np.frombuffer(read.tobytes().translate(table), np.uint8)
+            # A bytearray's translate takes half as long as that of bytes, which also looks out for
+            # bytes that stay as they are.
+            changed ^= np.frombuffer(bytearray(read).translate(table), np.uint8)
         permuted = high.astype(np.uint16)
         permuted <<= low_bits
         permuted |= low
