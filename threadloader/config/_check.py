@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from math import isfinite
@@ -17,7 +16,7 @@ from threadloader._schema import Mismatch, Place, Schema, pointer, show
 from threadloader.errors import ConfigError, Problem, by_handler
 
 from ._bytes import bytes_of
-from ._file import DEEPEST, LARGEST_TEXT, SURROGATE
+from ._file import DEEPEST, LARGEST_TEXT, half_in
 from ._words import belongs, hint, one_edit
 
 __all__ = ["check", "filled", "ours", "plain", "problems", "schema"]
@@ -90,7 +89,7 @@ def _plain(value: Any, path: Place, found: list[Mismatch], left: Iterator[int]) 
         return int.__int__(value)
     if isinstance(value, float) and isfinite(value):
         return float.__float__(value)
-    if isinstance(value, str) and not re.search(SURROGATE, value):
+    if isinstance(value, str) and not half_in(value):
         return str.__str__(value)
     if not isinstance(value, (Mapping, list, tuple)):
         kinds = {str: "text without lone surrogates", float: "a finite number"}
@@ -112,7 +111,7 @@ def _with_text_keys(
     value: Mapping[Any, Any], path: Place, found: list[Mismatch]
 ) -> Iterator[tuple[str, Any]]:
     for key, item in value.items():
-        if isinstance(key, str) and not re.search(SURROGATE, key):
+        if isinstance(key, str) and not half_in(key):
             yield str.__str__(key), item
         else:
             found.append(Mismatch(path, "keys that are text", show(key)))

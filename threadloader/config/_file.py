@@ -17,10 +17,10 @@ from threadloader.errors import ConfigError, Problem, by_handler
 __all__ = [
     "DEEPEST",
     "LARGEST_TEXT",
-    "SURROGATE",
     "Document",
     "Spot",
     "follow",
+    "half_in",
     "keys",
     "read",
     "split",
@@ -29,7 +29,7 @@ __all__ = [
 
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes, or characters of a string
 DEEPEST = 64  # arrays and objects in one another
-SURROGATE = "[\ud800-\udfff]"  # half of a character, which UTF-8 cannot say
+_HALF = "[\ud800-\udfff]"  # half of a character, a lone surrogate, which UTF-8 cannot say
 
 # How a shell hands over what another program writes: `check <(make-config)`.
 _HANDED_OVER = r"/dev/stdin|(?:/dev|/proc/self)/fd/\d+"
@@ -43,6 +43,13 @@ _KINDS = {
 # Where a value begins; for an object also key -> (where the key begins, its value's
 # spot), for an array the spots of its items.
 Spot = int | tuple[int, Any]
+
+
+def half_in(text: str) -> str:
+    """The first half of a character that stands in a text alone; nothing where none does."""
+    # Most texts are ASCII: to make the pattern takes 0.7 ms of a program's first loader.
+    found = None if str.isascii(text) else re.search(_HALF, text)
+    return "" if found is None else found[0]
 
 
 class Document:

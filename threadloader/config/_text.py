@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from threadloader._schema import Place, pointer, show
 from threadloader.errors import ConfigError, Problem, by_handler
 
-from ._file import DEEPEST, LARGEST_TEXT, SURROGATE, Document, Spot
+from ._file import DEEPEST, LARGEST_TEXT, Document, Spot, half_in
 
 __all__ = ["parse"]
 
@@ -127,8 +127,8 @@ class _Reader:
         self.note(at, expected, got)
 
     def refuse_half_characters(self, at: int, text: str) -> None:
-        if not text.isascii() and (half := re.search(SURROGATE, text)):
-            self.refuse(at, "whole characters", f"the lone surrogate {show(half[0])}")
+        if half := half_in(text):
+            self.refuse(at, "whole characters", f"the lone surrogate {show(half)}")
 
     def fail(self, expected: str, got: str = "", hint: str = "") -> NoReturn:
         """Notes what is wrong where the reading stands, and ends it."""
