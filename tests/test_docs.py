@@ -334,7 +334,7 @@ def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
 def test_the_tuning_guide_says_what_a_kept_batch_keeps():
     """The bounds of a gather that docs/tuning.md names are those of the loader."""
     said = f"keeps all that was gathered with it: up to {GATHER_BYTES >> 20} MiB, and of arrays in "
-    said += f"memory up to {PIECE_BYTES >> 10} KiB with neither workers nor `fingerprint`. For long"
+    said += f"memory up to {PIECE_BYTES >> 20} MiB with neither workers nor `fingerprint`. For long"
     assert f"A batch that you keep {said}" in " ".join(TUNING.split())
 
 

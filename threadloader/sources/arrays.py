@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -73,7 +74,10 @@ class ArraySource:
             for label, field in zip(self._labels, fields, strict=True)
         ]
         self._length = _common_length(self._labels, self.arrays)
-        self._names = list(data) if isinstance(data, Mapping) else list(range(len(self.arrays)))
+        named = isinstance(data, Mapping)
+        self._names = list(data) if named else list(range(len(self.arrays)))
+        # Fields with a further axis before all others, that of the batches -> list of batches.
+        self._cut = partial(_dicts, self._names) if named else partial(_built, self._build)
         self._boxed = [array.ndim == 1 and stays_array(array.dtype) for array in self.arrays]
         # What a batch of each is made of, looked up once.
         self._fields = [
@@ -174,13 +178,8 @@ class ArraySource:
         [{'x': array([6, 6])}, {'x': array([5, 7])}]
         """
         row_numbers(indices.reshape(-1), self._length)
-        gathered, build = self._gathered, self._build
-
-        def made(first: int, last: int) -> list[Any]:
-            # Cut by loops in C: a slice of each field by Python took half of a small batch's time.
-            return list(map(build, zip(*gathered(indices[first:last], empty))))  # noqa: B905 (alike)
-
-        return made
+        gathered, cut = self._gathered, self._cut
+        return lambda first, last: cut(gathered(indices[first:last], empty))
 
     in_memory = True
     """A batch costs what its rows cost: several calls take no longer than one for all."""
@@ -218,6 +217,23 @@ class ArraySource:
             for label, array in zip(self._labels, self.arrays, strict=True)
         )
         return f"{self._kind}, {self._length} samples, {fields}, sha256 {digest.hexdigest()}"
+
+
+def _dicts(names: Sequence[Any], fields: Sequence[_Array]) -> list[Any]:
+    """Cut fields along their first axis, into dicts.
+
+    A batch of two fields takes 0.5 us, and 1.3 if each is a dict of its names and values zipped.
+    """
+    batches: list[Any] = [{} for _ in fields[0]]
+    for name, field in zip(names, fields, strict=True):
+        for batch, rows in zip(batches, field, strict=True):
+            batch[name] = rows
+    return batches
+
+
+def _built(build: Callable[[Sequence[Any]], Any], fields: Sequence[_Array]) -> list[Any]:
+    """Cut fields along their first axis, into what `build` makes of one of each."""
+    return list(map(build, zip(*fields, strict=True)))
 
 
 def _is_direct(array: _Array) -> bool:
