@@ -139,12 +139,16 @@ class FileReader:
             message = f"expected {length} bytes, got: {error.strerror or error}"
             raise SourceError(message, self.path, f"byte {offset}") from error
         if size != self.size or len(data) != length:
-            raise SourceError(
-                f"expected the {self.size} bytes that it had when it was opened, "
-                f"got {size}; open the source again when the file is complete",
-                self.path,
-            )
+            raise self._changed(size)
         return data
+
+    def _changed(self, size: int) -> SourceError:
+        """Give the error for a file that has another size by now."""
+        return SourceError(
+            f"expected the {self.size} bytes that it had when it was opened, "
+            f"got {size}; open the source again when the file is complete",
+            self.path,
+        )
 
     def gather(
         self,
@@ -209,16 +213,20 @@ class FileReader:
         length = given.shape[1]
         memory, fileno, preadv = given.reshape(-1).data, self._first.fileno, os.preadv
         for row, begin in zip(rows, begins, strict=True):
-            at = row * length
+            at, end = row * length, (row + 1) * length
             try:
-                # The number is asked for each time: see `_read_from`.
-                count = preadv(fileno(), (memory[at : at + length],), begin)
+                # A read may give less than it was asked for. The number is asked for each time:
+                # see `_read_from`.
+                while at < end and (count := preadv(fileno(), (memory[at:end],), begin)):
+                    at, begin = at + count, begin + count
             except (OSError, ValueError) as error:
                 if by_handler(error):
                     raise
-                count = 0
-            if count != length:  # this gives the rest, or says what is wrong
-                given[row] = np.frombuffer(self.read(begin, length), np.uint8)
+                # It says what is wrong, if that is not over.
+                memory[at:end] = self.read(begin, end - at)
+            else:
+                if at < end:  # the file ends here, whatever size it may have in a moment
+                    raise self._changed(begin)
         self.read(0, 0)  # looks whether the file still has its size, once for all
 
     def _read_from(self, handle: FileIO, offset: int, length: int) -> bytes:
