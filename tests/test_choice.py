@@ -156,6 +156,50 @@ def test_what_lies_between_two_epochs_is_not_counted():
         assert run.go(1.0) > 0.8
 
 
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_epochs_of_few_jobs_are_measured_together(jobs):
+    """What is between them is not counted, and neither a job's making nor the loop is left out."""
+    choice, now, measured, prepared = Choice(), 0.0, set(), {False: 0, True: 0}
+    for _ in range(10_000):
+        before = 0.0
+        for _ in range(jobs):
+            batches, took = (choice.series(), 100e-6) if choice.here else (1, 300e-6)
+            prepared[choice.here] += batches
+            now += took
+            choice.note(now, took, batches, 300e-6, 1, before)
+            before = (batches - 1) * took
+            now += before + batches * 20e-6
+            measured.add(round(choice._per_batch, 9))
+        choice.rest(now, before)
+        now += 0.01
+        choice.forget()
+    assert {0.0, 120e-6, 320e-6} == measured
+    assert prepared[True] > 9 * prepared[False]
+
+
+@pytest.mark.parametrize(("gather", "decided"), [(4, True), (32, False)])
+def test_what_a_call_of_a_worker_makes_is_measured_as_a_piece(gather, decided):
+    """Else an epoch of large groups would have too few of them for a decision."""
+    choice, now, changed = Choice(gather), 0.0, False
+    for _ in range(_choice.WARMING_JOBS + 8):
+        now += 0.01
+        changed |= choice.note(now, 9e-3, 32, 1e-6, 32, 0.0)
+    assert decided == changed
+
+
+def test_long_jobs_are_not_left_out_longer_than_they_must():
+    """Of 0.3 s each, as where a group is read from a disk."""
+    run = Run(threads=0.15, here=0.3, busy=1e-3)
+    while not run.choice.here:
+        run.job()
+    begun = run.now
+    while run.choice.here:
+        run.job()
+    assert run.now - begun == pytest.approx(
+        (1 + _choice.WARMING_JOBS + _choice.WINDOW_PIECES) * 0.3, abs=0.35
+    )
+
+
 def test_what_was_waited_for_in_the_job_before_makes_no_trial_hopeless():
     """Many batches came one after the other in that one, and this one has a single batch."""
     choice, now = Choice(), 0.0
@@ -342,7 +386,7 @@ def test_behind_a_failure_it_is_measured_anew(here):
             try:
                 got.append(int(next(epoch)[0]))
             except ValueError:
-                assert choice._began is None
+                assert choice._noted is None
     assert [*range(7), *range(9, 20)] == got
     assert 2 == choice.forgot
 

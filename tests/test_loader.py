@@ -1622,6 +1622,15 @@ class TestGroups:
             job.run(iter(claim))
         assert (10 * indices).tolist() == [batch.tolist() for batch in job.finish()]
 
+    def test_a_group_that_was_finished_may_be_run_again(self):
+        """As after a Ctrl-C behind the finish, without workers."""
+        indices = np.arange(6).reshape(3, 2)
+        recipe = Recipe(None, None, None, take=lambda rows: rows * 10, group=3, gather=2)
+        job = GroupJob(recipe, Span(0, 0, 3, 0, 2, 6, False, False), indices, np.ones(2, bool))
+        for _ in range(2):
+            job.run(iter(range(job.parts)))
+            assert (10 * indices).tolist() == [batch.tolist() for batch in job.finish()]
+
     @pytest.mark.parametrize("in_memory", [True, False])
     def test_one_call_of_a_worker_gathers_up_to_a_bound(self, in_memory):
         """Else a batch that is kept would keep a whole group."""
@@ -1633,6 +1642,12 @@ class TestGroups:
             group = batches.stats().prefetch_batches // GROUPS_AHEAD
         assert 4 == max(len(rows) // 2 for rows in source.taken)
         assert group == (GROUP_BYTES // GATHER_BYTES if in_memory else 1) * 4
+
+    def test_with_a_bound_of_bytes_groups_are_no_larger_than_one_call_makes(self):
+        """A larger one would pass the bound by more: it holds up to one result a worker."""
+        source = type("Wide", (Taken,), {"sample_bytes": 1 << 20, "in_memory": True})(64)
+        with Loader({"batch_size": 1, "max_bytes": "1GiB"}, source) as batches:
+            assert (GATHER_BYTES >> 20) * GROUPS_AHEAD == batches.stats().prefetch_batches
 
     def test_the_bound_of_bytes_holds_for_groups_and_the_batch_in_hand(self):
         bound = 3 << 20

@@ -135,7 +135,9 @@ class GroupJob(_Several):
 
     def finish(self) -> list[Any]:
         """Give the batches that were made first as they are delivered."""
-        batches, self._made = [batch for made in self._made for batch in made], []
+        batches = [batch for made in self._made for batch in made]
+        # Anew: after a Ctrl-C behind these lines the consumer has the job run again.
+        self._made = [[]] * self.parts
         if self._recipe.measure is not None:
             self.size = self._recipe.measure(batches)
         if self._recipe.digest is None and self._recipe.pin is None:

@@ -24,11 +24,12 @@ HOPELESS, HOPELESS_SECONDS, HOPELESS_JOBS = 5, 1e-3, 2
 before, and later than `HOPELESS_SECONDS`. A single one may be late because of the system, or of a
 block of the order; short ones can be afforded."""
 
-WARMING_JOBS = 16
+WARMING_JOBS, WARMING_MOST, WARMING_SECONDS = 8, 16, 0.1
 """Jobs that are not measured after a change: groups begin small, threads with nothing ready, and
-memory is new. With 8, in batches of 3 KiB rows in memory, two cores of an Intel Xeon and as many
-workers, which are a fifth faster there, it was left to the loop for longer than a trial takes in 8
-processes of 20, with 12 in 5 and with 16 in 2."""
+memory is new. So many they are at least, and more, up to the second number, while they take no
+longer than this together: with 8, in batches of 3 KiB rows in memory, two cores of an Intel Xeon
+and as many workers, which are a fifth faster there, it was left to the loop for longer than a trial
+takes in 8 processes of 20, with 12 in 5 and with 16 in 2."""
 
 SERIES_SECONDS = 10e-3
 """What is prepared here between two looks at what it costs. A look costs as much as several small
@@ -53,34 +54,61 @@ class Choice:
     time from one batch to the next, training included. The batches are the same in any case.
     Belongs to the consumer.
 
+    Args:
+        gather: how many batches a worker makes by one call, at most.
+
     Attributes:
         here: whether the thread that asks prepares the batches itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gather: int = 1) -> None:
         self.here = False
+        self._gather = gather
         self._trial = False
         self._before = 0.0  # seconds a batch took the other way
         self._own_before = 0.0  # of them, in the loop's own work
         self._pause = PAUSE_SECONDS
         self._decided = float("-inf")
         self._own = 0.0  # what the loop's own work took before the trial that decided
-        self._warming = WARMING_JOBS
         self._slow = 0  # jobs in a row of which the trial is hopeless
         self._per_batch = 0.0  # seconds, when it was measured last
-        self._begin(None)
+        self._previous: float | None = None  # the same, if nothing has changed since
+        # Since the last change: jobs that were noted, and when the first of them was.
+        self._jobs = 0
+        self._since = 0.0
+        # When a job was noted, if only batches have come since, and the batches and pieces that
+        # the loop is at since then.
+        self._noted: float | None = None
+        self._taken = 0, 0
+        self._empty_window()
 
-    def _begin(self, now: float | None, batches: int = 0, pieces: int = 0) -> None:
-        self._began = now
-        self._taken = batches, pieces  # of the last job, which the loop is at
+    def _empty_window(self) -> None:
+        self._seconds = 0.0
+        self._waited = 0.0  # of them
+        self._batches = 0  # that came in them
         self._pieces = 0
-        self._batches = 0
-        self._waited = 0.0
-        self._least = float("inf")
+        self._least = float("inf")  # work in a batch, in seconds
 
     def forget(self) -> None:
-        """Begin to measure anew: something else than batches came between."""
-        self._begin(None)
+        """Leave out what has passed since the last note: something else than batches came."""
+        self._noted, self._taken = None, (0, 0)
+
+    def rest(self, now: float, before: float) -> None:
+        """Note that all batches of an epoch were taken, so that epochs of a few jobs count, too.
+
+        Args:
+            now: when the next one was asked for; what follows is not counted.
+            before: as of `note`.
+        """
+        self._count(now, before)
+        self._noted, self._taken = None, (0, 0)
+
+    def _count(self, now: float, waited: float) -> None:
+        if self._noted is not None:
+            self._seconds += now - self._noted
+            self._waited += waited
+            self._batches += self._taken[0]
+            self._pieces += self._taken[1]
 
     def series(self) -> int:
         """Give how many batches may be prepared here before the next `note`; in a trial one."""
@@ -110,23 +138,22 @@ class Choice:
         Returns:
             Whether `here` has changed.
         """
-        pieces = -(-batches // max(made, 1))
         expected = self._before * made
         slow = self._trial and waited > max(HOPELESS * expected, HOPELESS_SECONDS)
         self._slow = self._slow + 1 if slow else 0
         hopeless = self._slow >= HOPELESS_JOBS
-        if self._began is None or (self._warming > 0 and not hopeless):
-            # What came before the first job is unknown.
-            self._warming -= 1
-            self._begin(now, batches, pieces)
-            return False
-        self._batches += self._taken[0]
-        self._pieces += self._taken[1]
-        self._taken = batches, pieces
-        self._waited += waited + before
+        if self._noted is None:  # else it is in what has passed since then
+            self._seconds += waited
+            self._waited += waited
+        self._count(now, waited + before)
+        self._noted = now
+        self._taken = batches, -(-batches // max(min(made, self._gather), 1))
         # The least, since what threads measure has their waiting for the GIL in it.
         self._least = min(self._least, busy / max(batches, 1))
-        elapsed = now - self._began
+        if self._is_warming(now) and not hopeless:
+            self._empty_window()
+            return False
+        elapsed = self._seconds
         if not hopeless and (elapsed < WINDOW_SECONDS or self._pieces < WINDOW_PIECES):
             return False
         cheap = self._least < CHEAP_SECONDS
@@ -134,11 +161,21 @@ class Choice:
         self._per_batch = per_batch = elapsed / max(self._batches, 1)
         own = (elapsed - self._waited) / max(self._batches, 1)
         changed = self._decide(now, per_batch, own, doubted=doubted)
-        self._begin(None if changed else now, batches, pieces)
-        self._warming = WARMING_JOBS if changed else 0
+        self._empty_window()
+        if changed:
+            self.forget()
+            self._jobs, self._previous = 0, None
         return changed
 
+    def _is_warming(self, now: float) -> bool:
+        """Count a job; tell whether it is one of those behind a change that are not measured."""
+        self._since = self._since if self._jobs else now
+        self._jobs += 1
+        soon = self._jobs <= WARMING_MOST and now - self._since < WARMING_SECONDS
+        return self._jobs <= WARMING_JOBS or soon
+
     def _decide(self, now: float, per_batch: float, own: float, *, doubted: bool) -> bool:
+        previous, self._previous = self._previous, per_batch
         if self._trial:
             self._trial = False
             kept = per_batch < BETTER * self._before
@@ -151,8 +188,9 @@ class Choice:
             return True
         stale = abs(own - self._own) > CHANGED * per_batch
         pause = self._pause * CHANGED_PAUSE if stale else self._pause
-        if not doubted or now < self._decided + pause:
+        # Not by one window alone, in which something else may have run on the machine.
+        if previous is None or not doubted or now < self._decided + pause:
             return False
-        self._trial, self._before, self._own_before = True, per_batch, own
+        self._trial, self._before, self._own_before = True, min(per_batch, previous), own
         self.here = not self.here
         return True

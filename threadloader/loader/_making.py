@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 __all__ = ["make_recipe", "read_by"]
 
 GROUP_BYTES = 16 << 20
-"""Small batches of arrays in memory are handed over together up to this size. Measured with rows of
-3 KiB on two cores of an Intel Xeon, two workers, three groups ahead, parts of the limit at 4 / 8 /
-12 / 16 MiB: batches of 32 rows 0.93 / 1.10 / 1.25 / 1.27, of 256 0.98 / 1.15 / 1.27 / 1.37."""
+"""Small batches of arrays in memory are handed over together up to this size, but with `max_bytes`
+up to `GATHER_BYTES`: it holds only up to one group a worker. Measured with rows of 3 KiB, two
+workers on two cores, three groups ahead, parts of the limit at 4 / 8 / 12 / 16 MiB: on an Intel
+Xeon batches of 32 rows 0.93 / 1.10 / 1.25 / 1.27, of 256 0.98 / 1.15 / 1.27 / 1.37; on an AMD EPYC,
+medians of five processes, 0.91 / 1.13 / - / 1.34 and 0.99 / 1.02 / - / 1.55."""
 
 GATHER_BYTES = 4 << 20
 """They are gathered by one call up to this size, which is what a batch keeps that is kept. Of other
-sources a group is what one call makes: it may have to come from a disk."""
+sources a group is what one call makes: it may have to come from a disk. (So may a mapped file, but
+there several calls take no longer than one, and workers share them.)"""
 
 PIECE_BYTES = 2 << 20
 """Where there is no hand-off they are made together up to this size. What is written then leaves a
@@ -166,7 +169,7 @@ def _grouping(
     batch_bytes = sample_bytes * config.batch_size
     # Elsewhere a call may cost more than its rows, as where reads are merged.
     pieces = apart and getattr(source, "in_memory", None) is True
-    bytes_ = GROUP_BYTES if pieces else GATHER_BYTES
+    bytes_ = GROUP_BYTES if pieces and most is None else GATHER_BYTES
     if most is not None:  # those prepared ahead, and the one that the consumer is at
         bytes_ = min(bytes_, most // (GROUPS_AHEAD + 1))
     group = max(1, min(GROUP_MOST, bytes_ // batch_bytes))

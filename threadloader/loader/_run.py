@@ -340,6 +340,7 @@ class Run:
         """
         while True:
             if place.over:
+                self._supply.rest(called, before)
                 self._end_epoch(place, epoch, called)
             place, ready, outcome = self.results.next(place)
             if outcome.job is not None and outcome.job.failures:

@@ -32,10 +32,10 @@ STARVED = 0.005
 """Part of the time spent waiting from which ``switch_interval: "auto"`` acts."""
 
 GROUPS_AHEAD = 3
-"""Groups of small batches that are prepared ahead, of 4 MiB each. With two workers and two groups
-each worker stands still from the end of its group until the consumer, the feeder and it were woken
-in turn. On two cores of an Intel Xeon arrays came at 0.80 of the limit in batches of 256 rows and
-at 0.73 in those of 32, with three groups at 0.86 and 0.81, with four at 0.88 and 0.85; with three
+"""Groups of small batches that are prepared ahead. With two workers and two groups of 4 MiB each
+worker stands still from the end of its group until the consumer, the feeder and it were woken in
+turn. On two cores of an Intel Xeon arrays came at 0.80 of the limit in batches of 256 rows and at
+0.73 in those of 32, with three such groups at 0.86 and 0.81, with four at 0.88 and 0.85; with three
 or four smaller ones, 8 MiB in all, at 0.71 to 0.80."""
 
 
@@ -94,7 +94,7 @@ class Supply:
         doubted = config.num_workers and not asked and not recipe.threads_only
         # Nobody watches the thread that asks: a stall of its own could not be raised.
         doubted = doubted and config.stall_action != "raise"
-        self.choice = Choice() if doubted else None
+        self.choice = Choice(recipe.gather) if doubted else None
         self._depth = config.prefetch_batches
         if recipe.group > 1:  # each job has several batches
             self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
@@ -249,9 +249,14 @@ class Supply:
         return self._config.switch_interval == "auto" and self._wish is None
 
     def forget(self) -> None:
-        """Begin to measure anew: something else than batches came between."""
+        """Measure nothing of what has passed since the last batch: something else came between."""
         if self.choice is not None:
             self.choice.forget()
+
+    def rest(self, called: float, before: float) -> None:
+        """Note that an epoch's batches were taken, as of `Choice.rest`."""
+        if self.choice is not None:
+            self.choice.rest(called, before)
 
     def note(
         self,
