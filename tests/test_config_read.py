@@ -306,7 +306,7 @@ def test_the_error_of_another_loader_in_user_code_keeps_its_place(file):
 def test_a_problem_of_a_part_is_located_in_the_document(file):
     name = file('{"a": {"source": {"type": "text", "path": ["x",\n "y"]}}}')
     report = examine(f"{name}#/a")
-    assert (report.base, report.file) == (Path(name).parent, name)
+    assert (report.base.path, report.file) == (Path(name).parent, name)
     assert {"type": "text", "path": ["x", "y"], "skip_blank": False, "index": "memory"} == {
         **report.source
     }

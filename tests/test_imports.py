@@ -22,7 +22,6 @@ NEEDED = {
     "inspect": "what a transform or source can be asked for",
     "json": "the schema",
     "opcode": "whether a signal handler raised an error",
-    "pathlib": "paths in a config",
     "queue": "between threads",
     "threading": "workers",
     "weakref": "a loader that is dropped",

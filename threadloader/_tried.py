@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import traceback
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from ._told import (
     texts,
     told,
 )
-from .config import LoaderConfig, Report, examine
+from .config import Base, LoaderConfig, Report, examine
 from .errors import CollateError, ConfigError, Problem, SourceError
 from .loader import NO_BATCH, Loader, based, unlisted, without_source
 from .loader import open_configured as open_source
@@ -80,7 +79,7 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
     try:
         if report.source and not arguments.source_in_code:
             try:
-                source = open_source(report.source, report.base, report.root)
+                source = open_source(report.source, report.base.path, report.root)
                 close = getattr(source, "close", None)
             except Exception as error:  # noqa: BLE001 - whatever a file does to its reader
                 problems += from_source(report, error)
@@ -157,7 +156,7 @@ def _option(place: str) -> str:
     return place[1:].partition("/")[0]
 
 
-def _naming(error: Exception, config: LoaderConfig, base: Path) -> str:
+def _naming(error: Exception, config: LoaderConfig, base: Base) -> str:
     """The option that names the file or folder which an error is about; "" for none."""
     if isinstance(error, SourceError):
         for option, text in texts({"cache": config.cache, "on_error": config.on_error}):
@@ -166,7 +165,7 @@ def _naming(error: Exception, config: LoaderConfig, base: Path) -> str:
     return ""
 
 
-def _first_batch(config: LoaderConfig, base: Path, source: Any) -> list[str]:
+def _first_batch(config: LoaderConfig, base: Base, source: Any) -> list[str]:
     """Lines about the first batch, and about what `on_error` has left out by then.
 
     Raises:
@@ -183,7 +182,7 @@ def _first_batch(config: LoaderConfig, base: Path, source: Any) -> list[str]:
     return _built(config, base, source, first)
 
 
-def _built(config: LoaderConfig, base: Path, source: Any, first: str = "") -> list[str]:
+def _built(config: LoaderConfig, base: Base, source: Any, first: str = "") -> list[str]:
     """Lines about the first batch; `first` is what was raised for a sample that is left out."""
     with based(Loader(config, source=source), base, opened=True) as batches:
         for batch in batches:

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from ._named import add_config
 from ._told import GOOD, PROBLEM, USAGE, from_source, located, told
 from ._tried import open_source, read
-from .config import LoaderConfig
+from .config import Base, LoaderConfig
 from .errors import ConfigError, Problem
 from .loader import Samplings, deal_of, length_of
 from .order import LONGEST, Deal
@@ -109,7 +108,7 @@ def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         if arguments.samples is not None:
             source = range(arguments.samples)
         else:
-            source = open_source(report.source or {}, report.base, report.root)
+            source = open_source(report.source or {}, report.base.path, report.root)
         out += _answered(arguments, report.config, report.base, source).split("\n")
     except Exception as error:  # noqa: BLE001 - a command shows no traceback
         if source is None:
@@ -124,7 +123,7 @@ def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     return GOOD
 
 
-def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Path, source: Any) -> str:
+def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Base, source: Any) -> str:
     """Answer what was asked.
 
     Args:

@@ -67,7 +67,7 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         found = run(
             report.config,  # what was read: a pipe is not read again
             plan,
-            base=report.base,
+            base=report.base.path,
             name=arguments.config,
             source=arguments.source or "",
             transform=arguments.transform or "",

@@ -13,20 +13,23 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from threadloader._schema import Place, pointer, show
 from threadloader.errors import ConfigError, Problem
 
 from . import _check
+from ._base import Base
 from ._bytes import bytes_of
-from ._file import Document, follow, read, split, working_folder
+from ._file import Document, follow, read, split
 from ._report import Report
 from ._text import parse  # here: reading a config imports nothing, not even what reads it
 from ._words import hint
 
-__all__ = ["LoaderConfig", "Report", "bytes_of", "examine", "read_config"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Base", "LoaderConfig", "Report", "bytes_of", "examine", "read_config"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +167,7 @@ def read_config(
 did you mean "num_workers"?
     """
     report = examine(config, unknown=unknown, source_in_code=source_in_code)
-    return report.checked(), report.base
+    return report.checked(), report.base.path
 
 
 def examine(
@@ -202,9 +205,11 @@ def examine(
         refused = {mismatch.path for mismatch in found}
         found += _check.check(options, refused, in_code)
         refused.update(mismatch.path for mismatch in found)
-        return _report(options, _check.problems(found, options), refused, working_folder())
+        return _report(options, _check.problems(found, options), refused, Base.working())
+    from pathlib import Path  # where there is a file: as of `Base`
+
     file, names = split(config)
-    base = Path(file).absolute().parent
+    base = Base(str(Path(file).absolute().parent))
     data = read(file)
     try:
         document = parse(data, file)
@@ -227,7 +232,7 @@ def examine(
 
 
 def _report(
-    options: Any, problems: list[Problem], wrong: set[Place], base: Path, *where: Any
+    options: Any, problems: list[Problem], wrong: set[Place], base: Base, *where: Any
 ) -> Report:
     """The report; ``wrong`` are the paths of the options that have problems."""
     source = root = config = None

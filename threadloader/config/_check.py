@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,12 +27,14 @@ _HINTS = 100  # a section of nothing but unknown keys stays cheap: the first of 
 @cache
 def schema() -> Schema:
     """The contract of the config, from the one file that says it."""
-    package = Path(__file__).parents[1]
+    package = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 (no Path: see `Base`)
     # A wheel carries the file inside the package; in the repository it stands beside it.
-    for folder in (package, package.parent):
-        if (file := folder / "config_schema.json").is_file():
-            return Schema(json.loads(file.read_text(encoding="utf-8")))
-    raise FileNotFoundError(f"{package / 'config_schema.json'}: install threadloader again")
+    inside, beside = f"{package}/config_schema.json", f"{package}/../config_schema.json"
+    for file in (inside, beside):
+        if os.path.isfile(file):  # noqa: PTH113
+            with open(file, encoding="utf-8") as stream:  # noqa: PTH123
+                return Schema(json.load(stream))
+    raise FileNotFoundError(f"{inside}: install threadloader again")
 
 
 def ours(section: Mapping[Any, Any], *, ignore: bool) -> dict[Any, Any]:

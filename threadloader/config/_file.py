@@ -8,11 +8,13 @@ import re
 import stat
 from collections.abc import Callable
 from itertools import chain
-from pathlib import Path, PosixPath, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threadloader._schema import Place, show
 from threadloader.errors import ConfigError, Problem, by_handler
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "DEEPEST",
@@ -24,7 +26,6 @@ __all__ = [
     "keys",
     "read",
     "split",
-    "working_folder",
 ]
 
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes, or characters of a string
@@ -104,6 +105,8 @@ def split(config: object) -> tuple[str, list[str]]:
     Raises:
         ConfigError: it is no path, or what follows the ``#`` is no JSON pointer.
     """
+    from pathlib import Path, PurePath  # where there is a file: as of `Base`
+
     # On Windows a path turns the slashes of the pointer round; as_posix turns them back.
     name = config.as_posix() if isinstance(config, PurePath) else config
     name = os.fspath(name) if isinstance(name, os.PathLike) else name
@@ -146,6 +149,8 @@ def read(file: str) -> bytes:
             waits for a writer who may never come, and a device never ends.
         ConfigError: no file can have this name.
     """
+    from pathlib import Path
+
     try:
         # Of the name as it is: a Path forgets a slash at its end. A folder says so itself.
         kind = _KINDS.get(stat.S_IFMT(os.stat(file).st_mode))  # noqa: PTH116
@@ -168,27 +173,6 @@ def read(file: str) -> bytes:
             raise
         expected = "the name of a file"
         raise ConfigError(Problem("config", expected, show(file), str(error))) from None
-
-
-def working_folder() -> Path:
-    """The folder that relative paths of a config in code are relative to."""
-    try:
-        return Path.cwd()
-    except FileNotFoundError as error:
-        if by_handler(error):
-            raise
-        return _Gone()
-
-
-class _Gone(PosixPath):  # Windows does not delete a folder that somebody works in
-    """A working folder that is gone: joining a relative path to it fails, an absolute one not."""
-
-    def __truediv__(self, path: Any) -> Any:
-        joined = Path(self, path)
-        if not joined.is_absolute():
-            text = "the working folder, to which this path is relative, is gone; give a whole path"
-            raise FileNotFoundError(errno.ENOENT, text, path)
-        return joined
 
 
 def follow(value: Any, names: list[str]) -> tuple[Place, Any]:

@@ -1,12 +1,12 @@
 """What reading a config found, and where in its document it stands."""
 
 from collections.abc import Collection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from threadloader._schema import Place, pointer
 from threadloader.errors import ConfigError, Problem
 
+from ._base import Base
 from ._file import Document, follow, keys
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Report(NamedTuple):
     config: "LoaderConfig | None"
     source: dict[str, Any] | None
     root: str | None
-    base: Path
+    base: Base
     problems: tuple[Problem, ...]
     file: str = ""
     section: Place = ()

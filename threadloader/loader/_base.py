@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ..config import Base
 from ._loader import Loader
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["based"]
 
 
-def based(loader: Loader, base: Path, *, opened: bool = False) -> Loader:
+def based(loader: Loader, base: Base | Path, *, opened: bool = False) -> Loader:
     """Give a loader the folder to which relative paths in its config are relative.
 
     A `LoaderConfig` does not know the folder of the file that it was read from, so that a
@@ -24,6 +28,6 @@ def based(loader: Loader, base: Path, *, opened: bool = False) -> Loader:
     Returns:
         The same loader.
     """
-    loader._base = base
+    loader._base = base if isinstance(base, Base) else Base(str(base))
     loader._opened = opened
     return loader

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import sources
-from ..config import LoaderConfig, bytes_of
+from ..config import Base, LoaderConfig, bytes_of
 from ..errors import ConfigError, Problem
 from ..sources import ArraySource
 
@@ -21,7 +20,7 @@ _BYTES_AT_ONCE = 64 << 20
 """How much of an array is summed up in a call. Chosen: a Ctrl-C waits a fifth of a second."""
 
 
-def stamp_of(config: LoaderConfig, base: Path, spec: Mapping[str, Any] | None) -> str:
+def stamp_of(config: LoaderConfig, base: Base, spec: Mapping[str, Any] | None) -> str:
     """Give the stamp of the source's files, where samples are kept for the next run.
 
     Args:
@@ -31,12 +30,12 @@ def stamp_of(config: LoaderConfig, base: Path, spec: Mapping[str, Any] | None) -
     """
     if not config.cache or config.cache["folder"] is None or spec is None:
         return ""
-    return sources.stamp(spec, base, config.root)
+    return sources.stamp(spec, base.path, config.root)
 
 
 def cached_source(
     config: LoaderConfig,
-    base: Path,
+    base: Base,
     spec: Mapping[str, Any] | None,
     source: Any,
     length: int,
@@ -81,7 +80,7 @@ def cached_source(
         sources.inside(base / options["folder"], root)
     cache = open_cache(
         options,
-        base,
+        base.path,
         length,
         lambda: key_of(_data_of(source, spec), stamp, spec, transform),
     )

@@ -163,7 +163,7 @@ class Loader:
             spec = self._config.source if ours else None
             stamp = stamp_of(self._config, self._base, spec)  # before the source is opened
             if self._source is None:
-                source = opened = open_configured(spec or {}, self._base, self._config.root)
+                source = opened = open_configured(spec or {}, self._base.path, self._config.root)
                 close = opened.close
             else:
                 source = sources.as_source(self._source)

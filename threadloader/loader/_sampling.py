@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import samplers, sources
-from ..config import LoaderConfig
+from ..config import Base, LoaderConfig
 from ..engine import from_signal
 from ..errors import ConfigError, Problem, SourceError, StateError
 from ..order import LONGEST, Deal
@@ -45,7 +44,7 @@ def deal_of(config: LoaderConfig) -> Deal:
     return Deal(config.batch_size, index, count, remainder, config.drop_last)
 
 
-def without_source(config: LoaderConfig, base: Path) -> tuple[LoaderConfig, int]:
+def without_source(config: LoaderConfig, base: Base) -> tuple[LoaderConfig, int]:
     """Give what can be tried of a config whose source is not there.
 
     Args:
@@ -77,14 +76,14 @@ def without_source(config: LoaderConfig, base: Path) -> tuple[LoaderConfig, int]
     return config, n
 
 
-def _numbers(config: LoaderConfig, base: Path, named: Any, pointer: str) -> Any:
+def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
     """Give a list of the config, or read the file of it that stands there."""
     if not isinstance(named, str):
         return named
     root = None if config.root is None else base / config.root
     whole = pointer != "/sampler/weights"
     try:
-        return sources.read_numbers(named, base, root, whole=whole)
+        return sources.read_numbers(named, base.path, root, whole=whole)
     except SourceError as error:
         kind = "an integer" if whole else "a number"
         expected = f"a file with {kind} a line, or of .npy content"
@@ -122,7 +121,7 @@ class Samplings:
     """
 
     def __init__(
-        self, config: LoaderConfig, base: Path, source: sources.Source, n: int, given: Any
+        self, config: LoaderConfig, base: Base, source: sources.Source, n: int, given: Any
     ) -> None:
         self._config = config
         self._n = n

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import sources
 from .._runtime import Runtime
-from ..config import LoaderConfig
+from ..config import Base, LoaderConfig
 
 if TYPE_CHECKING:
     from ..jobs import Failure, Policy
@@ -56,7 +55,7 @@ class Skipping:
         SourceError: it lies outside of `root`.
     """
 
-    def __init__(self, config: LoaderConfig, base: Path) -> None:
+    def __init__(self, config: LoaderConfig, base: Base) -> None:
         options = config.on_error if isinstance(config.on_error, Mapping) else {}
         self._skips = options.get("skip") is not None
         self.budget: int = options.get("skip") or 0

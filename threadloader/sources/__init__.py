@@ -19,7 +19,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from threadloader.errors import ConfigError, Problem
@@ -29,6 +28,8 @@ from ._per_thread import PerThread
 from .arrays import ArraySource
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ._paths import inside
     from ._stamp import stamp
     from .columns import column, read_numbers
@@ -155,6 +156,8 @@ def open_source(
         raise ConfigError(Problem("/source/type", f"one of {known}", repr(kind)))
     file, decodes = _KINDS[kind]
     opener: Opener = getattr(import_module(f".{file}", __name__), f"open_{kind}")
+    from pathlib import Path  # imported where there are files
+
     base = base if isinstance(base, Path) else Path(base)  # one that is gone stays that
     inside = None if root is None else base / root
     return opener(spec, base, inside, decoders) if decodes else opener(spec, base, inside)

@@ -55,7 +55,7 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
             found = run(
                 report.config,  # what was read: a pipe is not read again
                 plan,
-                base=report.base,
+                base=report.base.path,
                 name=arguments.config,
                 names=names,
                 shown=Progress(sys.stderr, json=arguments.json),
