@@ -341,6 +341,7 @@ def test_reading_a_config_opens_the_file_and_imports_nothing(run_child, file):
     child = run_child(
         """
 import sys
+import pathlib  # what is imported for a file at all
 from threadloader import ConfigError, LoaderConfig
 from threadloader.config import read_config
 LoaderConfig()  # reads the schema
