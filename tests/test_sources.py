@@ -347,6 +347,17 @@ def test_a_take_that_gives_another_number_of_rows_is_an_error(given, method):
             next(iter(batches))
 
 
+@pytest.mark.parametrize("config", [{"num_workers": 0}, {"num_workers": 2}], ids=str)
+def test_a_take_that_gives_nothing_is_an_error(config):
+    class Forgetful(Rows):
+        def take(self, indices):
+            super().take(indices)
+
+    with Loader({"batch_size": 5, **config}, Forgetful()) as batches:
+        with pytest.raises(CollateError, match="take: expected a batch of 5 rows, got None"):
+            next(iter(batches))
+
+
 def test_several_batches_that_a_subclass_takes_with_too_few_rows_are_an_error():
     """Though what it inherits does not have its rows counted."""
 

@@ -240,6 +240,8 @@ def _counted(method: str, batch: Any, expected: int) -> Any:
                 break
         else:
             return batch
+    if batch is None:  # as from a `return` that was forgotten
+        raise CollateError(f"the source's {method}: expected a batch of {expected} rows, got None")
     for rows in _lengths(batch, expected):
         if rows != expected:
             raise CollateError(
