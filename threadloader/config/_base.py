@@ -20,12 +20,12 @@ class Base:
     threadloader takes, and a loader of arrays in memory needs no path.
 
     Args:
-        folder: its absolute path; None where it is gone.
+        folder: its path; None for a working folder that is gone.
     """
 
     __slots__ = ("_folder",)
 
-    def __init__(self, folder: str | None) -> None:
+    def __init__(self, folder: str | Path | None) -> None:
         self._folder = folder
 
     @classmethod
@@ -43,11 +43,12 @@ class Base:
         """The folder."""
         from pathlib import Path
 
-        if self._folder is not None:
-            return Path(self._folder)
-        from ._gone import Gone
+        if self._folder is None:
+            from ._gone import Gone
 
-        return Gone()
+            return Gone()
+        # One that is a path may be a `Gone`, which a command has passed on.
+        return Path(self._folder) if isinstance(self._folder, str) else self._folder
 
     def __truediv__(self, path: str) -> Path:
         return self.path / path

@@ -28,6 +28,6 @@ def based(loader: Loader, base: Base | Path, *, opened: bool = False) -> Loader:
     Returns:
         The same loader.
     """
-    loader._base = base if isinstance(base, Base) else Base(str(base))
+    loader._base = base if isinstance(base, Base) else Base(base)
     loader._opened = opened
     return loader

@@ -73,7 +73,7 @@ class Choice:
         self._slow = 0  # jobs in a row of which the trial is hopeless
         self._per_batch = 0.0  # seconds, when it was measured last
         self._previous: float | None = None  # the same, if nothing has changed since
-        # Since the last change: jobs that were noted, and when the first of them was.
+        # Since the last change: the first jobs that were noted, and when the first of them was.
         self._jobs = 0
         self._since = 0.0
         # When a job was noted, if only batches have come since, and the batches and pieces that
@@ -150,7 +150,7 @@ class Choice:
         self._taken = batches, -(-batches // max(min(made, self._gather), 1))
         # The least, since what threads measure has their waiting for the GIL in it.
         self._least = min(self._least, busy / max(batches, 1))
-        if self._is_warming(now) and not hopeless:
+        if self._jobs < WARMING_MOST and self._is_warming(now) and not hopeless:
             self._empty_window()
             return False
         elapsed = self._seconds
@@ -168,11 +168,10 @@ class Choice:
         return changed
 
     def _is_warming(self, now: float) -> bool:
-        """Count a job; tell whether it is one of those behind a change that are not measured."""
+        """Count one of the first jobs behind a change; tell whether it is not measured."""
         self._since = self._since if self._jobs else now
         self._jobs += 1
-        soon = self._jobs <= WARMING_MOST and now - self._since < WARMING_SECONDS
-        return self._jobs <= WARMING_JOBS or soon
+        return self._jobs <= WARMING_JOBS or now - self._since < WARMING_SECONDS
 
     def _decide(self, now: float, per_batch: float, own: float, *, doubted: bool) -> bool:
         previous, self._previous = self._previous, per_batch
