@@ -1,7 +1,8 @@
 """Arrays in memory (or mapped into it) as a source of samples.
 
 One array, or several of equal first length side by side in a tuple, a named tuple or a dict. A
-whole batch is taken with one `numpy.take` a field, into memory that the caller may provide.
+whole batch is taken with one `numpy.take` a field, into memory that the caller may provide. (It is
+past 300 lines: how data is taken apart, gathered and put together again has to agree.)
 """
 
 from __future__ import annotations
