@@ -90,7 +90,7 @@ class Choice:
         self._least = float("inf")  # work in a batch, in seconds
 
     def forget(self) -> None:
-        """Leave out what has passed since the last note: something else than batches came."""
+        """Leave out what has passed since the last note, and the batches that came in it."""
         self._noted, self._taken = None, (0, 0)
 
     def rest(self, now: float, before: float) -> None:
@@ -101,7 +101,7 @@ class Choice:
             before: as of `note`.
         """
         self._count(now, before)
-        self._noted, self._taken = None, (0, 0)
+        self.forget()
 
     def _count(self, now: float, waited: float) -> None:
         if self._noted is not None:

@@ -222,7 +222,7 @@ class FileReader:
             except (OSError, ValueError) as error:
                 if by_handler(error):
                     raise
-                # It says what is wrong, if that is not over.
+                # This gives the rest if what was wrong is over, and else says what it is.
                 memory[at:end] = self.read(begin, end - at)
             else:
                 if at < end:  # the file ends here, whatever size it may have in a moment
