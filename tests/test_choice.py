@@ -187,6 +187,11 @@ def test_what_a_call_of_a_worker_makes_is_measured_as_a_piece(gather, decided):
     assert decided == changed
 
 
+def test_what_a_call_makes_is_what_the_loader_says():
+    with Loader({"batch_size": 32}, source=np.zeros((9, 784))) as batches:
+        assert 1 < batches._supply._recipe.gather == batches._supply.choice._gather
+
+
 def test_long_jobs_are_not_left_out_longer_than_they_must():
     """Of 0.3 s each, as where a group is read from a disk."""
     run = Run(threads=0.15, here=0.3, busy=1e-3)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from threadloader import ConfigError, Loader, LoaderConfig
+from threadloader.config import Base
 from threadloader.errors import Problem
+from threadloader.loader import based
 from threadloader.state import Cursor, dump, read, write
 
 CONFIG = {"batch_size": 2, "num_workers": 0}
@@ -156,6 +158,15 @@ def test_a_path_from_the_root_is_found_though_the_working_folder_is_gone(tmp_pat
     source = {"type": "text", "path": str(tmp_path / "*.txt")}
     with Loader({**CONFIG, "source": source, "root": str(tmp_path), "shuffle": False}) as batches:
         assert [["a", "b"]] == list(batches)
+
+
+@no_deleting
+@pytest.mark.usefixtures("gone")
+def test_a_loader_that_is_given_a_working_folder_that_is_gone_knows_it():
+    """As `verify` and `bench` do for a config in code."""
+    loader = based(Loader(CONFIG, source=[1]), Base.working().path)
+    with pytest.raises(FileNotFoundError, match=r"the working folder, .+ is gone"):
+        loader._base / "here"
 
 
 @needs_fifos
