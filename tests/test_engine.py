@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leaks import Watch
 
-from threadloader._runtime import Runtime
+from threadloader._runtime import Runtime, Tickets
 from threadloader.engine import ENDED, Engine, Inline, Outcome, _engine, _joining, _threads
 from threadloader.engine._slots import Slot, Worker
 
@@ -149,10 +149,10 @@ def test_no_put_ever_waits(make_engine):
     """G4: every put of feeder and consumer finds room at once, at a depth far above the workers."""
     waited = []
 
-    class Watched(queue.Queue):
-        def put(self, item, block=True, timeout=None):
+    class Watched(Tickets):
+        def put_all(self, items):
             waited.append(self.full())
-            super().put(item, block, timeout)
+            super().put_all(items)
 
     class Watching(Runtime):
         def queue(self):
@@ -164,6 +164,29 @@ def test_no_put_ever_waits(make_engine):
     engine.stop()
     assert len(waited) > 500
     assert {False} == set(waited)
+
+
+def test_items_put_together_wake_as_many_of_those_who_wait():
+    """And they come in their order, to whoever takes them."""
+    tickets, taken = Tickets(), queue.SimpleQueue()
+    threads = [
+        threading.Thread(target=lambda: taken.put(tickets.take()), daemon=True) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    while len(tickets.not_empty._waiters) < 3:
+        time.sleep(0)
+    tickets.put_all([1, 2, 3, 4, 5])
+    assert [1, 2, 3] == sorted(taken.get(timeout=WAIT) for _ in range(3))
+    assert [4, 5] == [tickets.take(), tickets.take()]
+
+
+@pytest.mark.parametrize(("workers", "claims"), [(4, 4), (3, 7), (2, 6)])
+def test_where_there_is_a_worker_for_each_part_none_asks_for_more(make_engine, workers, claims):
+    """With fewer workers than parts each goes on until it finds none left."""
+    engine = make_engine(workers)
+    results(engine.stream(iter([Job(0, parts=4)]), depth=1), 1)
+    assert claims == sum(worker.claims for worker, _ in engine._shared.crew)
 
 
 def test_no_part_begins_after_a_stop(make_engine):

@@ -13,8 +13,9 @@ SIZES = [
     (Size(1, 1, (1,), closers=2), 4_562),
     (Size(1, 1, (2,)), 4_885),
     (Size(1, 2, (1, 1)), 19_099),
-    (Size(2, 1, (2,)), 29_614),
-    (Size(2, 1, (2,), faults=2, kinds=frozenset({"part"})), 17_236),
+    (Size(2, 1, (2,)), 24_738),
+    (Size(2, 1, (2,), faults=2, kinds=frozenset({"part"})), 14_628),
+    (Size(2, 1, (3,), kinds=frozenset({"part"})), 48_829),
     (Size(2, 1, (1, 1)), 5_306),
     (Size(3, 1, (1, 1, 1, 1, 1, 1)), 18_567),
 ]

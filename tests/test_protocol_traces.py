@@ -58,19 +58,16 @@ def test_a_small_run_is_seen_step_by_step():
 
 
 FORGOTTEN = {
-    "engine every=line end=in-a-worker workers=3 parts=332 fails=0.1,0.2,1.0 gil=5": (
-        "00013332223223444425552222222522220002200020000000200000232322224333222523333224"
-        "42233553344225555555445554444444343334433333333533333344444444535555545545333355"
-        "55445555332222322222222243344333555533333442245455533335533333322233333233322222"
-        "20233333330000022252030022022433332220000002220033300003300200220002222022200222"
-        "2222022222222222222"
+    "engine every=line end=in-a-worker workers=2 parts=22 fails=0.0,0.1 gil=5": (
+        "00012222222233222222224333344444222222200002222222222000022222222222222200002222"
+        "22222333344444444443334433344444434344444444444444444444444433333333333333333333"
+        "33333334222222222222444444244444444422222444444244444442244000002244444444000000"
+        "0000000000000222222000000000000003222422222222222222222222222222"
     ),
-    "engine every=line end=in-a-worker workers=3 depth=3 parts=34241 ms=1 gil=5": (
-        "00111111022222222222222222222222222222222222222222222222225555444433333222222222"
-        "22222222222222222222222222222222222244444444444444444444444440000000000002223333"
-        "33333333333333333333333333333333332222222222222224444444444444000000000000000000"
-        "00000000000000000000000000002222200055555555522222222222222223333333444443333333"
-        "3333333333344444444444444444422222222"
+    "engine every=line end=in-a-worker workers=3 depth=2 parts=33 gil=5": (
+        "00012233333322222222222244444455555522222220000002222222222222222222222222222222"
+        "22222222222200000444444444444444444444444444444400022222222222222222222200000000"
+        "05555225555555555544444444444444444444400000000005000000002222222203542"
     ),
 }
 """A worker in these engines stops them while parts of others fail. The feeder fills the slots, for
@@ -105,7 +102,7 @@ Slot = _slots.Slot
 
 BUGS = {
     "one worker gets no sentinel": (
-        (_threads, "release", "range(shared.num_workers)", "range(1, shared.num_workers)"),
+        (_threads, "release", "* shared.num_workers", "* (shared.num_workers - 1)"),
         "closed   <- ",
     ),
     "a stop fills no slot": (
@@ -113,7 +110,7 @@ BUGS = {
         "sentinel   <- ",
     ),
     "a job is dealt once too often": (
-        (_threads, "_deal_one", "in range(hands)", "in range(hands + 1)"),
+        (_threads, "_deal_one", "[slot] * hands", "[slot] * (hands + 1)"),
         "deal 0   <- ",
     ),
     "one slot more than the depth is sent": (
@@ -125,8 +122,12 @@ BUGS = {
         "look 0 0 False   <- ",
     ),
     "parts are claimed behind a failure": (
-        (Slot, "claims", " or self._failed is not None", ""),
+        (Slot, "_several", " or self._failed is not None", ""),
         r"claim [01] 0 [123]   <- ",
+    ),
+    "one part is claimed behind a failure": (
+        (Slot, "claims", "if failed is None:", "if True:"),
+        r"claim [012] 0 [23]   <- ",
     ),
     "of two failing parts the highest is told": (
         (Slot, "fail", "part < self._failed[0]", "part > self._failed[0]"),
@@ -143,6 +144,7 @@ SCENARIOS = {
     "a stop fills no slot": "engine end=break depth=3 parts=1111 ms=1 at=1",
     "a worker does not look at the flag": "engine end=break depth=3 parts=1999 at=0 ms=1",
     "parts are claimed behind a failure": "engine end=full workers=2 parts=33 fails=0.0",
+    "one part is claimed behind a failure": "engine end=full workers=3 parts=3 fails=0.0",
     "of two failing parts the highest is told": "engine end=full workers=2 parts=2 fails=0.0,0.1",
 }
 
@@ -187,7 +189,7 @@ def test_the_campaign_tells_what_it_followed(capsys):
 
 
 def test_the_campaign_tells_a_trace_that_is_refused_and_its_schedule(capsys):
-    with planted(_threads, "_deal_one", "in range(hands)", "in range(hands + 1)"):
+    with planted(_threads, "_deal_one", "[slot] * hands", "[slot] * (hands + 1)"):
         assert 1 == campaign.main(["--count=20", "--processes=1"])
     told = capsys.readouterr().err
     assert "a trace is refused:\n  send 0\n" in told

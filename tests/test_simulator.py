@@ -197,6 +197,19 @@ def items_come_as_they_went(runtime):
     return got
 
 
+def items_put_together_serve_as_many(runtime):
+    items, got = runtime.queue(), runtime.queue()
+    threads = [runtime.thread(lambda: got.put(items.take()), (), "taker") for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    items.put_all(["a", "b"])
+    items.put_all([])
+    items.put_all(["c"])
+    for thread in threads:
+        thread.join()
+    return sorted(got.take() for _ in range(3)), items.empty()
+
+
 def a_thread_has_its_life(runtime):
     gate = runtime.lock()
     gate.acquire()
@@ -269,6 +282,7 @@ def each_thread_has_its_own_locals(runtime):
         two_puts_serve_two_who_get,
         one_put_serves_one_of_two,
         items_come_as_they_went,
+        items_put_together_serve_as_many,
         a_thread_has_its_life,
         a_thread_cannot_join_itself,
         a_launched_function_runs,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import logging
 
-__all__ = ["RUNTIME", "Lock", "Runtime", "Thread", "log"]
+__all__ = ["RUNTIME", "Lock", "Runtime", "Thread", "Tickets", "log"]
 
 SIGNAL_SECONDS = 0.1
 """How often a wait looks for a signal that did not end it. Chosen: soon enough for whoever
@@ -59,6 +59,27 @@ class Thread(Protocol):
     def is_alive(self) -> bool: ...
 
 
+class Tickets(queue.Queue[Any]):
+    """A `queue.Queue` without a bound, with short forms of what is done for each part of a batch.
+
+    Where 128 workers wait for storage these two calls were a third of all Python that runs for
+    a sample. Nobody joins the queue, so neither counts what is unfinished.
+    """
+
+    def put_all(self, items: list[Any]) -> None:
+        """Put several at once, and wake as many of those that wait."""
+        with self.mutex:
+            self.queue.extend(items)
+            self.not_empty.notify(len(items))
+
+    def take(self) -> Any:
+        """Give the oldest, waiting for it."""
+        with self.mutex:
+            while not self.queue:
+                self.not_empty.wait()
+            return self.queue.popleft()
+
+
 class Runtime:
     """The standard library's threads, queues, locks and clock."""
 
@@ -74,9 +95,9 @@ class Runtime:
         """Make a queue in C: no interrupt can break it, and finalizers may put on it."""
         return queue.SimpleQueue()
 
-    def queue(self) -> queue.Queue[Any]:
+    def queue(self) -> Tickets:
         """Make a queue in Python: never to be touched by a thread that signals can hit."""
-        return queue.Queue()
+        return Tickets()
 
     def thread(self, target: Callable[..., None], args: tuple[Any, ...], name: str) -> Thread:
         """Make a thread, not yet started.

@@ -62,8 +62,8 @@ ENGINE = [
     _bug(
         "One worker gets no sentinel.",
         "threadloader/engine/_threads.py",
-        "    for _ in range(shared.num_workers):",
-        "    for _ in range(1, shared.num_workers):",
+        "[STOP] * shared.num_workers",
+        "[STOP] * (shared.num_workers - 1)",
         SCHEDULES,
     ),
     _bug(

@@ -52,7 +52,7 @@ class Feeding:
         parts = self.size.parts[n]
         for claim in range(1, parts + 1):  # as costs tell: any
             hands = min(self.size.workers, -(-parts // claim))
-            slot = Slot(claim, hands=hands, parts="-" * parts)
+            slot = Slot(claim, hands=hands, singly=hands == parts, parts="-" * parts)
             slots = put(s.slots, n, slot)
             on = Feeder("put", n, hands)
             yield ("draw", n), s._replace(slots=slots, drawn=s.drawn + 1, feeder=on)

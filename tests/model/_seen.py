@@ -42,6 +42,14 @@ class SeenQueue:
         self._queue.put(item)
         self._note(self._on_put, item)
 
+    def put_all(self, items):
+        self._queue.put_all(items)
+        for item in items:
+            self._note(self._on_put, item)
+
+    def take(self):
+        return self._note(self._on_get, self._queue.take())
+
     def get(self):
         return self._note(self._on_get, self._queue.get())
 

@@ -40,6 +40,7 @@ class Slot(NamedTuple):
     Attributes:
         claim: parts that a claim takes; claimed: parts that were claimed.
         hands: workers that may come to it, or are at it.
+        singly: whether each of them is to do one part, and there is one for each part.
         parts: a letter for each, "-", or begun, done or failed; "!" if it was begun twice.
         failed: the lowest part that failed and was told; None: none.
         outcome: what it was filled with: "value", "ended", "part 0", or the kind of a fault.
@@ -49,6 +50,7 @@ class Slot(NamedTuple):
     claim: int = 0
     claimed: int = 0
     hands: int = 0
+    singly: bool = False
     parts: str = ""
     failed: int | None = None
     outcome: str = ""

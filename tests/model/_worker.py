@@ -60,6 +60,9 @@ class Working:
                 yield from self.worker(s, w, worker._replace(at="look", part=worker.part + 1))
                 return
         slot = s.slots[n]
+        if worker.at == "run" and slot.singly:  # it asks for no more
+            yield ("finds none", w), self.go(s, w, worker._replace(at="leave"))
+            return
         if slot.failed is not None or slot.claimed == len(slot.parts):
             # Told before it leaves: a stop may come between, and make the failure forgotten.
             yield ("finds none", w), self.go(s, w, worker._replace(at="leave"))

@@ -102,7 +102,7 @@ class SimTurn(SimLock):
 
 
 class SimQueue:
-    """`queue.SimpleQueue`, and `queue.Queue` without a bound: a put never waits (G4).
+    """`queue.SimpleQueue`, and `Tickets`, which has no bound either: a put never waits (G4).
 
     Args:
         scheduler: the schedule's.
@@ -122,6 +122,14 @@ class SimQueue:
         self._scheduler.pause("put on", self.name)
         self._hit()
         self._items.append(item)
+
+    def put_all(self, items):
+        self._scheduler.pause("put on", self.name)
+        self._hit()
+        self._items.extend(items)
+
+    def take(self):
+        return self.get()
 
     def get(self, block=True, timeout=None):
         if block and timeout is not None and timeout < 0:

@@ -116,9 +116,10 @@ class Worker:
 class Slot:
     """One job's place in the line.
 
-    `origin` and `number` are the consumer's, fixed when it is made. `job`, `claim` and
-    `hands` are the feeder's until it puts the slot on the queue. After that the workers
-    share the slot under its guard, until one of them fills it; then it is the consumer's.
+    `origin` and `number` are the consumer's, fixed when it is made. `job`, `claim`, `hands` and
+    `singly`, whether each of the hands has one part to do, are the feeder's until it puts the
+    slot on the queue. After that the workers share the slot under its guard, until one of them
+    fills it; then it is the consumer's.
     """
 
     __slots__ = (
@@ -134,6 +135,7 @@ class Slot:
         "number",
         "origin",
         "outcome",
+        "singly",
     )
 
     def __init__(self, runtime: Runtime, origin: Any = None, number: int = 0) -> None:
@@ -143,6 +145,7 @@ class Slot:
         self.job: Any = None
         self.claim = 1
         self.hands = 1
+        self.singly = False
         self.outcome: Outcome | None = None
         # Guards _claimed, _seconds, hands, _failed and the one store of `outcome`. Held for a
         # few bytecodes at a time; no code of a job runs under it.
@@ -178,12 +181,25 @@ class Slot:
         """Whether nobody will ask for the outcome any more."""
         return worker.stopped() or self.origin.cancelled
 
-    def claims(self, worker: Worker, parts: int) -> Generator[int, None, None]:
+    def claims(self, worker: Worker, parts: int) -> Iterator[int]:
         """Give this worker the parts it is to do.
 
         Claims go upwards, and none is made after a failure: every part below a failing one
         is in somebody's hands by then, so the lowest failing part is always found (G7).
         """
+        if not self.singly:
+            return self._several(worker, parts)
+        worker.claims += 1
+        with self._guard:
+            part, failed = self._claimed, self._failed
+            if failed is None:
+                self._claimed = part + 1
+        if failed is not None or self.unwanted(worker):
+            return iter(())
+        worker.part = part
+        return iter((part,))
+
+    def _several(self, worker: Worker, parts: int) -> Generator[int, None, None]:
         while True:
             worker.claims += 1
             with self._guard:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import warnings
 from collections import deque
+from collections.abc import Generator
 from typing import Any
 
 from .._runtime import Runtime, Thread
@@ -136,20 +137,22 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
     round ends by letting go of all that belongs to its slot, which would make a cycle (G10).
     """
     here.shared = shared
-    probed, probes, pause = shared.runtime.monotonic() if first else float("inf"), 0, SOON_SECONDS
-    while (slot := shared.tickets.get()) is not STOP:
+    take, monotonic = shared.tickets.take, shared.runtime.monotonic
+    probed, probes, pause = monotonic(), 0, SOON_SECONDS
+    while (slot := take()) is not STOP:
         try:
             job = worker.job = slot.job
             if job is not None:  # else the feeder has ended it already
+                began = monotonic()
                 claims = slot.claims(worker, job.parts)
-                began = shared.runtime.monotonic()
                 _, error = caught(job.run, claims)
-                claims.close()  # suspended, it would lead from the traceback to the slot
                 if error is not None:
+                    if isinstance(claims, Generator):
+                        claims.close()  # suspended, it would lead from the traceback to the slot
                     caught(job.failed, worker.part)
                     slot.fail(worker, error)
                 worker.part = value = error = None  # by now: another one may fill the slot
-                if slot.leave(shared.runtime.monotonic() - began):
+                if slot.leave(monotonic() - began):
                     complete = slot.complete(worker)
                     if complete:
                         value, error = caught(job.finish)
@@ -170,7 +173,7 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
             shared.inbox.put(LOOK)
         worker.job = worker.part = None
         slot = job = claims = outcome = error = value = None
-        if (now := shared.runtime.monotonic()) - probed > pause:
+        if first and (now := monotonic()) - probed > pause:
             delay = shared.runtime.gil_delay()
             # While the consumer waited it was another worker that held it, in Python code.
             until = now + delay if shared.awaited is None else shared.came
@@ -232,8 +235,8 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bo
         slot.claim = max(slot.claim, -(-job.parts // share))
     hands = min(shared.num_workers, -(-job.parts // slot.claim))
     slot.hands = hands
-    for _ in range(hands):
-        shared.tickets.put(slot)
+    slot.singly = hands == job.parts
+    shared.tickets.put_all([slot] * hands)
     return True
 
 
@@ -265,8 +268,7 @@ def _end(
 
 def release(shared: Shared) -> None:
     """Send each worker the word to end, behind what it still has to look at."""
-    for _ in range(shared.num_workers):
-        shared.tickets.put(STOP)
+    shared.tickets.put_all([STOP] * shared.num_workers)
 
 
 def replace_feeder(shared: Shared) -> None:
