@@ -62,8 +62,8 @@ class Thread(Protocol):
 class Tickets(queue.Queue[Any]):
     """A `queue.Queue` without a bound, with short forms of what is done for each part of a batch.
 
-    Where 128 workers wait for storage these two calls were a third of all Python that runs for
-    a sample. Nobody joins the queue, so neither counts what is unfinished.
+    Where 128 workers wait for storage, `put` and `get` were a third of all Python that runs for
+    a sample. Nobody joins the queue, so these do not count what is unfinished.
     """
 
     def put_all(self, items: list[Any]) -> None:
