@@ -1084,6 +1084,22 @@ def test_the_delay_of_the_gil_is_measured_by_the_first_worker(make_engine):
     assert engine.gil_held
 
 
+@pytest.mark.usefixtures("_always_probed")
+def test_no_other_worker_measures_it(make_engine, monkeypatch):
+    """Three are at each job at once, and whoever comes back for the next one could have."""
+    monkeypatch.setattr(_threads, "CLAIM_SECONDS", 0.0)
+    names, three = set(), threading.Barrier(3)
+
+    class Noting(Runtime):
+        def gil_delay(self):
+            names.add(threading.current_thread().name)
+            return 0.0
+
+    jobs = (Job(number, 3, lambda number, part: three.wait(WAIT)) for number in range(5))
+    results(make_engine(3, runtime=Noting()).stream(jobs, depth=1), 5)
+    assert {"threadloader-worker-0"} == names
+
+
 class Clocked(Delayed):
     """One with a clock that is set by hand, too.
 
