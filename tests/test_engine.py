@@ -174,8 +174,7 @@ def test_items_put_together_wake_as_many_of_those_who_wait():
     ]
     for thread in threads:
         thread.start()
-    while len(tickets.not_empty._waiters) < 3:
-        time.sleep(0)
+    until(lambda: len(tickets.not_empty._waiters) == 3)
     tickets.put_all([1, 2, 3, 4, 5])
     assert [1, 2, 3] == sorted(taken.get(timeout=WAIT) for _ in range(3))
     assert [4, 5] == [tickets.take(), tickets.take()]

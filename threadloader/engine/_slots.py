@@ -189,6 +189,7 @@ class Slot:
         """
         if not self.singly:
             return self._several(worker, parts)
+        # The short way, for reads that wait: no generator, no second claim that finds nothing.
         worker.claims += 1
         with self._guard:
             part, failed = self._claimed, self._failed

@@ -143,7 +143,7 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
         try:
             job = worker.job = slot.job
             if job is not None:  # else the feeder has ended it already
-                began = monotonic()
+                began = monotonic()  # before: a claim of one part has looked at the stop (G5)
                 claims = slot.claims(worker, job.parts)
                 _, error = caught(job.run, claims)
                 if error is not None:
