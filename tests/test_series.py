@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep import Interrupt, Sweep
 
-from threadloader import ClosedError, Loader
+from threadloader import ClosedError, Loader, SourceError
 from threadloader._runtime import Runtime
+from threadloader.collate import Pad
 from threadloader.loader import _schedule
 from threadloader.loader._choice import Choice
+from threadloader.masking import MaskTokens
 from threadloader.order import BLOCK
 from threadloader.order._deal import FIRST
 
@@ -43,10 +45,10 @@ BESIDE = pytest.mark.parametrize("workers", [0, 1])
 
 
 @contextmanager
-def opened(workers, source, collate=None, **options):
-    """Gives the batches of a loader that makes them in series."""
+def opened(workers, source, collate=None, transform=None, **options):
+    """Gives the batches of a loader that makes them in series; collate and transform as of it."""
     config = {**CONFIG, **options, "num_workers": workers}
-    with Loader(config, source=source, collate=collate) as batches:
+    with Loader(config, source=source, collate=collate, transform=transform) as batches:
         if workers:
             batches._supply.choice = Here()
         yield batches
@@ -135,8 +137,17 @@ def test_the_jobs_of_an_epoch_grow_to_what_is_ordered_together(monkeypatch):
     assert [4, 8, 16, 4, 30] == made
 
 
-@pytest.mark.parametrize("collate", [None, np.array])
-def test_batches_of_small_samples_need_no_jobs_of_their_own(monkeypatch, collate):
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"collate": np.array},
+        {"transform": abs},
+        {"transform": lambda sample, rng: sample + rng.integers(5)},
+    ],
+    ids=["stack", "collate", "transform", "rng"],
+)
+def test_batches_of_small_samples_need_no_jobs_of_their_own(monkeypatch, given):
     """But the first of each series, which is a job of the engine."""
     singles = []
 
@@ -146,7 +157,7 @@ def test_batches_of_small_samples_need_no_jobs_of_their_own(monkeypatch, collate
             return super().single(number)
 
     monkeypatch.setattr(_schedule, "SeriesJob", Series)
-    with Loader(CONFIG, source=Read(4000), collate=collate) as batches:
+    with Loader(CONFIG, source=Read(4000), **given) as batches:
         assert 2000 == len(list(batches))
     assert {0} == set(singles)
 
@@ -248,6 +259,76 @@ def test_an_error_of_collate_comes_once_too():
     assert 20 == len(calls)
     assert ("unfit", True) == (got[10][0], "the batch of step 10, epoch 0" in got[10][1])
     assert [[2 * i, 2 * i + 1] for i in range(20) if i != 10] == got[:10] + got[11:]
+
+
+class Unfit:
+    """A transform of one sample that fails for some, and says for which it was called."""
+
+    def __init__(self, bad):
+        self.bad = bad
+        self.called = []
+
+    def __call__(self, sample):
+        self.called.append(sample)
+        if sample in self.bad:
+            raise OSError(f"unfit: {sample}")
+        return -sample
+
+
+@BESIDE
+@given(bad=st.sets(st.integers(0, 59), max_size=5), unread=st.sets(st.integers(0, 59), max_size=3))
+@settings(max_examples=25, deadline=None)
+def test_an_error_of_a_transform_comes_once_in_the_place_of_its_batch(workers, bad, unread):
+    """Batches and notes are those of a worker; no sample is read or transformed twice."""
+
+    def run(workers):
+        source, transform = Read(60, unread), Unfit(bad)
+        with opened(workers, source, transform=transform) as batches:
+            got = delivered(batches, 30)
+        assert sorted(set(source.read)) == sorted(source.read)
+        assert sorted(set(transform.called)) == sorted(transform.called)
+        return got
+
+    got = run(workers)
+    with Loader({**CONFIG, "num_workers": 2}, Read(60, unread), transform=Unfit(bad)) as batches:
+        assert got == delivered(batches, 30)
+    for step, one in enumerate(got):
+        wrong = [row for row in (2 * step, 2 * step + 1) if row in bad | unread]
+        assert wrong or one == [-2 * step, -2 * step - 1]
+
+
+@BESIDE
+def test_samples_that_are_transformed_together_fail_as_if_each_were_alone(workers):
+    """The note names the sample whose tokens are none of the vocabulary, by its row."""
+    masked = MaskTokens(vocabulary=100, mask_token=99)
+
+    class Tokens(Read):
+        def __getitem__(self, index):
+            self.read.append(index)
+            return np.full(index % 5 + 1, 100 if index in self.bad else index)
+
+    def run(batches):
+        epoch, got = iter(batches), []
+        while len(got) < 20:
+            try:
+                got.append({name: field.tolist() for name, field in next(epoch).items()})
+            except SourceError as error:
+                got.append((str(error), error.__notes__[0]))
+        assert next(epoch, None) is None
+        return got
+
+    bad = {7, 20, 21, 38}
+    source = Tokens(40, bad)
+    with opened(workers, source, Pad(), masked) as batches:
+        got = run(batches)
+    with Loader(
+        {**CONFIG, "num_workers": 2}, Tokens(40, bad), transform=masked, collate=Pad()
+    ) as batches:
+        assert got == run(batches)
+    assert [3, 10, 19] == [step for step, one in enumerate(got) if type(one) is tuple]
+    assert got[10][1].endswith("sample 20 (row 0 of step 10, epoch 0), line 21")
+    assert got[3][1].endswith("sample 7 (row 1 of step 3, epoch 0), line 8")
+    assert sorted(source.read) == list(range(40))
 
 
 @BESIDE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -71,6 +71,8 @@ class Pad:
     multiple_of: int = 1
     value: float | Mapping[str | int, float] = 0
     truncate: bool = False
+    # What `_fill` has given; threads may make the same entry twice.
+    _fills: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for option in ("fields", "length", "multiple_of", "value", "truncate"):
@@ -213,6 +215,13 @@ class Pad:
 
     def _fill(self, dtype: np.dtype[Any], path: Path) -> Any:
         """Give the pad value in a dtype that holds it."""
+        known = self._fills.get((dtype, path))
+        if known is None:
+            known = self._fills[dtype, path] = self._held(dtype, path)
+        return known
+
+    def _held(self, dtype: np.dtype[Any], path: Path) -> Any:
+        """As `_fill`, the first time."""
         value = self.value.get(str(*path), 0) if isinstance(self.value, Mapping) else self.value
         try:
             if dtype.kind in "iu":

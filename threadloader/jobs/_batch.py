@@ -158,17 +158,7 @@ class BatchJob:
             )
         if transform is None:
             return samples
-        return self._one_by_one(samples)
-
-    def _one_by_one(self, samples: list[Any]) -> list[Any]:
-        """Give the transformed samples of all rows."""
-        transform: Any = self._recipe.transform
-        made = []
-        for row, position in enumerate(self._positions.tolist()):
-            self.at = row
-            made.append(transform(samples[row], self._key, position))
-        self.at = None
-        return made
+        return one_by_one(self._recipe, samples, self._key, self._positions, self)
 
     def finish(self) -> list[Any]:
         """Collate the samples into the batch, and pin it where that is asked for.
@@ -186,28 +176,12 @@ class BatchJob:
             into, self._into = self._into, None
             batch = into.stack(batch)
         elif self._recipe.whole != "take":
-            batch = self._collated(batch)
+            batch = collated(self._recipe, batch, self._key, self._positions, self)
         batch, digest = self._recipe.finished(batch)
         self.digests = [digest]
         if self._recipe.measure is not None:
             self.size = self._recipe.measure(batch)
         return batch
-
-    def _collated(self, samples: list[Any]) -> Any:
-        """Give the batch of the samples that were read."""
-        self.at = None  # the rows are done: what fails now is the whole batch's
-        if self._recipe.together is None:
-            return self._recipe.collate(samples)
-        failure = None
-        try:
-            try:
-                return self._recipe.together(samples, self._key, self._positions)
-            except Exception as error:  # noqa: BLE001 (raised below)
-                failure = error
-            self._one_by_one(samples)  # if one is to blame, this raises what the lowest row does
-            raise failure
-        finally:
-            del failure  # its traceback leads to this frame
 
     def failed(self, part: int | None) -> None:
         """Have the source say where the row stands that has just failed, in the same thread.
@@ -250,6 +224,47 @@ class BatchJob:
             if self._recipe.from_signal(error):
                 raise
             return f"(its place could not be told: {type(error).__name__})"
+
+
+def collated(
+    recipe: Recipe, samples: list[Any], key: int, positions: NDArray[np.int64], job: Any
+) -> Any:
+    """Give the batch of samples that were read.
+
+    Args:
+        recipe: how it is made.
+        samples: transformed, but where the recipe does that to all together.
+        key: the epoch's key for transforms.
+        positions: int64, shape (rows,), the rows' places in the global order.
+        job: says by `at` which row it is at.
+    """
+    job.at = None  # the rows are done: what fails now is the whole batch's
+    if recipe.together is None:
+        return recipe.collate(samples)
+    failure = None
+    try:
+        try:
+            return recipe.together(samples, key, positions)
+        except Exception as error:  # noqa: BLE001 (raised below)
+            failure = error
+        # If one is to blame, this raises what the lowest row does.
+        one_by_one(recipe, samples, key, positions, job)
+        raise failure
+    finally:
+        del failure  # its traceback leads to this frame
+
+
+def one_by_one(
+    recipe: Recipe, samples: list[Any], key: int, positions: NDArray[np.int64], job: Any
+) -> list[Any]:
+    """Give the transformed samples of all rows; as `collated`."""
+    transform: Any = recipe.transform
+    made = []
+    for row, position in enumerate(positions.tolist()):
+        job.at = row
+        made.append(transform(samples[row], key, position))
+    job.at = None
+    return made
 
 
 class NoBatch:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import CollateError
-from ._batch import BatchJob
+from ._batch import BatchJob, collated
 from ._facts import Recipe, Span
 
 if TYPE_CHECKING:
@@ -175,9 +175,10 @@ class SeriesJob(_Several):
         first: the job of the first one.
         parts: how many parts that has.
         part: when `more` has failed, at which part of the batch; None: at no single one.
+        at: likewise, once all were read, which row could not be transformed; None: no single one.
     """
 
-    __slots__ = ("_bare", "_key", "_positions", "first", "part", "parts")
+    __slots__ = ("_bare", "_key", "_positions", "at", "first", "part", "parts")
 
     def __init__(
         self,
@@ -194,8 +195,8 @@ class SeriesJob(_Several):
         self.first = self.single(0)
         self.parts = self.first.parts
         self.part: int | None = None
-        self._bare = recipe.whole != "getitems" and recipe.transform is None
-        self._bare = self._bare and recipe.pin is None and recipe.measure is None
+        self.at: int | None = None
+        self._bare = recipe.whole != "getitems" and recipe.pin is None and recipe.measure is None
 
     @property
     def plain(self) -> bool:
@@ -215,14 +216,18 @@ class SeriesJob(_Several):
         if recipe.whole:
             return [recipe.take(indices)]  # type: ignore[misc]  # it is there
         # None again: a signal handler may have raised at a part before, and then it is asked anew.
-        source, self.part = recipe.source, None
-        remaining = iter(indices.tolist())
+        source, each, self.part, self.at = recipe.source, recipe.each, None, None
+        remaining, positions = iter(indices.tolist()), self._positions[number]
         try:
-            samples = [source[index] for index in remaining]
+            if each is None:
+                samples = [source[index] for index in remaining]
+            else:
+                key, placed = self._key, zip(remaining, positions.tolist(), strict=True)
+                samples = [each(source[index], key, position) for index, position in placed]
         except BaseException:
             self.part = len(indices) - length_hint(remaining) - 1
             raise
-        return [recipe.collate(samples)]
+        return [collated(recipe, samples, self._key, positions, self)]
 
     def placed(self, job: BatchJob, number: int) -> BatchJob:
         """Give a job of one of the batches, which now knows where it lies.

@@ -281,6 +281,7 @@ class Run:
                 batches, error = stream.attempt(job.more, made)
                 if error is not None and isinstance(job, SeriesJob):
                     single = job.single(made)
+                    single.at = job.at
                     stream.run(single.failed, job.part)
                     outcome = Outcome(single, None, error, job.part)
             now = self._now()

@@ -84,17 +84,17 @@ class _Tokens:
         Raises:
             SourceError: a token is none of the vocabulary.
         """
-        outside, sizes = self._hiding.outside, np.minimum(self.sizes, width)
-        array = np.full((len(sizes), width), fill, np.int64)
-        rests = []
-        for row, tokens in enumerate(self._rows):
-            size = self.sizes[row]
-            if size > width:
-                rests.append(tokens[width:].astype(np.int64))
-                tokens = tokens[:width]
+        outside, rows, sizes = self._hiding.outside, self._rows, np.array(self.sizes, np.int64)
+        if max(self.sizes) > width:
+            # What is cut off is looked at, too.
+            if any(outside(row[width:].astype(np.int64)) for row in rows):
+                raise self._hiding.refusal(rows)
+            rows, sizes = [row[:width] for row in rows], np.minimum(sizes, width)
+        array = np.full((len(rows), width), fill, np.int64)
+        for row, (tokens, size) in enumerate(zip(rows, self.sizes, strict=True)):
             array[row, :size] = tokens
         # If the array has such a value, it may be the fill.
-        if (outside(array) and outside(array[_filled(sizes, width)])) or any(map(outside, rests)):
+        if outside(array) and outside(array[_filled(sizes, width)]):
             raise self._hiding.refusal(self._rows)
         starts = np.arange(len(sizes), dtype=np.int64) * width
         hidden = self._hiding.hide(array.reshape(-1), starts, sizes, self._seeds)
