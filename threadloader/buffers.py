@@ -49,23 +49,7 @@ __all__ = ["LEAST_BYTES", "Pool"]
 LEAST_BYTES = 1 << 20
 """Smaller arrays come from numpy, unless a pool is told otherwise.
 
-Measured on two cores of a virtual x86-64 machine (Linux, glibc, CPython 3.11, numpy 2.4). An
-array whose memory waits costs 2.0 us where `numpy.empty` costs 0.55; with a new block 5.6; below
-this size 0.45 and 0.15. `numpy.take` of rows of 3 KiB into the array, a few arrays held: how many
-times as much a second of processor time does as with `numpy.empty`, with one thread / with two
-that hand the arrays to a third (medians of 9 pairs of processes, of 5 in the last line):
-
-========================================  ===========  ===========  ===========  ===========
-size in MiB                               0.5          1            4            12
-========================================  ===========  ===========  ===========  ===========
-all of one size                           0.92 / 2.18  0.96 / 1.04  1.04 / 1.16  1.03 / 1.27
-70% to 100% of that size                  1.23 / 2.20  1.49 / 2.48  1.44 / 2.25  1.40 / 1.85
-one size, and malloc maps all large ones               6.35 / 5.33  6.16 / 6.22  2.61 / 2.35
-========================================  ===========  ===========  ===========  ===========
-
-So at half a MiB one thread loses and two gain: where threads make the arrays, a quarter of this
-bound (there 2.13) is better. At 48 MiB, which glibc always maps, it is 1.81 / 1.83. The last
-line sets ``MALLOC_MMAP_THRESHOLD_``, for allocators that do not learn which sizes come back.
+Measured: docs/design.md, "Memory that is used again".
 """
 
 _ALIGNMENT = 64

@@ -47,6 +47,7 @@ tells what a signal handler raised in a job from what the job did.
 
 from ._engine import Engine
 from ._inline import Inline, InlineStream
+from ._own import here
 from ._signals import attempt, from_signal
 from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
@@ -61,4 +62,5 @@ __all__ = [
     "Stream",
     "attempt",
     "from_signal",
+    "here",
 ]

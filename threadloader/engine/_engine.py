@@ -47,7 +47,7 @@ class Engine:
         max_bytes: int | None = None,
     ) -> None:
         self._runtime = runtime
-        self._shared = Shared(runtime, num_workers, close_timeout, max_bytes)
+        self._shared = self.mark = Shared(runtime, num_workers, close_timeout, max_bytes)
         self._feeder: Thread | None = None
         self._stall = stall_seconds, stall_raises
         self._watch: Watch | None = None

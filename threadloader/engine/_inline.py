@@ -28,6 +28,7 @@ class Inline:
         peak_bytes: 0: nothing is ready before it is asked for.
         gil_delay: 0: no thread of ours waits for the GIL.
         gil_held: False, likewise.
+        mark: no thread has it.
         context: the context in which jobs are run; None: that of the caller.
         running: whether something is being run; written by the consumer alone.
         behind: called when what is being run ends after a stop, with the exception that it ended
@@ -41,6 +42,7 @@ class Inline:
         self.peak_bytes = 0
         self.gil_delay = 0.0
         self.gil_held = False
+        self.mark = object()
         self.running = False
         self.behind: Callable[[BaseException | None], object] | None = None
 

@@ -40,7 +40,7 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
         getattr(log(), how)("%s", text)
 
     def write() -> None:
-        before = getattr(here, "shared", None)
+        before = here.shared
         try:
             here.shared = shared
             with ExitStack() as each:  # is said, whatever is raised when another one is

@@ -13,15 +13,15 @@ import gc
 import weakref
 from collections.abc import Callable
 from itertools import accumulate
-from os import getpid
 from typing import Any, NoReturn
 
 from .._runtime import Runtime
-from ..engine import Outcome
+from ..engine import Outcome, here
 from ..errors import BusyError, ClosedError
 from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob
 from ..state import Cursor
 from ..stats import Tally
+from . import _forks
 from ._epochs import Epoch
 from ._failure import explained
 from ._place import Delivery, Place
@@ -65,9 +65,8 @@ class Run:
         self._skipping = skipping
         self._now = runtime.monotonic
         self._digested = digested
-        # Without threads a forked child goes on by itself, and no thread is one of ours.
-        self._pid = getpid() if supply.ahead else 0
-        self._inside = supply.engine.inside if supply.ahead else None
+        self._mark = supply.engine.mark
+        self._forks = _forks.count
         self.turn = Turn(runtime.turn, supply)
         self.results = Results(supply, skipping, Place(plan))
         self.since: float | None = None
@@ -212,8 +211,7 @@ class Run:
         # Most calls take what lies ready in a group, and go through these lines alone.
         if epoch._ended:
             raise StopIteration
-        inside = self._inside
-        if inside is not None and inside():  # as in `Turn.take`
+        if here.shared is self._mark:  # as in `Turn.take`, without calls
             self._supply.check_open()
         turn = self.turn
         fresh = turn.new()
@@ -221,7 +219,7 @@ class Run:
             turn.refuse()
         try:
             turn.inside = True
-            if self._supply.closed or (self._pid and self._pid != getpid()):
+            if self._supply.closed or self._forks != _forks.count:
                 self._supply.check_open()
             place = self.results.place
             live = place.live

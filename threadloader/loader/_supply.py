@@ -228,7 +228,7 @@ class Supply:
             return None
         # Where nothing is left out of a batch, none has a mark, and nobody looks at the counts.
         plain = self._recipe.policy is None and self._recipe.digest is None
-        if not plain or delivery.lost or self._looks_out or not self.engine.usable:
+        if not plain or delivery.lost or self._looks_out:
             return None
         batches, samples, counted, waited, _ = onward or (0, 0, 0, 0.0, job)
         ready = stream.ready(place.taken + batches)
