@@ -83,13 +83,11 @@ class Tickets(queue.Queue[Any]):
 class Runtime:
     """The standard library's threads, queues, locks and clock."""
 
-    def lock(self) -> Lock:
-        """Make a raw lock, not held."""
-        return _thread.allocate_lock()
+    lock = staticmethod(_thread.allocate_lock)
+    """Make a raw lock, not held. Each batch needs some: so this is the function itself in C."""
 
     turn = staticmethod(_thread.RLock)
-    """Make a lock that the thread which holds it may take again, in C as well. It is made at
-    every `next`: so it is the class itself, and not a function that calls it."""
+    """Make a lock that the thread which holds it may take again, at every `next`; likewise."""
 
     def simple_queue(self) -> queue.SimpleQueue[Any]:
         """Make a queue in C: no interrupt can break it, and finalizers may put on it."""
