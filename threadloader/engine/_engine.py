@@ -34,6 +34,9 @@ class Engine:
         stall_seconds: how long nothing may move while the consumer waits; None for ever.
         max_bytes: bound of the results that wait for the consumer; None for none.
         stall_raises: whether the consumer gets a `StalledError` then, and not only a log.
+
+    Attributes:
+        mark: what `here.shared` is in its threads.
     """
 
     def __init__(
