@@ -361,6 +361,15 @@ def test_a_mask_is_right_where_numbers_of_fewer_bits_end(longest):
     assert [min(len(array), 200) for array in arrays] == cut.sum(axis=1).tolist()
 
 
+def test_a_pad_value_is_looked_at_again_for_another_dtype():
+    pad = Pad(value=300)
+    for dtype in (np.int16, np.float64, np.int16):
+        values, _ = pad([np.zeros(1, dtype), np.zeros(2, dtype)])
+        assert (dtype, 300) == (values.dtype, values[0, 1])
+    with pytest.raises(CollateError, match="dtype uint8, which cannot hold the pad value int 300"):
+        pad([np.zeros(1, np.uint8), np.zeros(2, np.uint8)])
+
+
 def test_fields_of_equal_lengths_have_masks_of_their_own():
     batch = Pad()([{"x": np.ones(2), "y": np.ones(2)}, {"x": np.ones(1), "y": np.ones(1)}])
     batch["x_mask"][:] = False

@@ -47,8 +47,9 @@ def torch(monkeypatch):
     return fake
 
 
-def load(source, pin=True, collate=None, **config):
-    return Loader({"shuffle": False, "pin_memory": pin, **config}, source, collate=collate)
+def load(source, pin=True, collate=None, transform=None, **config):
+    config = {"shuffle": False, "pin_memory": pin, **config}
+    return Loader(config, source, collate=collate, transform=transform)
 
 
 @pytest.mark.parametrize("pin", [True, "auto"])
@@ -62,6 +63,13 @@ def test_every_array_of_a_batch_is_a_pinned_tensor(torch, pin, workers):
             assert [True, True] == [batch.pinned for batch in got]
             assert [x[:4].tolist(), x[4:].tolist()] == [batch.array.tolist() for batch in got]
             assert "" == batches.stats().not_pinned
+
+
+@pytest.mark.parametrize("transform", [None, abs])
+def test_each_batch_of_many_small_ones_is_pinned(torch, transform):
+    """Without workers, where such batches need no job of their own but for the pinning."""
+    with load(range(80), batch_size=2, num_workers=0, transform=transform) as batches:
+        assert [True] * 40 == [batch.pinned for batch in batches]
 
 
 def test_any_nesting_is_kept(torch):

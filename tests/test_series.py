@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep import Interrupt, Sweep
 
-from threadloader import ClosedError, Loader, SourceError
+from threadloader import ClosedError, Loader, SourceError, WorkerError
 from threadloader._runtime import Runtime
 from threadloader.collate import Pad
 from threadloader.loader import _schedule
@@ -329,6 +329,30 @@ def test_samples_that_are_transformed_together_fail_as_if_each_were_alone(worker
     assert got[10][1].endswith("sample 20 (row 0 of step 10, epoch 0), line 21")
     assert got[3][1].endswith("sample 7 (row 1 of step 3, epoch 0), line 8")
     assert sorted(source.read) == list(range(40))
+
+
+@BESIDE
+def test_an_end_behind_an_error_of_a_transform_is_of_its_batch(workers):
+    """It is not tried sample by sample, and so no row is told, nor that of the batch before."""
+
+    class Together:
+        def __call__(self, sample):
+            raise AssertionError("many is called instead")
+
+        def many(self, samples, key, positions):
+            if 21 in samples:
+                raise OSError("unfit")
+            if 26 in samples:
+                raise SystemExit
+            return samples
+
+    with opened(workers, Read(60), np.array, Together()) as batches:
+        epoch = iter(batches)
+        with pytest.raises(OSError, match="unfit") as failed:
+            list(epoch)
+        assert "raised for sample 21 (row 1 of step 10" in failed.value.__notes__[0]
+        with pytest.raises(WorkerError, match="raised for the batch of step 13"):
+            list(epoch)
 
 
 @BESIDE

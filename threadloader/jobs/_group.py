@@ -196,7 +196,7 @@ class SeriesJob(_Several):
         self.parts = self.first.parts
         self.part: int | None = None
         self.at: int | None = None
-        self._bare = recipe.whole != "getitems" and recipe.pin is None and recipe.measure is None
+        self._bare = recipe.whole != "getitems" and recipe.pin is None
 
     @property
     def plain(self) -> bool:
@@ -216,7 +216,7 @@ class SeriesJob(_Several):
         if recipe.whole:
             return [recipe.take(indices)]  # type: ignore[misc]  # it is there
         # None again: a signal handler may have raised at a part before, and then it is asked anew.
-        source, each, self.part, self.at = recipe.source, recipe.each, None, None
+        source, each, self.part = recipe.source, recipe.each, None
         remaining, positions = iter(indices.tolist()), self._positions[number]
         try:
             if each is None:
