@@ -152,10 +152,8 @@ class BatchJob:
             return self._recipe.take(self._indices)  # type: ignore[misc]  # there with "take"
         # A copy, which it may sort or use up.
         samples = list(source.__getitems__(self._index_of.copy()))
-        if len(samples) != (expected := len(self._indices)):
-            raise CollateError(
-                f"the source's __getitems__: expected {expected} samples, got {len(samples)}"
-            )
+        if (got := len(samples)) != (expected := len(self._indices)):
+            raise CollateError(f"the source's __getitems__: expected {expected} samples, got {got}")
         if transform is None:
             return samples
         return one_by_one(self._recipe, samples, self._key, self._positions, self)
@@ -229,14 +227,9 @@ class BatchJob:
 def collated(
     recipe: Recipe, samples: list[Any], key: int, positions: NDArray[np.int64], job: Any
 ) -> Any:
-    """Give the batch of samples that were read.
+    """Give the batch of samples that were read, and transformed unless that is done together.
 
-    Args:
-        recipe: how it is made.
-        samples: transformed, but where the recipe does that to all together.
-        key: the epoch's key for transforms.
-        positions: int64, shape (rows,), the rows' places in the global order.
-        job: says by `at` which row it is at.
+    `recipe`, `key` and `positions` are as of a `BatchJob`; `job` says by `at` which row it is at.
     """
     job.at = None  # the rows are done: what fails now is the whole batch's
     if recipe.together is None:
@@ -258,11 +251,10 @@ def one_by_one(
     recipe: Recipe, samples: list[Any], key: int, positions: NDArray[np.int64], job: Any
 ) -> list[Any]:
     """Give the transformed samples of all rows; as `collated`."""
-    transform: Any = recipe.transform
-    made = []
+    made: list[Any] = []
     for row, position in enumerate(positions.tolist()):
         job.at = row
-        made.append(transform(samples[row], key, position))
+        made.append(recipe.transform(samples[row], key, position))  # type: ignore[misc]  # not None
     job.at = None
     return made
 
