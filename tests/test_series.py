@@ -280,20 +280,15 @@ class Unfit:
 @settings(max_examples=25, deadline=None)
 def test_an_error_of_a_transform_comes_once_in_the_place_of_its_batch(workers, bad, unread):
     """Batches and notes are those of a worker; no sample is read or transformed twice."""
-
-    def run(workers):
-        source, transform = Read(60, unread), Unfit(bad)
-        with opened(workers, source, transform=transform) as batches:
-            got = delivered(batches, 30)
-        assert sorted(set(source.read)) == sorted(source.read)
-        assert sorted(set(transform.called)) == sorted(transform.called)
-        return got
-
-    got = run(workers)
+    source, transform = Read(60, unread), Unfit(bad)
+    with opened(workers, source, transform=transform) as batches:
+        got = delivered(batches, 30)
+    assert sorted(set(source.read)) == sorted(source.read)
+    assert sorted(set(transform.called)) == sorted(transform.called)
     with Loader({**CONFIG, "num_workers": 2}, Read(60, unread), transform=Unfit(bad)) as batches:
         assert got == delivered(batches, 30)
     for step, one in enumerate(got):
-        wrong = [row for row in (2 * step, 2 * step + 1) if row in bad | unread]
+        wrong = {2 * step, 2 * step + 1} & (bad | unread)
         assert wrong or one == [-2 * step, -2 * step - 1]
 
 

@@ -222,6 +222,7 @@ class SeriesJob(_Several):
             if each is None:
                 samples = [source[index] for index in remaining]
             else:
+                # The index is drawn before the position: what remains tells where it was.
                 key, placed = self._key, zip(remaining, positions.tolist(), strict=True)
                 samples = [each(source[index], key, position) for index, position in placed]
         except BaseException:

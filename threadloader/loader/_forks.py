@@ -18,7 +18,6 @@ _runs: dict[weakref.ref[Batches], None] = {}
 """The runs that there are. Without a lock: each use is one operation of a dict. And not a WeakSet,
 whose callbacks are Python code and would swallow a Ctrl-C that lands in them."""
 
-
 count = 0
 """Forks between the process that imported this and the present one. Looking here takes a tenth of
 asking the system which process this is."""

@@ -65,8 +65,10 @@ class Run:
         self._skipping = skipping
         self._now = runtime.monotonic
         self._digested = digested
+        # What the loader's own threads have in `here.shared`; without workers, none has it.
         self._mark = supply.engine.mark
-        self._forks = _forks.count
+        # In another process there are no threads; whether that is an end, `check_open` says.
+        self._forks_before = _forks.count
         self.turn = Turn(runtime.turn, supply)
         self.results = Results(supply, skipping, Place(plan))
         self.since: float | None = None
@@ -219,7 +221,7 @@ class Run:
             turn.refuse()
         try:
             turn.inside = True
-            if self._supply.closed or self._forks != _forks.count:
+            if self._supply.closed or self._forks_before != _forks.count:
                 self._supply.check_open()
             place = self.results.place
             live = place.live
