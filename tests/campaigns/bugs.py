@@ -153,7 +153,7 @@ ENGINE = [
     ),
     _bug(
         "Without workers, a Ctrl-C and a KeyboardInterrupt of the source are mixed up.",
-        "threadloader/errors.py",
+        "threadloader/errors/_handlers.py",
         "code[at] not in _RAISING",
         "code[at] in _RAISING",
         "engine.py",

@@ -17,12 +17,8 @@ around a config works. A failed sample raises none of these: it raises the
 source's own exception with a note of sample, epoch and step.
 """
 
-import functools
-import opcode
-import threading
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 __all__ = [
     "BusyError",
@@ -204,28 +200,7 @@ class BusyError(LoaderError, RuntimeError):
     """Two users of one loader at once: it serves one at a time."""
 
 
-# From here on for the rooms, and not in `__all__`. What catches errors of the system, or of data,
-# asks this one; what calls user code asks `from_signal`, since that may raise any of them itself.
-def by_handler(error: BaseException) -> bool:
-    """Tell whether a signal handler has raised this, and not the file or the data.
-
-    An error of the system has a number, and a `TimeoutError` that a timer raises has none.
-    """
-    # Past a class that answers for itself, and may raise: it may be any error of the user's.
-    kind = type(error)
-    if not issubclass(kind, OSError) or issubclass(kind, LoaderError):
-        return from_signal(error)
-    return vars(OSError)["errno"].__get__(error) is None or from_signal(error)
-
-
-def lost_interrupt() -> NoReturn:
-    """Raise `KeyboardInterrupt` for what a signal handler has raised, and C code has lost.
-
-    `from_signal` knows this function, and takes what comes out of it for a handler's.
-    """
-    raise KeyboardInterrupt
-
-
+# From here on for the rooms, and not in `__all__`.
 def shown(value: object) -> str:
     """Give a value as Python writes it, in 80 characters; its type where that cannot be done.
 
@@ -238,63 +213,8 @@ def shown(value: object) -> str:
         return f"a value of type {type(value).__name__}"
 
 
-_RAISING = {opcode.opmap[name] for name in ("RAISE_VARARGS", "YIELD_VALUE", "RETURN_GENERATOR")}
-"""Where Python code raises what ``raise`` or ``throw`` says; no signal is looked for there."""
+# Last: it knows the exceptions above.
+from . import _handlers  # noqa: E402
 
-_MAKING = opcode.opmap["RETURN_GENERATOR"]
-
-
-def from_signal(error: BaseException) -> bool:
-    """Tell whether a signal handler raised this, and not the code that it interrupted.
-
-    Whoever calls user code asks this one, since that may raise anything. A handler runs in the
-    main thread between two bytecodes of whatever runs there, so a Ctrl-C during a read looks
-    like an exception of the source. It is told apart by its traceback: a handler written in
-    Python stands in it; Python's own handler, written in C, leaves no frame, and its
-    KeyboardInterrupt ends where no ``raise`` stands, and nothing that only ``throw`` of a
-    generator makes raise. What this cannot see: a handler written in C by somebody else; and,
-    from CPython 3.13 on, a KeyboardInterrupt that user code throws into a generator that has
-    begun, which passes for a real one.
-
-    An error of ours that was made of such an exception counts as one, since a file of ours took
-    it for the system's.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return False
-    import signal  # where something was raised, and not with the package
-
-    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    codes = {code for handler in handlers if (code := _code(handler)) is not None}
-    codes.add(lost_interrupt.__code__)
-    error = raised_first(error)
-    # Past a class that answers for its attributes itself, and may raise; isinstance asks it too.
-    step: TracebackType | None = object.__getattribute__(error, "__traceback__")
-    last = step
-    while step is not None:
-        if step.tb_frame.f_code in codes:
-            return True
-        last, step = step, step.tb_next
-    if last is None or not issubclass(type(error), KeyboardInterrupt):
-        return False
-    if signal.default_int_handler not in handlers:
-        return False
-    code, at = last.tb_frame.f_code.co_code, last.tb_lasti
-    # A generator that has not begun stands at its making, from 3.13 on just after it.
-    return code[at] not in _RAISING and code[max(at - 2, 0)] != _MAKING
-
-
-def raised_first(error: BaseException) -> BaseException:
-    """Give what was raised first: the cause of an error of ours, and else the error itself."""
-    seen: set[int] = set()  # a cause may lead back to its error
-    while issubclass(type(error), LoaderError) and id(error) not in seen:
-        seen.add(id(error))
-        error = error.__cause__ or error
-    return error
-
-
-def _code(handler: Any) -> Any:
-    """Give the code of a handler in Python: a function, a method, a partial, or an object."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    call = getattr(type(handler), "__call__", None)  # noqa: B004 (its code is what is wanted)
-    return getattr(handler, "__code__", None) or getattr(call, "__code__", None)
+by_handler, from_signal = _handlers.by_handler, _handlers.from_signal
+lost_interrupt, raised_first = _handlers.lost_interrupt, _handlers.raised_first

@@ -1,0 +1,120 @@
+"""Whether a signal handler raised an exception, and not the code that it interrupted.
+
+A handler runs in the main thread between two bytecodes of whatever runs there, so a Ctrl-C during
+a read looks like an exception of the source. What catches errors of the system, or of data, asks
+`by_handler`; what calls user code asks `from_signal`, since that may raise any of them itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import opcode
+import threading
+from inspect import CO_VARARGS
+from itertools import pairwise
+from types import FrameType, TracebackType
+from typing import Any, NoReturn
+
+from . import LoaderError
+
+__all__ = ["by_handler", "from_signal", "lost_interrupt", "raised_first"]
+
+
+def by_handler(error: BaseException) -> bool:
+    """Tell whether a signal handler has raised this, and not the file or the data.
+
+    An error of the system has a number, and a `TimeoutError` that a timer raises has none.
+    """
+    # Past a class that answers for itself, and may raise: it may be any error of the user's.
+    kind = type(error)
+    if not issubclass(kind, OSError) or issubclass(kind, LoaderError):
+        return from_signal(error)
+    return vars(OSError)["errno"].__get__(error) is None or from_signal(error)
+
+
+def lost_interrupt() -> NoReturn:
+    """Raise `KeyboardInterrupt` for what a signal handler has raised, and C code has lost.
+
+    `from_signal` knows this function, and takes what comes out of it for a handler's.
+    """
+    raise KeyboardInterrupt
+
+
+_RAISING = {opcode.opmap[name] for name in ("RAISE_VARARGS", "YIELD_VALUE", "RETURN_GENERATOR")}
+"""Where Python code raises what ``raise`` or ``throw`` says; no signal is looked for there."""
+
+_MAKING = opcode.opmap["RETURN_GENERATOR"]
+
+
+def from_signal(error: BaseException) -> bool:
+    """Tell whether a signal handler raised this, and not the code that it interrupted.
+
+    It is told apart by its traceback. A handler written in Python stands in it: what is called
+    with a signal's number and the frame that it interrupted is one, and so is what is installed
+    as one now. (A handler may have put another in its place before it raised.) Python's own,
+    written in C, leaves no frame, and its KeyboardInterrupt ends where no ``raise`` stands, and
+    nothing that only ``throw`` of a generator makes raise. That of ``asyncio.run`` cancels a
+    task, and what it comes to is raised by ``asyncio.Runner.run``.
+
+    What this cannot see: a handler written in C by somebody else; one in Python that has lost what
+    it was called with, and is not installed any more; a KeyboardInterrupt that user code has caught
+    and raises anew; and, from CPython 3.13 on, one that user code throws into a generator that has
+    begun, which passes for a real one.
+
+    An error of ours that was made of such an exception counts as one, since a file of ours took
+    it for the system's.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    import signal  # where something was raised, and not with the package
+
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = {code for handler in handlers if (code := _code(handler)) is not None}
+    codes.add(lost_interrupt.__code__)
+    error = raised_first(error)
+    # Past a class that answers for its attributes itself, and may raise; isinstance asks it too.
+    step: TracebackType | None = object.__getattribute__(error, "__traceback__")
+    last, first = step, True
+    while step is not None:
+        # The first frame has caught the exception. It still runs, and a look at its locals could
+        # leave one behind that leads to the exception.
+        if step.tb_frame.f_code in codes or (not first and _handles(step.tb_frame)):
+            return True
+        last, step, first = step, step.tb_next, False
+    if last is None or not issubclass(type(error), KeyboardInterrupt):
+        return False
+    if last.tb_frame.f_globals.get("__name__") == "asyncio.runners":
+        return True
+    if signal.default_int_handler not in handlers:
+        return False
+    code, at = last.tb_frame.f_code.co_code, last.tb_lasti
+    # A generator that has not begun stands at its making, from 3.13 on just after it.
+    return code[at] not in _RAISING and code[max(at - 2, 0)] != _MAKING
+
+
+def raised_first(error: BaseException) -> BaseException:
+    """Give what was raised first: the cause of an error of ours, and else the error itself."""
+    seen: set[int] = set()  # a cause may lead back to its error
+    while issubclass(type(error), LoaderError) and id(error) not in seen:
+        seen.add(id(error))
+        error = error.__cause__ or error
+    return error
+
+
+def _handles(frame: FrameType) -> bool:
+    """Tell whether a frame that has ended was called as a handler is."""
+    code, found = frame.f_code, frame.f_locals
+    given = [found.get(name) for name in code.co_varnames[: code.co_argcount]]
+    if code.co_flags & CO_VARARGS:
+        rest = found.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount])
+        given += rest if type(rest) is tuple else ()
+    below = frame.f_back
+    return any(type(number) is int and it is below is not None for number, it in pairwise(given))
+
+
+def _code(handler: Any) -> Any:
+    """Give the code of a handler in Python: a function, a method, a partial, or an object."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    call = getattr(type(handler), "__call__", None)  # noqa: B004 (its code is what is wanted)
+    return getattr(handler, "__code__", None) or getattr(call, "__code__", None)
