@@ -20,7 +20,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sweep import Interrupt, Sweep
 
-from threadloader import BatchInfo, CollateError, ConfigError, Loader, SourceError, quarantine
+from threadloader import (
+    BatchInfo,
+    CollateError,
+    ConfigError,
+    Loader,
+    SourceError,
+    WorkerError,
+    quarantine,
+)
 from threadloader.cli import main
 from threadloader.jobs import PatientJob, Pause, Policy, Recipe, Span
 from threadloader.quarantine import Quarantine
@@ -491,6 +499,45 @@ def test_what_a_signal_handler_raises_is_neither_tried_again_nor_left_out(kind, 
             next(epoch)
         assert [0, 1, 2] == next(epoch).tolist()
         assert (0, 0) == (batches.stats().retried, batches.stats().skipped)
+
+
+@pytest.mark.parametrize("skip", [{}, {"skip": 5}])
+def test_what_was_tried_before_a_signal_does_not_count(skip, rung):
+    """The batch is made anew, and each of its samples may be tried as often as before."""
+
+    class Flaky(Failing):
+        rings, reads = 1, 0
+
+        def __getitem__(self, index):
+            if index == 1 and self.rings:
+                self.rings -= 1
+                signal.raise_signal(signal.SIGINT)
+            if index == 0:
+                self.reads += 1
+                if self.reads % 2:
+                    raise OSError("a second read is always good")
+            return super().__getitem__(index)
+
+    on_error = {"retry": 1, "backoff": 0, **skip}
+    config = {"num_workers": 0, "shuffle": False, "on_error": on_error}
+    with Loader(config, source=Flaky(2)) as batches:
+        epoch = iter(batches)
+        with pytest.raises(TimeoutError, match="rung"):
+            next(epoch)
+        assert [0, 1] == next(epoch).tolist()
+        assert (1, 0) == (batches.stats().retried, batches.stats().skipped)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_the_budget_is_not_named_where_it_permits_nothing(kind):
+    """Such an exception of the source's is never left out, whatever is left of the budget."""
+    config = {"num_workers": 0, "on_error": {"skip": 2}}
+    with (
+        Loader(config, source=Failing(1), transform=raising(kind)) as batches,
+        pytest.raises(WorkerError) as caught,
+    ):
+        next(iter(batches))
+    assert "permits" not in str(caught.value)
 
 
 def test_a_signal_passes_while_a_failure_is_told(rung):

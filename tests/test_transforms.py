@@ -302,6 +302,29 @@ def test_a_collate_behind_many_is_called_once(workers):
     assert "raised for the batch of step 0, epoch 0" in "".join(caught.value.__notes__)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", [GeneratorExit, KeyboardInterrupt, SystemExit])
+def test_what_would_be_taken_for_an_end_is_of_the_lowest_row_too(kind, workers):
+    """A higher row that raises it first does not win, and the sample is named."""
+
+    class Backwards(Counting):
+        def many(self, samples, key, positions):
+            for sample in reversed(samples):
+                if sample == 3:
+                    raise kind
+                if sample == 1:
+                    raise ValueError("the lowest")
+            return samples
+
+    config = {"batch_size": 4, "shuffle": False, "num_workers": workers}
+    with (
+        Loader(config, list(range(4)), transform=Backwards()) as batches,
+        pytest.raises(ValueError, match="the lowest") as caught,
+    ):
+        next(iter(batches))
+    assert "sample 1 (row 1" in caught.value.__notes__[0]
+
+
 def test_a_many_that_loses_samples_is_refused():
     class Losing(Counting):
         def many(self, samples, key, positions):

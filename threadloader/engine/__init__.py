@@ -14,7 +14,8 @@ last one to leave a slot fills it. So order and bound hold by construction.
 Guarantees, which the tests cite by number:
 
 G1. Results come in job order, whatever the threads did.
-G2. At most `depth` jobs are begun and not yet taken by the consumer.
+G2. At most `depth` jobs are begun and not yet taken by the consumer. A result that it has looked at
+    and left, for a length or by an interrupt, counts as taken.
 G3. Each slot is filled exactly once: with a value, an error, or the marker `ENDED`. Nobody waits
     for those that stay empty: of a cancelled stream, or behind an iterator of jobs that never
     comes back.

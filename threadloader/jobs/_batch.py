@@ -238,10 +238,10 @@ def collated(
     try:
         try:
             return recipe.together(samples, key, positions)
-        except Exception as error:  # noqa: BLE001 (raised below)
+        except BaseException as error:  # noqa: BLE001 (raised below)
             failure = error
-        # If one is to blame, this raises what the lowest row does.
-        one_by_one(recipe, samples, key, positions, job)
+        if not recipe.from_signal(failure):  # else no row is to blame
+            one_by_one(recipe, samples, key, positions, job)  # raises what the lowest row does
         raise failure
     finally:
         del failure  # its traceback leads to this frame
