@@ -47,6 +47,7 @@ class Recipe(NamedTuple):
         policy: what is done about samples that fail; None raises what they raise.
         threads_only: whether the consumer's thread must not prepare batches where there are
             workers.
+        foreign: whether code that is not the package's runs in a job.
         from_signal: tells whether a signal handler raised an exception, in this thread: that
             is no failure of the sample whose reading it interrupted.
         locate: index -> where the sample stands, as `Source.locate`, of a source that is known to
@@ -73,6 +74,7 @@ class Recipe(NamedTuple):
     together: "Callable[[list[Any], int, NDArray[np.int64]], Any] | None" = None
     policy: "Policy | None" = None
     threads_only: bool = False
+    foreign: bool = True
     from_signal: Callable[[BaseException], bool] = lambda error: False
     locate: Callable[[int], str] | None = None
     free: Callable[[], None] = lambda: None

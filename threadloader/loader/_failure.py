@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..engine import Outcome, from_signal
 from ..errors import CollateError, WorkerError
 from ..jobs import BatchJob
 
-__all__ = ["explained", "note_beside", "noted"]
+__all__ = ["closing", "explained", "note_beside", "noted"]
 
 NOTE = "threadloader: "
 """How our notes begin."""
@@ -82,3 +84,13 @@ def note_beside(error: BaseException, problem: BaseException) -> None:
     except BaseException as hostile:
         if from_signal(hostile):
             raise
+
+
+def closing(close: Callable[[], object], error: BaseException | None) -> None:
+    """Close after a job. What ended the job, a Ctrl-C say, is not hidden by what this raises."""
+    try:
+        close()
+    except BaseException as problem:
+        if error is None or from_signal(problem):
+            raise
+        note_beside(error, problem)

@@ -73,6 +73,8 @@ def make_recipe(
 
         pin, not_pinned = pinning(config.pin_memory)
     plain = collate is None and config.collate["type"] == "stack"
+    read_from = getattr(source, "source", source)  # behind a cache, say
+    foreign = collate is not None or not all(map(_is_ours, (source, read_from, transform)))
     whole = read_by(source, plain=plain and transform is None)
     collate = make_collate(config.collate) if collate is None else collate
     most = None if config.max_bytes is None else bytes_of(config.max_bytes)
@@ -90,7 +92,6 @@ def make_recipe(
     in_place = in_place and not (policy is not None and policy.skip)
     rows = RowsMaker(pool.empty).rows if in_place else None
     # Pinning has its own costs, and what is made for each thread is made for the workers.
-    read_from = getattr(source, "source", source)  # behind a cache, say
     threads_only = pin is not None or isinstance(read_from, sources.PerThread)
     recipe = Recipe(
         source,
@@ -107,11 +108,27 @@ def make_recipe(
         together=together,
         policy=policy,
         threads_only=threads_only,
+        foreign=foreign,
         from_signal=from_signal,
         locate=locate,
         free=pool.close,
     )
     return (_of_whole(recipe, config, most) if whole == "take" else recipe), not_pinned
+
+
+def _is_ours(thing: Any) -> bool:
+    """Tell whether a source or a bound transform runs no code but the package's, or Python's own.
+
+    None is no code at all.
+    """
+    if isinstance(thing, Several):
+        thing = thing.given
+    kind = type(thing)
+    return thing is None or kind in (list, tuple, range) or _package(kind) == _package(Recipe)
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
 
 
 def _of_whole(recipe: Recipe, config: LoaderConfig, most: int | None) -> Recipe:
@@ -205,7 +222,7 @@ def _taking(source: Any, empty: Callable[..., Any]) -> Callable[[Any], Any]:
     if "take_into" not in vars(kind):
         return functools.partial(_take, source)
     # Counting the rows takes a third as long as gathering them from memory. Ours are tested.
-    ours = kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+    ours = _package(kind) == _package(Recipe)
     return functools.partial(_take_into if ours else _take_into_counted, source, empty)
 
 

@@ -47,6 +47,8 @@ class Results:
             The place, with another stream if a new one had to begin; how many batches were
             ready; the outcome.
         """
+        if self._supply.misplaced(place.stream):
+            place = self.reopen(place, 0)
         if place.stream is not None:
             ready = place.stream.ready(place.taken)
             outcome = place.stream.result(place.taken)
@@ -75,7 +77,7 @@ class Results:
         if epoch < cursor.epoch:
             return self._length_of_last(place, epoch)
         outcome, stream = ENDED, place.stream
-        if place.over and stream is not None:
+        if place.over and stream is not None and not self._supply.misplaced(stream):
             outcome = stream.result(place.taken)
             if outcome is ENDED:
                 self._supply.check_open()

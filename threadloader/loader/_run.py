@@ -267,6 +267,9 @@ class Run:
         made = delivery.made
         if made == delivery.size:
             return False
+        if self._supply.misplaced(place.stream):
+            self.results.reopen(place.settled(), 0)
+            return False
         # Only such jobs leave some for later, and only where this thread runs them.
         job: Any = delivery.job
         stream: Any = place.stream

@@ -9,14 +9,15 @@ from typing import Any, cast
 
 from .._runtime import Runtime
 from ..config import LoaderConfig, bytes_of
-from ..engine import Engine, Inline, InlineStream, Outcome, Stream, from_signal
+from ..engine import Engine, Inline, InlineStream, Outcome, Stream
 from ..errors import BusyError, ClosedError
 from ..jobs import BatchJob, Recipe
 from ..order import BLOCK, Deal
 from ..state import Cursor
 from ..stats import Tally
 from ._choice import Choice
-from ._failure import note_beside
+from ._event_loop import in_event_loop
+from ._failure import closing
 from ._place import Delivery, Onward, Place
 from ._schedule import Plan, jobs
 from ._switching import AUTO_SECONDS, restore, shorten
@@ -37,16 +38,6 @@ worker stands still from the end of its group until the consumer, the feeder and
 turn. On two cores of an Intel Xeon arrays came at 0.80 of the limit in batches of 256 rows and at
 0.73 in those of 32, with three such groups at 0.86 and 0.81, with four at 0.88 and 0.85; with three
 or four smaller ones, 8 MiB in all, at 0.71 to 0.80."""
-
-
-def _close(close: Callable[[], object], error: BaseException | None) -> None:
-    """Close after a job. What ended the job, a Ctrl-C say, is not hidden by what this raises."""
-    try:
-        close()
-    except BaseException as problem:
-        if error is None or from_signal(problem):
-            raise
-        note_beside(error, problem)
 
 
 class Supply:
@@ -120,7 +111,7 @@ class Supply:
         Args:
             behind: called by a thread that is at work on a job itself, as soon as it is done.
         """
-        left = partial(_close, behind)
+        left = partial(closing, behind)
         for engine in self._inline:
             engine.behind = left
         self.closed = True
@@ -186,7 +177,8 @@ class Supply:
         if end is not None:
             end = max(end, cursor.epoch + 1)
         seed = self._config.seed
-        engine = self._here if self.choice is not None and self.choice.here else self.engine
+        here = self.choice is not None and self.choice.here and not self._in_loop()
+        engine = self._here if here else self.engine
         series: Callable[[], int] | None = None
         if isinstance(engine, Inline):
             # Where nothing is measured, all batches whose order is worked out together.
@@ -207,6 +199,14 @@ class Supply:
     def prepared_here(self, stream: Any) -> bool:
         """Tell whether a stream has the consumer prepare batches, though there are workers."""
         return self.choice is not None and isinstance(stream, InlineStream)
+
+    def _in_loop(self) -> bool:
+        """Tell whether user code could do less in the calling thread than in a worker."""
+        return self._recipe.foreign and in_event_loop()
+
+    def misplaced(self, stream: Any) -> bool:
+        """Tell whether a stream has the consumer prepare batches where it must not, by now."""
+        return self.prepared_here(stream) and self._in_loop()
 
     def onward(self, place: Place, delivery: Delivery) -> tuple[Outcome, Onward] | None:
         """Take the batch that lies ready after a delivery, if its job is like that of the last.
@@ -283,6 +283,9 @@ class Supply:
                 self._shorten(AUTO_SECONDS)
         choice = self.choice
         if choice is None:
+            return
+        if self._in_loop():  # it is settled, for as long as that lasts
+            choice.forget()
             return
         if self.prepared_here(stream) != choice.here:
             # Begun before it changed, it tells nothing of what it has changed to. Perhaps it was
