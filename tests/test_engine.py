@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leaks import Watch
 
-from threadloader._runtime import Runtime, Tickets
+from threadloader._runtime import RUNTIME, Runtime, Tickets
 from threadloader.engine import ENDED, Engine, Inline, Outcome, _engine, _joining, _threads
 from threadloader.engine._slots import Slot, Worker
 
@@ -792,7 +792,6 @@ def test_an_error_in_the_engine_itself_reaches_the_consumer(make_engine, monkeyp
 
 def test_an_error_in_the_feeder_itself_reaches_the_consumer(make_engine, monkeypatch):
     """G7: the same for the feeder, which then ends the engine."""
-    from threadloader.engine import _threads
 
     def failing(shared, slot, dealt, cost):
         dealt.append(slot)
@@ -802,6 +801,68 @@ def test_an_error_in_the_feeder_itself_reaches_the_consumer(make_engine, monkeyp
     engine = make_engine(2)
     assert "no memory" == str(engine.stream(iter([Job(0)]), depth=1).result(0).error)
     engine.stop()
+
+
+def test_a_worker_that_fails_outside_of_a_job_ends_the_engine(make_engine, monkeypatch):
+    """G7: what it has taken may be lost, so that nobody could wait for the others."""
+    take, failures = Tickets.take, [MemoryError("no memory")]
+
+    def failing(self):
+        slot = take(self)
+        if failures and slot is not _threads.STOP:
+            raise failures.pop()
+        return slot
+
+    monkeypatch.setattr(Tickets, "take", failing)
+    engine = make_engine(2)
+    stream = engine.stream(iter([Job(0), Job(1)]), depth=1)
+    outcome = stream.result(0)
+    assert (None, "no memory") == (outcome.job, str(outcome.error))
+    assert outcome is engine.failed
+    assert not engine.usable
+    assert stream.result(1) is ENDED
+    engine.stop()
+
+
+def test_a_slot_that_only_the_consumer_knows_is_filled_when_the_feeder_fails(
+    make_engine, monkeypatch
+):
+    """G7: it is no longer in the inbox, and not dealt yet."""
+
+    waiting, wait = threading.Event(), Slot.wait
+
+    def waits(slot, timeout=None):
+        waiting.set()
+        return wait(slot, timeout)
+
+    def failing(shared, slot, dealt, cost):
+        assert waiting.wait(WAIT)
+        raise MemoryError("no memory")
+
+    engine = make_engine(1)
+    monkeypatch.setattr(Slot, "wait", waits)
+    monkeypatch.setattr(_threads, "_deal_one", failing)
+    outcome = engine.stream(iter([Job(0)]), depth=1).result(0)
+    assert "no memory" == str(outcome.error)
+    engine.stop()
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_what_fails_behind_an_end_is_not_told(cancelled):
+    """G7: a part below it may have been claimed before, and not begun."""
+    origin = SimpleNamespace(cancelled=False)
+    slot, job = Slot(RUNTIME, origin), Job(0, parts=2)
+    slot.hands, slot.singly = 2, True
+    stopped = []
+    late, quick = Worker(lambda: bool(stopped)), Worker(lambda: bool(stopped))
+    assert [0] == list(slot.claims(late, 2))
+    assert [1] == list(slot.claims(quick, 2))
+    slot.fail(quick, OSError("the higher one"))
+    stopped += [] if cancelled else [True]
+    origin.cancelled = cancelled
+    assert not slot.leave(0.0)
+    assert slot.leave(0.0)
+    assert slot.conclude(late, job, slot.complete(late), None, None) is ENDED
 
 
 def test_a_dropped_engine_ends_its_threads(make_engine):

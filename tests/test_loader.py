@@ -33,8 +33,9 @@ from threadloader import (
     WorkerError,
     per_thread,
 )
-from threadloader._runtime import Runtime
+from threadloader._runtime import Runtime, Tickets
 from threadloader.engine import _engine, _joining
+from threadloader.engine._threads import STOP
 from threadloader.jobs import GroupJob, NoBatch, Recipe, Span
 from threadloader.loader._making import GATHER_BYTES, GROUP_BYTES
 from threadloader.loader._supply import GROUPS_AHEAD
@@ -1800,6 +1801,28 @@ def test_what_is_wrong_with_a_transform_is_told_with_its_place_in_the_file(tmp_p
     file = written(tmp_path, f'{{"source": {source}, "transform": {transform}}}')
     with pytest.raises(ConfigError, match=r"train\.json:2:15: /transform/mask_token: expected"):
         Loader(file)
+
+
+def test_a_thread_of_the_loaders_own_that_fails_is_told_and_not_a_sample(monkeypatch):
+    """And nobody waits for it; the loader can be entered again."""
+    take, failures = Tickets.take, [MemoryError("no memory")]
+
+    def failing(self):
+        slot = take(self)
+        if failures and slot is not STOP:
+            raise failures.pop()
+        return slot
+
+    monkeypatch.setattr(Tickets, "take", failing)
+    loader = Loader({"batch_size": 1, "num_epochs": 1}, range(5))
+    with loader as batches:
+        epoch = iter(batches)
+        for _ in range(2):
+            with pytest.raises(WorkerError, match="a thread of the loader's own") as caught:
+                next(epoch)
+            assert "no memory" == str(caught.value.__cause__)
+    with loader as batches:
+        assert 5 == len(list(batches))
 
 
 def test_what_is_given_in_code_has_no_place_in_the_file(tmp_path):

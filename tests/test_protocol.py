@@ -9,15 +9,15 @@ from model._state import Consumer, Worker, put
 
 SIZES = [
     (Size(1, 1, ()), 148),
-    (Size(1, 1, (1,)), 2_173),
-    (Size(1, 1, (1,), closers=2), 4_562),
-    (Size(1, 1, (2,)), 4_885),
-    (Size(1, 2, (1, 1)), 19_099),
-    (Size(2, 1, (2,)), 24_738),
-    (Size(2, 1, (2,), faults=2, kinds=frozenset({"part"})), 14_628),
-    (Size(2, 1, (3,), kinds=frozenset({"part"})), 48_829),
-    (Size(2, 1, (1, 1)), 5_306),
-    (Size(3, 1, (1, 1, 1, 1, 1, 1)), 18_567),
+    (Size(1, 1, (1,)), 2_261),
+    (Size(1, 1, (1,), closers=2), 4_776),
+    (Size(1, 1, (2,)), 5_027),
+    (Size(1, 2, (1, 1)), 19_803),
+    (Size(2, 1, (2,)), 25_140),
+    (Size(2, 1, (2,), faults=2, kinds=frozenset({"part"})), 15_207),
+    (Size(2, 1, (3,), kinds=frozenset({"part"})), 50_284),
+    (Size(2, 1, (1, 1)), 5_412),
+    (Size(3, 1, (1, 1, 1, 1, 1, 1)), 18_745),
 ]
 
 

@@ -348,6 +348,7 @@ def test_a_symbolic_link_that_cannot_be_looked_at_stays_one(tmp_path, monkeypatc
     monkeypatch.setattr(os, "lstat", look)
     with contextlib.suppress(TimeoutError):
         write(RICH, link)
+    monkeypatch.undo()
     assert link.is_symlink()
 
 

@@ -110,6 +110,10 @@ class Working:
             on = ("fill", "ended") if s.stopping else ("finish", "")
             on = worker._replace(at=on[0], kind=on[1])
             yield ("look", w, n, s.stopping), self.go(s, w, on)
+        # Behind a stop what has failed is not told: a part below it may not have begun.
+        if worker.at == "conclude" and worker.kind and s.stopping and not slot.outcome:
+            after = self.fill(s, n, "ended")
+            yield ("fill", n, "ended"), self.go(after, w, worker._replace(at="wake"))
         if worker.at in ("conclude", "fill") and worker.kind:
             if slot.outcome:  # a stop was faster, or a worker that broke
                 yield ("passes", w), self.idle(s, w, worker)

@@ -13,7 +13,7 @@ from ._joining import join
 from ._own import inside
 from ._saying import SAY_SECONDS, say
 from ._signals import from_signal
-from ._slots import Job
+from ._slots import Job, Outcome
 from ._stream import Stream
 from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, launch, replace_feeder
 from ._watch import Watch
@@ -98,6 +98,11 @@ class Engine:
     def usable(self) -> bool:
         """False once stopped, and in a forked child, which has none of the threads."""
         return not self._shared.stopping and self._pid == os.getpid()
+
+    @property
+    def failed(self) -> Outcome | None:
+        """What one of its threads has raised outside of a job, which has ended it; or None."""
+        return self._shared.failed
 
     @property
     def gil_delay(self) -> float:

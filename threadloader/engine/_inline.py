@@ -25,6 +25,7 @@ class Inline:
 
     Attributes:
         usable: False once stopped.
+        failed: None: it has no thread that could fail.
         peak_bytes: 0: nothing is ready before it is asked for.
         gil_delay: 0: no thread of ours waits for the GIL.
         gil_held: False, likewise.
@@ -38,6 +39,7 @@ class Inline:
 
     def __init__(self, *, apart: bool = False) -> None:
         self.usable = True
+        self.failed: Outcome | None = None
         self.context = contextvars.Context() if apart else None
         self.peak_bytes = 0
         self.gil_delay = 0.0

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from .._runtime import Runtime
 
-__all__ = ["ENDED", "Job", "Outcome", "Slot", "Worker", "caught"]
+__all__ = ["ENDED", "Job", "Outcome", "Slot", "Worker", "caught", "outside"]
 
 
 class Job(Protocol):
@@ -86,6 +86,14 @@ def caught(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException
         return function(*args), None
     except BaseException as error:  # noqa: BLE001 (whatever it is, it is the outcome)
         return None, error
+
+
+def outside(error: BaseException) -> Outcome:
+    """Give the outcome of what a thread of ours has raised outside of a job: out of memory, say.
+
+    The error loses its traceback, which leads to frames that have the outcome (G10).
+    """
+    return Outcome(error=BaseException.with_traceback(error, None))
 
 
 class Worker:
@@ -246,11 +254,12 @@ class Slot:
         return self._failed is None and not self.unwanted(worker)
 
     def conclude(
-        self, job: Job, complete: bool, value: Any, error: BaseException | None
+        self, worker: Worker, job: Job, complete: bool, value: Any, error: BaseException | None
     ) -> Outcome:
         """Give what the job came to, to fill the slot with; by the last worker.
 
         Args:
+            worker: that one.
             job: the job.
             complete: whether it was finished.
             value: what its finish gave.
@@ -259,7 +268,8 @@ class Slot:
         if complete:
             return Outcome(job, value, error, None, self._seconds)
         failed = self._failed  # once: a stop may fill the slot, and forget it
-        if failed is None:
+        # A part that was claimed before an end, and not begun, may be one below it that fails (G7).
+        if failed is None or worker.stopped() or self.origin.cancelled:
             return ENDED
         part, failure = failed
         return Outcome(job, None, failure, part if part >= 0 else None, self._seconds)

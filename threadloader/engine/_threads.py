@@ -13,7 +13,7 @@ from ._bound import Bound
 from ._joining import join
 from ._own import here
 from ._saying import say
-from ._slots import ENDED, Outcome, Slot, Worker, caught
+from ._slots import ENDED, Outcome, Slot, Worker, caught, outside
 
 __all__ = [
     "HELD_SECONDS",
@@ -55,9 +55,10 @@ class Shared:
     most of them at once, is the feeder's.
 
     `stopping` and `abandoned` go from False to True, once, by whoever stops; `saying`, by the
-    feeder, when all it has left to wait for is the log. `gil_delay`, seconds for which the loop
-    keeps the GIL from a worker, is the first worker's. `crew`, the workers' facts and threads, is
-    the feeder's; it is replaced whole, and empty in the end: a worker's facts lead back here.
+    feeder, when all it has left to wait for is the log; `failed`, what a thread has raised outside
+    of a job, by that one. `gil_delay`, seconds for which the loop keeps the GIL from a worker, is
+    the first worker's. `crew`, the workers' facts and threads, is the feeder's; it is replaced
+    whole, and empty in the end: a worker's facts lead back here.
 
     `inbox` takes the consumer's slots, and words, to the feeder. `tickets` takes slots to the
     workers: one stands there once for each worker that may help with its job. The feeder fills
@@ -84,6 +85,7 @@ class Shared:
         self.stopping = False
         self.abandoned = False
         self.saying = False
+        self.failed: Outcome | None = None
         self.gil_delay = 0.0
         self.crew: tuple[tuple[Worker, Thread], ...] = ()
         self.started = Slot(runtime)
@@ -111,14 +113,12 @@ def feed(shared: Shared) -> None:
     _, error = caught(_start_workers, shared, workers)
     shared.crew = tuple(workers)
     shared.started.fill(Outcome(error=error))
-    word = ENDED
     if error is None:
         _, error = caught(_deal, shared, dealt, bound)
-        # Nothing that is expected: out of memory, say. Whoever waits is told.
-        word = ENDED if error is None else Outcome(error=error)
+        shared.failed = shared.failed if error is None else outside(error)
     del error
     dealt += bound.waiting
-    _end(shared, workers, dealt, word)
+    _end(shared, workers, dealt, shared.failed or ENDED)
 
 
 def _start_workers(shared: Shared, workers: list[tuple[Worker, Thread]]) -> None:
@@ -131,12 +131,20 @@ def _start_workers(shared: Shared, workers: list[tuple[Worker, Thread]]) -> None
 
 
 def _work(shared: Shared, worker: Worker, first: bool) -> None:
-    """A worker: take slots and work at them until the sentinel comes.
+    """A worker: serve; should that fail, a slot may be lost, and so the feeder is to end."""
+    here.shared = shared
+    _, error = caught(_serve, shared, worker, first)
+    if error is not None:
+        shared.failed = outside(error)
+        shared.inbox.put(STOP)
+
+
+def _serve(shared: Shared, worker: Worker, first: bool) -> None:
+    """Take slots and work at them until the sentinel comes.
 
     This frame stays alive as long as any traceback of user code that leads to it. So each
     round ends by letting go of all that belongs to its slot, which would make a cycle (G10).
     """
-    here.shared = shared
     take, monotonic = shared.tickets.take, shared.runtime.monotonic
     probed, probes, pause = monotonic(), 0, SOON_SECONDS
     while (slot := take()) is not STOP:
@@ -158,7 +166,7 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
                         value, error = caught(job.finish)
                         if error is not None:
                             caught(job.failed, None)
-                    outcome = slot.conclude(job, complete, value, error)
+                    outcome = slot.conclude(worker, job, complete, value, error)
                     if shared.max_bytes is not None and outcome.value is not None:
                         outcome.size = job.size
                     # What is filled in is the consumer's alone: an error that is held here as
@@ -252,6 +260,9 @@ def _end(
             break
         if slot is not STOP and slot is not LOOK:
             dealt.append(slot)
+    awaited = shared.awaited
+    if shared.failed is not None and awaited is not None:  # else it is among those, or in the inbox
+        dealt.append(awaited)
     for slot in dealt:
         slot.fill(word)
     release(shared)

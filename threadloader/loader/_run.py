@@ -416,6 +416,8 @@ class Run:
 
         `tally` has counted the wait for it.
         """
+        if outcome is self._supply.engine.failed:  # no batch, nor the order: the threads
+            self._supply.check_open()
         self._supply.forget()  # nobody knows how much of the time was for what has failed
         place = place.settled()._replace(tally=tally)
         if outcome.job is None:

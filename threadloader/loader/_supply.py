@@ -10,7 +10,7 @@ from typing import Any, cast
 from .._runtime import Runtime
 from ..config import LoaderConfig, bytes_of
 from ..engine import Engine, Inline, InlineStream, Outcome, Stream
-from ..errors import BusyError, ClosedError
+from ..errors import BusyError, ClosedError, WorkerError
 from ..jobs import BatchJob, Recipe
 from ..order import BLOCK, Deal
 from ..state import Cursor
@@ -28,6 +28,7 @@ ITS_OWN = (
     "a source, sampler, transform, collate or signal handler uses its own loader while that is at "
     "work; give it a Loader of its own"
 )
+FAILED = "a thread of the loader's own has failed; leave the `with`, and enter it again"
 
 STARVED = 0.005
 """Part of the time spent waiting from which ``switch_interval: "auto"`` acts."""
@@ -35,9 +36,8 @@ STARVED = 0.005
 GROUPS_AHEAD = 3
 """Groups of small batches that are prepared ahead. With two workers and two groups of 4 MiB each
 worker stands still from the end of its group until the consumer, the feeder and it were woken in
-turn. On two cores of an Intel Xeon arrays came at 0.80 of the limit in batches of 256 rows and at
-0.73 in those of 32, with three such groups at 0.86 and 0.81, with four at 0.88 and 0.85; with three
-or four smaller ones, 8 MiB in all, at 0.71 to 0.80."""
+turn. On an Intel Xeon arrays came at 0.80 of the limit in batches of 256 rows and 0.73 in those of
+32, with three such groups 0.86 and 0.81, with four 0.88 and 0.85."""
 
 
 class Supply:
@@ -139,9 +139,12 @@ class Supply:
 
         Raises:
             ClosedError: the ``with`` was left, or this is a forked child.
+            WorkerError: a thread of the loader's own has failed.
             BusyError: this is one of the loader's own threads.
         """
         if self.closed or not self.engine.usable:
+            if (failed := self.engine.failed) is not None and not self.closed:
+                raise WorkerError(FAILED) from failed.error
             raise ClosedError(
                 "the batches are closed: the `with Loader(...)` block was left, or the process "
                 "is a fork of the one that entered it; iterate inside the block"
@@ -282,10 +285,8 @@ class Supply:
             if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
                 self._shorten(AUTO_SECONDS)
         choice = self.choice
-        if choice is None:
-            return
-        if self._in_loop():  # it is settled, for as long as that lasts
-            choice.forget()
+        if choice is None or self._in_loop():  # it is settled, for as long as that lasts
+            self.forget()
             return
         if self.prepared_here(stream) != choice.here:
             # Begun before it changed, it tells nothing of what it has changed to. Perhaps it was
