@@ -1,6 +1,7 @@
 """The csv source: every row that a strict reader sees, as the dtypes that were asked for."""
 
 import csv
+import difflib
 import io
 import logging
 import math
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from threadloader import Loader
 from threadloader.errors import ConfigError, SourceError
-from threadloader.sources import _telling, as_source, fingerprint
+from threadloader.sources import ArraySource, _telling, as_source, fingerprint
 from threadloader.sources._csv_columns import filler
 from threadloader.sources._csv_options import CsvOptions
 from threadloader.sources._dtypes import UnfitError
@@ -719,6 +720,42 @@ def test_sixteen_threads_read_what_one_reads(tmp_path):
 def test_no_file_is_open_after_an_error(tmp_path):
     """As conftest.py sees; here a row in the middle is wrong."""
     refused(write(tmp_path, "a\n1\nx\n"), dtypes={"a": "int8"})
+
+
+class Name(str):
+    """Counts how often names are compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_columns_are_found_without_a_look_at_each_of_the_others(tmp_path):
+    """A table of 20,000 columns took ten seconds to open."""
+    count = 300
+    names = [Name(f"c{at}") for at in range(count)]
+    listed = [f"c{at}" for at in reversed(range(count))]
+    Name.compared = 0
+    columns = CsvOptions(fields=listed).columns_of(names)
+    source = ArraySource(dict.fromkeys(names, np.zeros(1)))
+    assert all(source.column(name) is not None for name in listed)
+    assert list(columns.values()) == list(reversed(range(count)))
+    assert Name.compared < 10 * count
+
+
+def test_the_nearest_name_is_looked_for_a_few_times_only(tmp_path, monkeypatch):
+    """Among thousands of columns each look takes a while; every wrong name is told."""
+    looks = []
+    monkeypatch.setattr(difflib, "get_close_matches", lambda name, *_, n: looks.append(name) or [])
+    dtypes = {f"wrong{at}": "float32" for at in range(50)}
+    with pytest.raises(ConfigError) as caught:
+        opened(write(tmp_path, "a,b\n1,2\n"), dtypes=dtypes)
+    assert 50 == len(caught.value.problems)
+    assert 0 < len(looks) <= 10
 
 
 def test_no_file_may_lie_outside_of_the_root(tmp_path):

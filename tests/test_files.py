@@ -189,6 +189,14 @@ def test_a_name_that_is_not_unicode_is_an_error(tmp_path):
     assert r"\udcff.txt: expected names in Unicode" in refused(tmp_path)
 
 
+@pytest.mark.skipif(os.name == "nt" or os.uname().sysname != "Linux", reason="names are Unicode")
+def test_the_place_of_a_name_that_is_not_unicode_is_told_from_the_folder_on(tmp_path):
+    write(tmp_path, {"one/two/a": b""})
+    folder = tmp_path / "data" / "one" / "two"
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).write_bytes(b"")
+    assert f"{folder}{os.sep}\\udcff.txt: expected names in Unicode" in refused(tmp_path)
+
+
 # Labels
 
 

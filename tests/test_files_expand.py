@@ -344,6 +344,18 @@ def test_a_path_that_leaves_the_root_is_refused_and_both_are_named(tree, path):
     assert f'inside the folder "root", {os.path.realpath(tree)}, got one outside' in error.message
 
 
+def test_a_root_that_no_system_can_have_is_told_as_the_root(tree):
+    with pytest.raises(ConfigError, match="/root: expected a path that can be followed"):
+        expand(tree, "x.npy", tree / "\0")
+
+
+@pytest.mark.parametrize("path", ["{}", "{}/*", "**/{}"])
+def test_a_pattern_that_is_too_long_for_a_name_is_refused(tree, path):
+    """So many brackets take Python minutes, and longer, to read."""
+    told = "at most 4,096 characters between two slashes, got one of 4,097"
+    assert told in refused(tree, path.format("[" * 4097), None).message
+
+
 @pytest.mark.parametrize("name", ["outside/a.npy", "outside/*", "*/a.npy", "l?nk.npy", "link.npy"])
 def test_a_link_that_leaves_the_root_is_refused(tmp_path, name):
     plant(tmp_path, ["real/a.npy", "root/in/b.npy"])

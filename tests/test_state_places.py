@@ -4,12 +4,14 @@ import errno
 import os
 import socket
 import stat
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from threadloader import ConfigError, Loader, LoaderConfig
+from threadloader._asked import child_command, current_folder
 from threadloader.config import Base
 from threadloader.errors import Problem
 from threadloader.loader import based
@@ -149,6 +151,15 @@ def test_a_relative_path_of_a_config_is_relative_to_no_folder_that_is_gone(optio
     with pytest.raises(FileNotFoundError, match="the working folder, to which") as caught:
         Loader({**CONFIG, **options}, source=source).__enter__()
     assert (errno.ENOENT, "here") == (caught.value.errno, caught.value.filename)
+
+
+@no_deleting
+@pytest.mark.usefixtures("gone")
+def test_a_child_has_the_modules_of_all_folders_that_are_there(monkeypatch):
+    """It is started all the same, by `verify` and `bench`."""
+    monkeypatch.setattr(sys, "path", ["", "here", os.sep])
+    assert f"sys.path[:] = [{os.sep!r}]" in child_command("tells")[-1]
+    assert "" == current_folder()
 
 
 @no_deleting

@@ -10,9 +10,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = ["asked", "child_command", "child_environment"]
+__all__ = ["asked", "child_command", "child_environment", "current_folder"]
 
 
 def child_command(child: str) -> list[str]:
@@ -25,9 +26,26 @@ def child_command(child: str) -> list[str]:
     Args:
         child: the module whose function ``main`` it runs.
     """
-    path = [str(Path(part).absolute()) for part in sys.path]
+    path = list(_absolute(sys.path))
     code = f"import sys; sys.path[:] = {path!r}; from {child} import main; main()"
     return [sys.executable, *_options(), "-P", "-c", code]
+
+
+def current_folder() -> str:
+    """Give the current folder as a place of modules; "" where it is gone, and none is found."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
+
+
+def _absolute(path: Iterable[str]) -> Iterator[str]:
+    """Give absolute paths, without those below a current folder that is there no more."""
+    for part in path:
+        try:
+            yield str(Path(part).absolute())
+        except FileNotFoundError:
+            continue
 
 
 def child_environment(**more: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .._asked import current_folder
 from ..adapters import torch_loader
 from ..config import LoaderConfig, read_config
 from ..loader import NO_BATCH
@@ -65,7 +66,7 @@ def run(
     _refuse(plan, options)
     spec = {
         "base": str(folder if base is None else base),
-        "folder": str(Path.cwd()),
+        "folder": current_folder(),
         "source": source,
         "transform": transform,
         "step": plan.step,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -90,7 +91,9 @@ class CsvOptions:
             if len(fields) < len(names):
                 raise KeyError(repeated(names))
         # None, or one of several, is as wrong as a position that is not there.
-        ats = {it: it if isinstance(it, int) else _only(it, names) for it in fields.values()}
+        counts = Counter(names)
+        once = {name: at for at, name in enumerate(names) if counts[name] == 1}
+        ats = {it: it if isinstance(it, int) else once.get(it, -1) for it in fields.values()}
         wrong = [column for column, at in ats.items() if not 0 <= at < len(names)]
         if wrong:
             raise KeyError(*wrong)
@@ -164,11 +167,6 @@ class CsvOptions:
 
     def __str__(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
-
-
-def _only(name: str, names: Sequence[str]) -> int:
-    """Give where the one column of a name is; -1 where there is none, or several."""
-    return names.index(name) if names.count(name) == 1 else -1
 
 
 def _called_again(name: str, first: int, second: int) -> ConfigError:

@@ -11,6 +11,9 @@ from threadloader.errors import ConfigError, Problem
 
 __all__ = ["chosen_fields", "listed", "near", "nearest", "repeated", "unknown_fields"]
 
+_NEAREST = 10
+"""Names of one option for which the nearest is looked for, which takes a while among thousands."""
+
 
 def chosen_fields(
     fields: Iterable[Any] | Mapping[str, Any] | None, everything: str
@@ -35,10 +38,8 @@ def chosen_fields(
         names = list(fields)
         chosen = dict(zip(names, names, strict=True))
         if len(chosen) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ConfigError(
-                Problem("/source/fields", "each field once", f"{twice!r} twice", "name it once")
-            )
+            twice = f"{repeated(names)!r} twice"
+            raise ConfigError(Problem("/source/fields", "each field once", twice, "name it once"))
     if not chosen:
         raise ConfigError(
             Problem("/source/fields", "at least one field", "none", f"null takes {everything}")
@@ -58,12 +59,15 @@ def unknown_fields(
         file: in which they stand, if a file says so: it may be the damaged one of the two.
     """
     there = list(fields)
-    see = f"; see {file}" if file else ""
-    return [
-        Problem(f"/source/{option}", "the name of a field", f"{name!r}", near(name, there) + see)
-        for name in named
-        if name not in there
-    ]
+    known = set(there)
+    see = f"see {file}" if file else ""
+    problems: list[Problem] = []
+    for name in named:
+        if name not in known:
+            hint = near(name, there) if len(problems) < _NEAREST else ""
+            hint = "; ".join(part for part in (hint, see) if part)
+            problems.append(Problem(f"/source/{option}", "the name of a field", repr(name), hint))
+    return problems
 
 
 def near(name: str, names: Iterable[str]) -> str:

@@ -32,6 +32,10 @@ __all__ = ["expand", "inside"]
 
 _MAGIC = frozenset("*?[")
 
+_LONGEST = 4096
+"""Characters of a pattern for one name. Names have 255 at most; with thousands of brackets Python
+takes minutes to read a pattern."""
+
 
 def expand(
     base: Path,
@@ -101,9 +105,11 @@ def inside(path: Path, root: Path | None) -> Path:
 
     Raises:
         SourceError: it lies outside.
+        ConfigError: no system has such a root.
     """
     if root is not None:
-        real, bound = _real(path), _real(root)
+        bound = _real(root, of_root=True)
+        real = _real(path)
         if not PurePath(real).is_relative_to(bound):
             leads = "" if real == str(path) else f", which is {real}"
             raise SourceError(
@@ -114,14 +120,16 @@ def inside(path: Path, root: Path | None) -> Path:
     return path
 
 
-def _real(path: Path) -> str:
+def _real(path: Path, *, of_root: bool = False) -> str:
     try:
         return os.path.realpath(path)
     except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
         if by_handler(error):
             raise
-        reason = getattr(error, "strerror", None) or error
-        raise SourceError(f"expected a path that can be followed, got: {reason}", path) from error
+        reason, expected = getattr(error, "strerror", None) or error, "a path that can be followed"
+        if of_root:
+            raise ConfigError(Problem("/root", expected, str(reason))) from error
+        raise SourceError(f"expected {expected}, got: {reason}", path) from error
 
 
 def _files_of(base: Path, name: str, root: Path | None) -> list[tuple[Path, bool]]:
@@ -220,6 +228,11 @@ def _search(
 
 
 def _matcher(part: str) -> Callable[[str], object]:
+    if len(part) > _LONGEST:
+        raise SourceError(
+            f"expected a pattern of at most {_LONGEST:,} characters between two slashes, got one "
+            f"of {len(part):,}"
+        )
     expression = re.compile(fnmatch.translate(part)).match
     if part.startswith("."):
         return expression

@@ -76,9 +76,10 @@ class ArraySource:
         ]
         self._length = _common_length(self._labels, self.arrays)
         named = isinstance(data, Mapping)
-        self._names = list(data) if named else list(range(len(self.arrays)))
+        names = list(data) if named else list(range(len(self.arrays)))
+        self._at = {name: at for at, name in enumerate(names)}  # where a field's array is
         # Fields with a further axis before all others, that of the batches -> list of batches.
-        self._cut = partial(_dicts, self._names) if named else partial(_built, self._build)
+        self._cut = partial(_dicts, names) if named else partial(_built, self._build)
         self._boxed = [array.ndim == 1 and stays_array(array.dtype) for array in self.arrays]
         # What a batch of each is made of, looked up once.
         self._fields = [
@@ -196,8 +197,8 @@ class ArraySource:
         >>> ArraySource((np.zeros((2, 9)), np.array([7, 8]))).column(1)
         array([7, 8])
         """
-        apart = self._kind != "array" and field in self._names  # rows of one array have none
-        return self.arrays[self._names.index(field)] if apart else None
+        apart = self._kind != "array" and field in self._at  # rows of one array have none
+        return self.arrays[self._at[field]] if apart else None
 
     def fingerprint(self) -> str:
         """Tell this data from other data: length, dtypes, shapes, checksum of 64 rows.

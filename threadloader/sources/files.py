@@ -182,14 +182,19 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
     try:
         return ["/".join(parts) for parts in sorted(found, key=_utf8)]
     except UnicodeEncodeError as error:
+        wrong = next(path for path in map("/".join, found) if path != _shown(path))
         raise SourceError(
-            "expected names in Unicode, got one that is not; rename it",
-            folder / error.object.encode("utf-8", "backslashreplace").decode(),
+            "expected names in Unicode, got one that is not; rename it", folder / _shown(wrong)
         ) from error
 
 
 def _utf8(parts: Sequence[str]) -> list[bytes]:
     return [part.encode() for part in parts]
+
+
+def _shown(path: str) -> str:
+    """Give a path that can be printed: what is not Unicode in it is written as Python does."""
+    return path.encode("utf-8", "backslashreplace").decode()
 
 
 def _look(path: Path) -> tuple[int, int]:

@@ -7,9 +7,9 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from .._asked import current_folder
 from .._named import UsageError, named
 from .._told import GOOD, PROBLEM, USAGE, line
 from .._tried import examined
@@ -79,7 +79,7 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
 @contextlib.contextmanager
 def _current_folder() -> Iterator[None]:
     """Let modules of the current folder be imported."""
-    folder = str(Path.cwd())
+    folder = current_folder()
     sys.path.insert(0, folder)
     try:
         yield
