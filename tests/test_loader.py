@@ -38,7 +38,7 @@ from threadloader.engine import _engine, _joining
 from threadloader.engine._threads import STOP
 from threadloader.jobs import GroupJob, NoBatch, Recipe, Span
 from threadloader.loader._making import GATHER_BYTES, GROUP_BYTES
-from threadloader.loader._supply import GROUPS_AHEAD
+from threadloader.loader._supply import GROUPS_AHEAD, Supply
 from threadloader.order import Order
 from threadloader.order._deal import BLOCK
 
@@ -856,7 +856,7 @@ class TestClosing:
             assert go_on.wait(WAIT)
             return index
 
-        loader = load(Numbers(3), transform=wait, num_workers=0)
+        loader = load(Numbers(3), transform=wait, num_workers=0, close_timeout=0.01)
         with loader as batches:
             asking = threading.Thread(target=lambda: got.append(next(iter(batches))))
             asking.start()
@@ -865,6 +865,31 @@ class TestClosing:
         asking.join(WAIT)
         with loader as batches:
             assert [[0, 1, 2]] == lists(batches)
+
+    def test_it_waits_for_another_thread_that_makes_a_batch_itself(self, monkeypatch):
+        """And for what that one closes: behind the `with` nobody reads any more."""
+        begun, waited, told, wait = threading.Event(), threading.Event(), [], Supply.wait
+
+        def waits(supply):
+            waited.set()
+            wait(supply)
+
+        class Handle(Numbers):
+            def __getitem__(self, index):
+                begun.set()
+                assert waited.wait(WAIT)
+                return index
+
+            def close(self):
+                told.append("closed")
+
+        monkeypatch.setattr(Supply, "wait", waits)
+        asking = threading.Thread(target=lambda: next(iter(batches)))
+        with load(per_thread(lambda: Handle(3)), num_workers=0) as batches:
+            asking.start()
+            assert begun.wait(WAIT)
+        assert told
+        asking.join(WAIT)
 
     @pytest.mark.parametrize("place", ["factory", "len", "fingerprint"])
     def test_a_stop_iteration_while_it_is_entered_is_taken_for_no_end(self, place):

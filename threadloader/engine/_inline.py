@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from .. import _runtime
+from .._runtime import Runtime
 from ..errors import raised_first
 from ._signals import attempt, from_signal
 from ._slots import ENDED, Job, Outcome
@@ -20,6 +22,7 @@ class Inline:
     """The face of `Engine` for ``num_workers: 0``.
 
     Args:
+        runtime: where locks come from.
         apart: run jobs in an empty context, as threads do, where neither `contextvars` nor
             what is made of them (`numpy.errstate`) of the caller hold.
 
@@ -35,9 +38,10 @@ class Inline:
         behind: called when what is being run ends after a stop, with the exception that it ended
             with, or None. Written before the stop, so that either the stop finds nothing running,
             or what runs finds this; a stop that finds nothing running takes it back to None.
+        left: held until what a stop has found running has ended, with what is behind it.
     """
 
-    def __init__(self, *, apart: bool = False) -> None:
+    def __init__(self, runtime: Runtime = _runtime.RUNTIME, *, apart: bool = False) -> None:
         self.usable = True
         self.failed: Outcome | None = None
         self.context = contextvars.Context() if apart else None
@@ -47,6 +51,8 @@ class Inline:
         self.mark = object()
         self.running = False
         self.behind: Callable[[BaseException | None], object] | None = None
+        self.left = runtime.lock()
+        self.left.acquire()
 
     def start(self) -> None:
         """Start nothing."""
@@ -59,8 +65,14 @@ class Inline:
     def go_behind(self, error: BaseException | None) -> None:
         """Do what is left to do after what was run, if it was stopped meanwhile."""
         behind = self.behind  # once: whoever stops it now takes it back
-        if not self.usable and behind is not None:
-            behind(error)
+        if self.usable:
+            return
+        try:
+            if behind is not None:
+                behind(error)
+        finally:
+            if self.left.locked():  # by nobody else: it is released here alone, by who runs
+                self.left.release()
 
     def inside(self) -> bool:
         """Tell whether the calling thread is one of its own: it has none."""

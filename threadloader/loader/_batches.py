@@ -252,7 +252,8 @@ class Batches:
 
         May be called again and from any thread; an iterator waiting in another thread raises
         `ClosedError`. From a worker it only tells the threads to end, and a later call finishes.
-        While a batch is being made without workers, it finishes after that batch.
+        Where another thread makes a batch without workers, it waits for that one, up to
+        ``close_timeout``; where this one does, further up, it finishes after that batch.
         """
         self._close()
 
@@ -262,8 +263,11 @@ class Batches:
             self._closed_at = self._runtime.monotonic()
         if not self._supply.stop(self._close):
             # Somebody is at work on a job. A worker leaves the rest to the end of the `with`;
-            # without workers, whoever is at work comes here after the job.
-            return not (self._supply.inside() or self._run.turn.is_mine())
+            # without workers, whoever is at work comes here after the job, and others wait.
+            if self._supply.inside() or self._run.turn.is_mine():
+                return False
+            self._supply.wait()
+            return True
         self._run.forget()
         self._recipe.free()
         if self._close_source is None or not self._closing.acquire(blocking=False):

@@ -8,7 +8,13 @@ from ..engine import Outcome, from_signal
 from ..errors import CollateError, WorkerError
 from ..jobs import BatchJob
 
-__all__ = ["closing", "explained", "note_beside", "noted"]
+__all__ = ["FAILED", "ITS_OWN", "closing", "explained", "note_beside", "noted"]
+
+ITS_OWN = (
+    "a source, sampler, transform, collate or signal handler uses its own loader while that is at "
+    "work; give it a Loader of its own"
+)
+FAILED = "a thread of the loader's own has failed; leave the `with`, and enter it again"
 
 NOTE = "threadloader: "
 """How our notes begin."""

@@ -17,18 +17,12 @@ from ..state import Cursor
 from ..stats import Tally
 from ._choice import Choice
 from ._event_loop import in_event_loop
-from ._failure import closing
+from ._failure import FAILED, ITS_OWN, closing
 from ._place import Delivery, Onward, Place
 from ._schedule import Plan, jobs
 from ._switching import AUTO_SECONDS, restore, shorten
 
-__all__ = ["GROUPS_AHEAD", "ITS_OWN", "Supply"]
-
-ITS_OWN = (
-    "a source, sampler, transform, collate or signal handler uses its own loader while that is at "
-    "work; give it a Loader of its own"
-)
-FAILED = "a thread of the loader's own has failed; leave the `with`, and enter it again"
+__all__ = ["GROUPS_AHEAD", "Supply"]
 
 STARVED = 0.005
 """Part of the time spent waiting from which ``switch_interval: "auto"`` acts."""
@@ -66,7 +60,7 @@ class Supply:
         self._config = config
         self._recipe = recipe
         self._deal = deal
-        self._now = runtime.monotonic
+        self._now, self._wait = runtime.monotonic, runtime.wait
         self.engine: Engine | Inline = (
             Engine(
                 config.num_workers,
@@ -77,10 +71,11 @@ class Supply:
                 max_bytes=None if config.max_bytes is None else bytes_of(config.max_bytes),
             )
             if config.num_workers
-            else Inline()
+            else Inline(runtime)
         )
-        self._here = Inline(apart=True)  # user code must not see which thread runs it
+        self._here = Inline(runtime, apart=True)  # user code must not see which thread runs it
         # Those that run jobs in the thread that asks.
+        self._at_work: Inline | None = None
         self._inline = [it for it in (self.engine, self._here) if isinstance(it, Inline)]
         doubted = config.num_workers and not asked and not recipe.threads_only
         # Nobody watches the thread that asks: a stall of its own could not be raised.
@@ -119,11 +114,18 @@ class Supply:
             restore(self._wish)
         if self._recipe.policy is not None:
             self._recipe.policy.pause.end()  # before the workers in it are waited for
-        if not (self.engine.stop() and self._here.stop()):
-            return False
+        for each in (self.engine, self._here):
+            if not each.stop():
+                self._at_work = each if isinstance(each, Inline) else None
+                return False
         for engine in self._inline:
             engine.behind = None
         return True
+
+    def wait(self) -> None:
+        """Wait, with a bound, for the thread that a stop has found making a batch itself."""
+        if self._at_work is not None:
+            self._wait(self._at_work.left, self._config.close_timeout)
 
     def forked(self) -> None:
         """In a forked child: whoever was at work on a job without workers is not there."""
@@ -179,7 +181,6 @@ class Supply:
         """
         if end is not None:
             end = max(end, cursor.epoch + 1)
-        seed = self._config.seed
         here = self.choice is not None and self.choice.here and not self._in_loop()
         engine = self._here if here else self.engine
         series: Callable[[], int] | None = None
@@ -190,7 +191,7 @@ class Supply:
             self._recipe,
             self._deal,
             plan,
-            seed,
+            self._config.seed,
             cursor,
             end,
             singly,

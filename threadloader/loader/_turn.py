@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import BusyError
-from ._supply import ITS_OWN, Supply
+from ._failure import ITS_OWN
+from ._supply import Supply
 
 __all__ = ["Turn"]
 
