@@ -866,6 +866,36 @@ class TestClosing:
         with loader as batches:
             assert [[0, 1, 2]] == lists(batches)
 
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_with_that_garbage_has_left_during_a_read_can_be_entered_again(self, workers):
+        """As by the collector, of a generator with the `with` in it: the rest is done then."""
+        closed = []
+
+        class Handle(Numbers):
+            def __getitem__(self, index):
+                if left:
+                    left.pop().close()
+                return index
+
+            def close(self):
+                closed.append(self)
+
+        def entering():
+            with loader as batches:
+                yield batches
+
+        loader = load(per_thread(lambda: Handle(9)), num_workers=workers)
+        left = [entering()]
+        epoch = iter(next(left[0]))
+        with pytest.raises(ClosedError):
+            list(epoch)
+        with loader as batches:
+            assert [[*range(9)]] == lists(batches)
+        before = len(closed)
+        assert before >= 2
+        loader.__exit__(None, None, None)
+        assert before == len(closed)
+
     def test_it_waits_for_another_thread_that_makes_a_batch_itself(self, monkeypatch):
         """And for what that one closes: behind the `with` nobody reads any more."""
         begun, waited, told, wait = threading.Event(), threading.Event(), [], Supply.wait

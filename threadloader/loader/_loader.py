@@ -124,9 +124,9 @@ class Loader:
         drawing = transform is None or several or transforms.takes_rng(transform)
         self._steady = None if drawing else transform
         self._batches: Batches | None = None
-        # Who has entered; None: nobody. Checked and set under the guard, a raw lock; cleared by
-        # who leaves, last of all.
+        # Who has entered, or None. Looked at and set under the guard; cleared by who leaves, last.
         self._entered: object | None = None
+        self._left = False  # in a thread of its own, whether the `with` was: entering does the rest
         self._guard = self._runtime.lock()
 
     @property
@@ -243,8 +243,9 @@ class Loader:
     def _leave(self, close: Callable[[], bool | None] | None, error: BaseException | None) -> None:
         """Close what was opened; the error that ended the body, or the entering, is not hidden."""
         try:
-            if close is not None and close() is False:
-                return  # in a thread of its own: the `with` is still to be left
+            if close is not None and close() is False:  # perhaps in a finalizer, for good
+                self._left = True
+                return
         except BaseException as problem:
             # A Ctrl-C, or whatever a signal handler raises, that came before the threads were told
             # to end must not leave them. What has been closed is not closed twice.
@@ -268,10 +269,12 @@ class Loader:
         )
 
     def _enter(self, me: object) -> None:
+        if self._left and self._batches is not None:
+            self._leave(self._batches._close, None)
         with self._guard:
             if self._entered is not None:
                 raise BusyError("this Loader is open already; make another for a second user")
-            self._entered = me
+            self._entered, self._left = me, False
 
     def _identity(self, source: Any, length: int, sampler: str | None) -> dict[str, Any]:
         """Say what the run is: what must be the same for a state to fit."""
