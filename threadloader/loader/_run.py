@@ -267,7 +267,7 @@ class Run:
         made = delivery.made
         if made == delivery.size:
             return False
-        if self._supply.misplaced(place.stream):
+        if delivery.here and self._supply.misplaced(place.stream):
             self.results.reopen(place.settled(), 0)
             return False
         # Only such jobs leave some for later, and only where this thread runs them.
