@@ -79,8 +79,8 @@ def test_a_length_is_asked_for_in_the_workers():
 
 
 def test_what_runs_no_code_of_the_users_is_prepared_by_the_loop_all_the_same():
-    async def train(source, **given):
-        with Loader(CONFIG, source, **given) as batches:
+    async def train(source, config=CONFIG, **given):
+        with Loader(config, source, **given) as batches:
             assert len(ROWS) == len(list(begun(batches)))
             return batches.stats().prepared_here > 0
 
@@ -89,3 +89,5 @@ def test_what_runs_no_code_of_the_users_is_prepared_by_the_loop_all_the_same():
     assert not asyncio.run(train(ROWS, transform=abs))
     assert not asyncio.run(train(ROWS, collate=list))
     assert not asyncio.run(train(Awaited(ROWS)))
+    cached = {**CONFIG, "cache": {"max_samples": 9}}
+    assert not asyncio.run(train(ROWS, cached, transform=abs))

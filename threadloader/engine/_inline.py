@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from .. import _runtime
-from .._runtime import Runtime
+from .._runtime import Lock, Runtime
 from ..errors import raised_first
 from ._signals import attempt, from_signal
 from ._slots import ENDED, Job, Outcome
@@ -38,7 +38,8 @@ class Inline:
         behind: called when what is being run ends after a stop, with the exception that it ended
             with, or None. Written before the stop, so that either the stop finds nothing running,
             or what runs finds this; a stop that finds nothing running takes it back to None.
-        left: held until what a stop has found running has ended, with what is behind it.
+        left: a lock, held until what a stop has found running has ended, with what is behind it;
+            then None. Written by who runs.
     """
 
     def __init__(self, runtime: Runtime = _runtime.RUNTIME, *, apart: bool = False) -> None:
@@ -51,8 +52,9 @@ class Inline:
         self.mark = object()
         self.running = False
         self.behind: Callable[[BaseException | None], object] | None = None
-        self.left = runtime.lock()
-        self.left.acquire()
+        left = runtime.lock()
+        left.acquire()
+        self.left: Lock | None = left
 
     def start(self) -> None:
         """Start nothing."""
@@ -71,8 +73,10 @@ class Inline:
             if behind is not None:
                 behind(error)
         finally:
-            if self.left.locked():  # by nobody else: it is released here alone, by who runs
-                self.left.release()
+            # Once: behind this it is a waiting thread that may hold it, for a moment.
+            left, self.left = self.left, None
+            if left is not None:
+                left.release()
 
     def inside(self) -> bool:
         """Tell whether the calling thread is one of its own: it has none."""

@@ -58,8 +58,9 @@ def from_signal(error: BaseException) -> bool:
 
     What this cannot see: a handler written in C by somebody else; one in Python that has lost what
     it was called with, and is not installed any more; a KeyboardInterrupt that user code has caught
-    and raises anew; and, from CPython 3.13 on, one that user code throws into a generator that has
-    begun, which passes for a real one.
+    and raises anew. What passes for a handler's: what a function raises that user code calls just
+    as one; and, from CPython 3.13 on, a KeyboardInterrupt that user code throws into a generator
+    that has begun.
 
     An error of ours that was made of such an exception counts as one, since a file of ours took
     it for the system's.

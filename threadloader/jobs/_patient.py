@@ -102,9 +102,7 @@ class PatientJob(BatchJob):
 
     def _try(self, row: int, read: Callable[[int], Any]) -> Any:
         """Give what is read of a row, again where that fails; None where it is left out."""
-        self._tries[row] = (
-            0  # those of a run that a Ctrl-C cut short, without workers, do not count
-        )
+        self._tries[row] = 0  # those of a run that a Ctrl-C cut short do not count
         while True:
             try:
                 sample = read(row)

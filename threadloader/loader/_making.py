@@ -74,7 +74,9 @@ def make_recipe(
         pin, not_pinned = pinning(config.pin_memory)
     plain = collate is None and config.collate["type"] == "stack"
     read_from = getattr(source, "source", source)  # behind a cache, say
-    foreign = collate is not None or not all(map(_is_ours, (source, read_from, transform)))
+    # A cache may hold a transform, too.
+    foreign = collate is not None or read_from is not source
+    foreign = foreign or not (_is_ours(source) and _is_ours(transform))
     whole = read_by(source, plain=plain and transform is None)
     collate = make_collate(config.collate) if collate is None else collate
     most = None if config.max_bytes is None else bytes_of(config.max_bytes)

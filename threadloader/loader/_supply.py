@@ -124,8 +124,8 @@ class Supply:
 
     def wait(self) -> None:
         """Wait, with a bound, for the thread that a stop has found making a batch itself."""
-        if self._at_work is not None:
-            self._wait(self._at_work.left, self._config.close_timeout)
+        if self._at_work is not None and (left := self._at_work.left) is not None:
+            self._wait(left, self._config.close_timeout)
 
     def forked(self) -> None:
         """In a forked child: whoever was at work on a job without workers is not there."""
