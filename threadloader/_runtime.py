@@ -144,6 +144,12 @@ class Runtime:
         time.sleep(0)
         return time.perf_counter() - began
 
+    def in_event_loop(self) -> bool:
+        """Tell whether this thread runs a loop of asyncio's, inside of which none can be run."""
+        # It runs none before the module is there; nor, with another thread importing it, all of it.
+        running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
+        return running is not None and running() is not None
+
     def in_debugger(self, thread: Thread) -> bool:
         """Tell whether a thread is held by a debugger."""
         frame = sys._current_frames().get(thread.ident or 0)

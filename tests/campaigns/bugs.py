@@ -69,15 +69,15 @@ ENGINE = [
     _bug(
         "A stop does not end the batch that a worker is at.",
         "threadloader/engine/_slots.py",
-        "worker.stopped() or self.origin.cancelled",
-        "self.origin.cancelled",
+        "return worker.stopped() or self.origin.cancelled",
+        "return self.origin.cancelled",
         "engine.py",
     ),
     _bug(
         "The jobs of a stream that was left are done all the same.",
         "threadloader/engine/_slots.py",
-        "worker.stopped() or self.origin.cancelled",
-        "worker.stopped()",
+        "return worker.stopped() or self.origin.cancelled",
+        "return worker.stopped()",
         "engine.py",
     ),
     _bug(
@@ -352,8 +352,8 @@ INPUT = [
     _bug(
         "A link leads out of the folder that bounds a config.",
         "threadloader/sources/_paths.py",
-        "real, bound = _real(path), _real(root)",
-        "real, bound = os.path.abspath(path), _real(root)",
+        "real = _real(path)",
+        "real = os.path.abspath(path)",
         "files_expand.py",
         "files.py",
     ),

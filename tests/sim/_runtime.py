@@ -60,6 +60,9 @@ class SimRuntime(Runtime):
         self.scheduler.pause("read the clock")
         return self.scheduler.now
 
+    def in_event_loop(self):
+        return False
+
     def gil_delay(self):
         self.scheduler.pause("wait for the GIL")
         return self.gil_seconds

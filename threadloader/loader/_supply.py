@@ -16,7 +16,6 @@ from ..order import BLOCK, Deal
 from ..state import Cursor
 from ..stats import Tally
 from ._choice import Choice
-from ._event_loop import in_event_loop
 from ._failure import FAILED, ITS_OWN, closing
 from ._place import Delivery, Onward, Place
 from ._schedule import Plan, jobs
@@ -61,6 +60,7 @@ class Supply:
         self._recipe = recipe
         self._deal = deal
         self._now, self._wait = runtime.monotonic, runtime.wait
+        self._in_event_loop = runtime.in_event_loop
         self.engine: Engine | Inline = (
             Engine(
                 config.num_workers,
@@ -205,8 +205,8 @@ class Supply:
         return self.choice is not None and isinstance(stream, InlineStream)
 
     def _in_loop(self) -> bool:
-        """Tell whether user code could do less in the calling thread than in a worker."""
-        return self._recipe.foreign and in_event_loop()
+        """Tell whether user code, as `asyncio.run`, could do less here than in a worker."""
+        return self._recipe.foreign and self._in_event_loop()
 
     def misplaced(self, stream: Any) -> bool:
         """Tell whether a stream has the consumer prepare batches where it must not, by now."""
