@@ -1,7 +1,9 @@
 """A signal handler that puts another in its place, or cancels a task, is a handler all the same."""
 
 import asyncio
+import gc
 import signal
+import weakref
 from functools import partial
 
 import pytest
@@ -133,3 +135,27 @@ def test_a_function_with_a_number_and_another_frame_is_none():
     with Loader(config, list(range(8)), transform=transform) as batches:
         next(epoch := iter(batches))
         assert [4, 6, 7] == next(epoch).tolist()
+
+
+@pytest.mark.parametrize("wrong", [0, 5])
+def test_looking_for_one_leaves_the_exception_in_no_cycle(wrong):
+    """Of a batch that begins a series, and of one in it."""
+
+    def transform(sample):
+        if sample == wrong:
+            raise Stop("of the sample")
+        return sample
+
+    gc.disable()
+    try:
+        with Loader(CONFIG, list(range(8)), transform=transform) as batches:
+            epoch, failed = iter(batches), None
+            for _ in range(2):
+                try:
+                    next(epoch)
+                except Stop as error:
+                    failed = weakref.ref(error)
+            assert failed is not None
+            assert failed() is None
+    finally:
+        gc.enable()

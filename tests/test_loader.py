@@ -890,6 +890,8 @@ class TestClosing:
         with pytest.raises(ClosedError):
             list(epoch)
         with loader as batches:
+            with pytest.raises(BusyError):  # whoever else enters does not leave it again
+                loader.__enter__()
             assert [[*range(9)]] == lists(batches)
         before = len(closed)
         assert before >= 2
