@@ -734,7 +734,7 @@ class Name(str):
         return str.__eq__(self, other)
 
 
-def test_columns_are_found_without_a_look_at_each_of_the_others(tmp_path):
+def test_columns_are_found_without_a_look_at_each_of_the_others():
     """A table of 20,000 columns took ten seconds to open."""
     count = 300
     names = [Name(f"c{at}") for at in range(count)]

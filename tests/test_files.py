@@ -183,16 +183,11 @@ def test_a_pipe_that_becomes_a_file_while_it_is_looked_at_is_refused(tmp_path, m
 
 
 @pytest.mark.skipif(os.name == "nt" or os.uname().sysname != "Linux", reason="names are Unicode")
-def test_a_name_that_is_not_unicode_is_an_error(tmp_path):
-    write(tmp_path, {"a": b""})
-    Path(os.fsdecode(os.fsencode(tmp_path / "data") + b"/\xff.txt")).write_bytes(b"")
-    assert r"\udcff.txt: expected names in Unicode" in refused(tmp_path)
-
-
-@pytest.mark.skipif(os.name == "nt" or os.uname().sysname != "Linux", reason="names are Unicode")
-def test_the_place_of_a_name_that_is_not_unicode_is_told_from_the_folder_on(tmp_path):
-    write(tmp_path, {"one/two/a": b""})
-    folder = tmp_path / "data" / "one" / "two"
+@pytest.mark.parametrize("below", ["", "one/two/"])
+def test_a_name_that_is_not_unicode_is_an_error(tmp_path, below):
+    """Its place is told from the folder on."""
+    write(tmp_path, {f"{below}a": b""})
+    folder = tmp_path / "data" / below
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).write_bytes(b"")
     assert f"{folder}{os.sep}\\udcff.txt: expected names in Unicode" in refused(tmp_path)
 

@@ -126,7 +126,7 @@ class Loader:
         self._batches: Batches | None = None
         # Who has entered, or None. Looked at and set under the guard; cleared by who leaves, last.
         self._entered: object | None = None
-        self._left = False  # in a thread of its own, whether the `with` was: entering does the rest
+        self._left = False  # whether one of its own threads has left, which cannot wait for itself
         self._guard = self._runtime.lock()
 
     @property
@@ -243,8 +243,8 @@ class Loader:
     def _leave(self, close: Callable[[], bool | None] | None, error: BaseException | None) -> None:
         """Close what was opened; the error that ended the body, or the entering, is not hidden."""
         try:
-            if close is not None and close() is False:  # perhaps in a finalizer, for good
-                self._left = True
+            if close is not None and close() is False:
+                self._left = True  # if that was a finalizer, nobody else leaves: see `_enter`
                 return
         except BaseException as problem:
             # A Ctrl-C, or whatever a signal handler raises, that came before the threads were told
@@ -269,8 +269,8 @@ class Loader:
         )
 
     def _enter(self, me: object) -> None:
-        if self._left and self._batches is not None:
-            self._leave(self._batches._close, None)
+        if self._left and (left := self._batches) is not None:  # what is left to be done there
+            self._leave(left._close, None)
         with self._guard:
             if self._entered is not None:
                 raise BusyError("this Loader is open already; make another for a second user")

@@ -428,8 +428,8 @@ class Run:
             lost = Delivery(outcome.job, [None], lost=True)
             following = place._replace(delivery=lost, taken=place.taken + 1)
         # What a close cut short was tried no further, whatever the budget.
-        of_sample, kind = outcome.part is not None, type(error)
-        of_sample = of_sample and issubclass(kind, Exception) and not issubclass(kind, ClosedError)
+        tried = issubclass(type(error), Exception) and not issubclass(type(error), ClosedError)
+        of_sample = tried and outcome.part is not None
         more = self._skipping.told(place.cursor.skipped) if of_sample else ""
         error = explained(outcome, error, epoch, more)
         try:
