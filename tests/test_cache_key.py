@@ -586,12 +586,52 @@ def test_what_is_near_is_seen_also_where_a_longer_way_was_gone_first(longer):
         np.array([(1, 2)], "i1,>f8"),
         np.float32(1),
         np.datetime64("2020-01-01"),
-        np.ma.array([1, 2], mask=[0, 1]),
     ],
     ids=shown,
 )
 def test_contents_are_the_bytes_in_c_order(array):
     assert array.tobytes() == bytes(contents(array))
+
+
+def test_what_is_under_a_mask_counts():
+    """Code reads it by `data`, or by `numpy.asarray`."""
+
+    def key(hidden, masked=True):
+        return key_of(np.ma.array([1, hidden], mask=[False, masked]))
+
+    assert key(2) == key(2)
+    assert 3 == len({key(2), key(100), key(2, masked=False)})
+
+
+def test_the_metadata_of_a_dtype_count():
+    def key(scale, of):
+        return key_of(of(np.dtype("i4", metadata={"scale": scale})))
+
+    for of in (lambda dtype: dtype, lambda dtype: np.zeros(2, dtype)):
+        assert key(1, of) == key(1, of) != key(2, of)
+
+
+def test_calls_do_not_change_a_function_that_dispatches():
+    """It remembers which of its functions a class was dispatched to."""
+
+    def made(value):
+        one = functools.singledispatch(lambda sample: sample)
+        one.register(int, defined(f"def f(sample): return sample * {value}"))
+        return one
+
+    called = made(2)
+    before = key_of(called)
+    assert 6 == called(3)
+    assert before == key_of(called) == key_of(made(2)) != key_of(made(3))
+
+
+def test_a_script_under_an_installed_program_counts_by_its_code(monkeypatch):
+    """As `python -m memory_profiler script.py` runs it: `__main__` keeps the program's file."""
+    program = types.ModuleType("__main__")
+    program.__file__ = "/usr/lib/python3/site-packages/memory_profiler.py"
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    f, g = (defined(f"def f(x): return x * {factor}", __name__="__main__") for factor in (2, 3))
+    assert key_of(f) != key_of(g)
 
 
 def test_an_array_is_told_without_a_copy():
@@ -617,10 +657,16 @@ def test_an_array_is_told_without_a_copy():
         ("from typing import NamedTuple\nclass f(NamedTuple):\n    x: int", "int", "float"),
         ("from typing import TypedDict\nclass f(TypedDict):\n    x: int", "int", "float"),
         ("class f:\n    __size__ = 1", "1", "2"),
+        ("class f:\n    __table__ = {0: [1]}", "[1]", "[2]"),
+        ("import numpy\nclass f:\n    __table__ = numpy.array([1])", "[1]", "[2]"),
+        ("from enum import Enum\nclass f(Enum):\n    A = 0\n    __t__ = [1]", "[1]", "[2]"),
         ("class f:\n    __slots__ = ('a', 'b')", "'a', 'b'", "'b', 'a'"),
         ("def f(x: int): return x", "int", "float"),
     ],
-    ids=["dataclass", "metadata", "named tuple", "typed dict", "a name", "slots", "function"],
+    ids=[
+        *("dataclass", "metadata", "named tuple", "typed dict", "a name", "a table", "an array"),
+        *("enumeration", "slots", "function"),
+    ],
 )
 def test_what_a_program_can_read_of_a_class_or_function_counts(text, one, other):
     """As one does that makes numbers of texts by the types of the fields."""

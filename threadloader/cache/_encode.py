@@ -153,7 +153,7 @@ def _stored(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
     # One that another package has registered may have a name that numpy does not know, as "<f1".
     foreign = dtype.isbuiltin == 2 or not _DTYPE.fullmatch(name)
     if foreign or dtype.itemsize == 0 or dtype.char in "gG":
-        raise ForeignError(f"an array or scalar of dtype {dtype}, which cannot be kept in files")
+        raise ForeignError(f"an array or scalar of dtype {dtype}")
     return bytes([len(name)]) + name.encode("ascii"), little
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import sys
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -144,7 +143,8 @@ def _reference(walk: Walk, thing: Any, base: Any) -> None:
 
 
 def _array(walk: Walk, array: Any, base: Any) -> None:
-    walk.put(described(array.dtype), str(array.shape))
+    _dtype(walk, array.dtype, base)
+    walk.put(str(array.shape))
     if array.dtype.hasobject:  # what is stored there are addresses
         walk.add(np.asarray(array).reshape(-1).tolist())
     else:
@@ -167,6 +167,8 @@ def _tensor(walk: Walk, tensor: Any) -> None:
 
 def _dtype(walk: Walk, dtype: Any, base: Any) -> None:
     walk.put(described(dtype))
+    if dtype.metadata:
+        walk.add(dict(dtype.metadata))
 
 
 def _module(walk: Walk, module: Any, base: Any) -> None:
@@ -181,6 +183,9 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
     if library:
         walk.put(home(function), function.__qualname__, code.co_qualname)
         if walk.stands(function):
+            return
+        if code.co_qualname == "singledispatch.<locals>.wrapper":  # else it remembers each call
+            walk.add(function.registry)
             return
     # One that a library's function makes may have something of yours in all of these.
     for cell in function.__closure__ or ():
@@ -237,7 +242,10 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
     wraps = not mine and inspect.getattr_static(thing, "__wrapped__", None) is not None
     whole = told in (np.ndarray, *_SETS) or issubclass(kind, tensor_class())
     if mine or wraps or whole:
-        walk.add(dict(_attributes(walk, thing)))
+        found = attributes(thing, walk.library)
+        if found is None:
+            raise walk.untold()
+        walk.add(found)
     if wraps:
         walk.add(thing.__wrapped__)
     base = next((each for each in kind.__mro__[:-1] if walk.library(home(each))), None)
@@ -265,20 +273,6 @@ def _value(walk: Walk, thing: Any) -> None:
     if not text:
         raise walk.untold()
     walk.put(text)
-
-
-def _attributes(walk: Walk, thing: Any) -> Iterator[tuple[str, Any]]:
-    found = attributes(thing)
-    if found is None:
-        raise walk.untold()
-    yield from found.items()
-    for base in type(thing).__mro__:
-        if not walk.library(home(base)):
-            for name, slot in list(vars(base).items()):
-                if type(slot) is types.MemberDescriptorType:
-                    # Where nothing was assigned to it, it has none.
-                    with contextlib.suppress(AttributeError):
-                        yield name, slot.__get__(thing)
 
 
 _HOW: dict[type, Callable[[Walk, Any, Any], None]] = {

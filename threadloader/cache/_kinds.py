@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import functools
 import json.scanner
@@ -10,7 +11,7 @@ import re
 import struct
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import EnumMeta
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import PurePath
@@ -92,8 +93,18 @@ _TOLD_OF_CLASSES = frozenset(
 )
 """What programs read of a class besides its code."""
 
-_WRITTEN = frozenset({"__doc__", "__firstlineno__", "__module__", "__qualname__"})
-"""What says where and how a class is written."""
+_WRITTEN = frozenset(
+    {
+        *("__doc__", "__firstlineno__", "__module__", "__qualname__", "__static_attributes__"),
+        *("__annotations_cache__", "__callable_proto_members_only__"),
+        "__non_callable_proto_members__",
+    }
+)
+"""What says where and how a class is written, or is first worked out when somebody asks for it."""
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), types.EllipsisType)
+_PLAIN_DEPTH = 8
+"""Containers in each other, at most, of what is taken for a plain value. Chosen."""
 
 
 def tells_itself(kind: type) -> bool:
@@ -103,14 +114,27 @@ def tells_itself(kind: type) -> bool:
     return there and callable(getattr(kind, "fingerprint", None))
 
 
-def attributes(thing: Any) -> dict[str, Any] | None:
-    """Give the attributes that stand in an object; None if it does not let them be read."""
+def attributes(thing: Any, library: Callable[[str], bool]) -> dict[str, Any] | None:
+    """Give the attributes that stand in an object; None if it does not let them be read.
+
+    Args:
+        thing: it.
+        library: says of a module whether it is a library's: the slots of its classes are left out.
+    """
     try:
-        return dict(getattr(thing, "__dict__", {}))
+        found = dict(getattr(thing, "__dict__", {}))
     except Exception as error:  # of any class: a `__getattribute__` of yours is asked
         if by_handler(error):
             raise
         return None
+    for base in type(thing).__mro__:
+        if not library(home(base)):
+            for name, slot in list(vars(base).items()):
+                if type(slot) is types.MemberDescriptorType:
+                    # Where nothing was assigned to it, it has none.
+                    with contextlib.suppress(AttributeError):
+                        found[name] = slot.__get__(thing)
+    return found
 
 
 def pickled_as(thing: Any) -> tuple[Any, ...] | str | None:
@@ -144,10 +168,10 @@ def buffered(thing: Any) -> bytes | None:
 def contents(array: Any) -> memoryview | bytes:
     """Give the bytes of an array or scalar in C order, not copied where they stand so.
 
-    Of another class the bytes are what that says: a masked array leaves out what is masked.
+    Those under a mask, too: code may read them.
     """
     if type(array) not in (np.ndarray, np.memmap) or not array.nbytes:  # of nothing no view is made
-        return bytes(array.tobytes())
+        return bytes(np.asarray(array).tobytes())
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
@@ -176,15 +200,33 @@ def counts(kind: type, name: str, value: Any) -> bool:
     """Tell whether what a class has under a name was put there by whoever wrote the class.
 
     Of the names that the interpreter gives (in an enumeration also the library) that is so of what
-    it calls, of fields, and of plain values; the others say where and how the class is written.
+    it calls, of fields, and of plain values; the others say where and how the class is written, or
+    are a library's, which may remember there who has asked.
     """
     special = name.startswith("__") and name.endswith("__")
-    plain = type(value) in (bool, int, float, complex, str, bytes)
-    if special and (name in _TOLD_OF_CLASSES or (plain and name not in _WRITTEN)):
+    if special and (name in _TOLD_OF_CLASSES or (name not in _WRITTEN and is_plain(value))):
         return True
     if isinstance(kind, EnumMeta) and name != "_member_map_":
         special = special or (name.startswith("_") and name.endswith("_"))
     return not special or callable(value) or hasattr(type(value), "__get__")
+
+
+def is_plain(value: Any, depth: int = _PLAIN_DEPTH) -> bool:
+    """Tell whether a value is a number, a text or an array of such, or a container of plain ones.
+
+    >>> is_plain({"a": [1, (2.0, None)]}), is_plain([object()])
+    (True, False)
+    """
+    kind = type(value)
+    if kind in _PLAIN or issubclass(kind, np.generic):
+        return True
+    if kind in (np.ndarray, np.memmap):
+        return not value.dtype.hasobject
+    if kind is dict:
+        return depth > 0 and all(is_plain(item, depth - 1) for item in value.items())
+    if kind in (list, tuple, set, frozenset):
+        return depth > 0 and all(is_plain(each, depth - 1) for each in value)
+    return False
 
 
 def hides_state(thing: Any) -> bool:
@@ -214,6 +256,8 @@ def names_used(code: types.CodeType) -> Iterator[str]:
 
 def installed(module: str) -> bool:
     """Tell whether a module is of the standard library or installed, or written in C."""
+    if module == "__main__":
+        return False  # an installed program that runs a script of yours there leaves its own file
     # Not asked of the module itself, whose `__getattr__` may raise anything.
     file = getattr(sys.modules.get(module), "__dict__", {}).get("__file__") or ""
     if not {"site-packages", "dist-packages"}.isdisjoint(PurePath(file).parts):

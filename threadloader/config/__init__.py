@@ -45,7 +45,8 @@ class LoaderConfig:
         root: a folder that must contain every file named here; ``None`` for no restriction.
         transform: what the workers do to a sample, by its ``type``; ``None`` for nothing.
         batch_size: samples in one batch, on each shard.
-        shuffle: whether each epoch has an order of its own; False with a sampler.
+        shuffle: whether each epoch has an order of its own; False with a sampler. Here nothing says
+            whether it was asked for: to `dataclasses.replace` a sampler, give ``shuffle=False``.
         sampler: which samples make an epoch, by its ``type``; ``None`` for all of them.
         exclude: samples that are left out: a list, or the path of one; ``None`` for none.
         seed: decides, with the epoch, the order and the random choices; 0 to 2**64 - 1.
