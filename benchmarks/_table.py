@@ -86,6 +86,7 @@ def _of(results: Results, work: WorkResult) -> Iterator[str]:
     yield from lines
     yield from _notes(results, work)
     yield from _other_steps(results, work)
+    yield from _bare_threads(results, work)
 
 
 def _named(results: Results, loader: str, python: str) -> str:
@@ -160,6 +161,26 @@ def _other_steps(results: Results, work: WorkResult) -> Iterator[str]:
                     f" {in_unit(metric, took)}, and not {in_unit(metric, asked)}; other programs"
                     " were at work then, or when its size was found"
                 )
+
+
+def _bare_threads(results: Results, work: WorkResult) -> Iterator[str]:
+    """Tell what threads alone reach, where the limit is that of one and has measured it."""
+    told = []
+    for case in work.cases:
+        for row in case.rows:
+            pairs = [
+                run["threads_per_second"] / run["samples_per_second"]
+                for run in row.runs
+                if "threads_per_second" in run
+            ]
+            if row.loader == "limit" and pairs:
+                where = "" if row.python == results.machines[0]["python"] else f", {row.python}"
+                told.append(f"{statistics.median(pairs):.2f} ({case.name}{where})")
+    if told:
+        yield from _wrapped(
+            "- limit: as many threads as there are workers, which hand nothing on, reach"
+            f" {', '.join(told)} of it"
+        )
 
 
 def _why(results: Results, row: Row) -> str:

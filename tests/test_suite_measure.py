@@ -304,6 +304,27 @@ def test_a_step_that_is_not_as_long_as_the_work_states_is_told(asked, took, expe
     assert bool(expected) == ("a step took" in shown)
 
 
+def test_what_bare_threads_reach_is_told_below_the_table():
+    """The limit of arrays is that of one thread; this is what the machine gives to several."""
+    runs = {"samples_per_second": 10.0}
+    limit = {"numbers": runs | {"threads_per_second": 17.0}, "how": "so"}
+    beside = {"numbers": runs, "how": "so"}
+    runner = answering(
+        lambda loader, number: limit if loader == "limit" else beside,
+        [{"name": "batch 32, 2 workers", "options": {}}],
+    )
+    shown = " ".join(table(run(planned("threadloader", works=("arrays",)), runner=runner)).split())
+    told = "as many threads as there are workers, which hand nothing on, reach 1.70 (batch 32,"
+    assert told in shown
+
+
+def test_only_with_workers_the_limit_of_arrays_has_bare_threads():
+    kind = works.work("arrays")
+    alone, two = (case.options for case in kind.cases(quick=True))
+    assert "threads_per_second" not in kind.limit(kind.job(alone), alone, 0.0)
+    assert 0 < kind.limit(kind.job(two), two, 0.0)["threads_per_second"]
+
+
 METRICS = [
     Metric("rate", "rate", "/s"),
     Metric("first", "first", "s"),

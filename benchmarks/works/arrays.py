@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +17,9 @@ SHORT = "Arrays"
 TITLE = "Arrays in memory, float32 60,000 x 784 and labels, shuffled"
 LIMIT = "one thread: x.take(indices, 0, out, 'clip') over an order made beforehand"
 METRICS = (Metric("samples_per_second", "samples/s", "/s"),)
+
+TOGETHER = 2 << 20
+"""Bytes that a bare thread gathers by one call, or a batch: less, and they wait for the GIL."""
 
 
 def cases(quick: bool) -> list[Case]:
@@ -61,8 +66,51 @@ measure = loop
 
 
 def limit(job: Job, options: dict[str, Any], seconds: float) -> Numbers:
-    """Time the plain gather."""
-    return throughput(job, _gather, seconds)
+    """Time the plain gather; with workers, as many bare threads as well."""
+    numbers = throughput(job, _gather, seconds)
+    if job.workers:
+        numbers["threads_per_second"] = _bare_threads(job, seconds)
+    return numbers
+
+
+def _bare_threads(job: Job, seconds: float) -> float:
+    """Give the samples per second of threads that hand nothing on: what the machine gives.
+
+    Each gathers its own share of an order into its own memory, again and again.
+    """
+    assert job.arrays is not None
+    arrays = list(job.arrays.values())
+    order = np.random.default_rng(0).permutation(len(job.source))
+    size = max(job.batch_size, TOGETHER // sum(array[:1].nbytes for array in arrays))
+    parts = [order[at : at + size] for at in range(0, len(order), size)]
+    ready = threading.Barrier(job.workers)
+    rates: list[float] = []
+
+    def gather(mine: list[Any], memory: list[np.ndarray]) -> None:
+        rows = 0
+        ready.wait()
+        began = time.perf_counter()
+        while True:
+            for part in mine:
+                for array, out in zip(arrays, memory, strict=True):
+                    array.take(part, 0, out[: len(part)], "clip")
+                rows += len(part)
+            elapsed = time.perf_counter() - began
+            if elapsed >= seconds:
+                break
+        rates.append(rows / elapsed)
+
+    threads = []
+    for number in range(job.workers):
+        # Not empty: new pages are the system's work.
+        memory = [np.ones((size, *array.shape[1:]), array.dtype) for array in arrays]
+        own = parts[number :: job.workers], memory
+        threads.append(threading.Thread(target=gather, args=own, daemon=True))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(rates)
 
 
 @contextmanager
