@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import random
+import sys
 import threading
 import tracemalloc
 from io import FileIO
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import same, samples
+from sweep import Interrupt, Sweep
 
 from threadloader.cache import Folder, _folder, _segments, _shelf
 from threadloader.cache._base import MISSING
@@ -278,6 +280,23 @@ def test_a_full_disk_ends_the_keeping_and_not_the_loading(tmp_path, monkeypatch,
         assert (first.samples, 0) == (second.hits, second.damaged)
         room += 7
     assert files_size > 500
+
+
+def test_who_waited_to_write_while_the_disk_was_found_full_writes_nothing(tmp_path, monkeypatch):
+    """There is one warning, after which nothing more is kept."""
+    filled(tmp_path, range(2))
+    before = files(tmp_path)
+    cache = Folder(tmp_path, "key", COUNT)
+    whole = _folder.encode
+
+    def meanwhile(sample):  # called behind the first look, and before the wait
+        cache._stopped = True
+        return whole(sample)
+
+    monkeypatch.setattr(_folder, "encode", meanwhile)
+    assert same(made(3), cache.get(3, made))
+    cache.close()
+    assert before == files(tmp_path)
 
 
 def test_after_the_disk_was_full_hits_go_on(tmp_path, monkeypatch):
@@ -734,11 +753,80 @@ def test_what_a_signal_handler_raises_passes_while_it_is_closed(tmp_path, monkey
     cache = Folder(tmp_path, "key", COUNT)
     cache.get(0, made)
     real = Writer.close
-    monkeypatch.setattr(Writer, "close", lambda writer: real(writer) or rung())
-    with pytest.raises(TimeoutError, match="rung"):
-        cache.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "close", lambda writer: real(writer) or rung())
+        with pytest.raises(TimeoutError, match="rung"):
+            cache.close()
     cache.close()
     assert cache.find(0) is MISSING
+
+
+def test_a_writer_whose_closing_was_interrupted_is_closed_by_the_next_call(tmp_path, monkeypatch):
+    """An interrupt that comes before it has closed anything."""
+    cache = Folder(tmp_path, "key", COUNT)
+    cache.get(0, made)
+    writer = cache._writer
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "close", rung)
+        with pytest.raises(TimeoutError, match="rung"):
+            cache.close()
+    assert (False, False) == (writer._data.closed, writer._index.closed)
+    cache.close()
+    assert (True, True) == (writer._data.closed, writer._index.closed)
+    assert () == cache._ended
+
+
+def test_an_interrupt_between_two_files_of_a_writer_leaves_the_other_closed(tmp_path, monkeypatch):
+    writer = Writer(tmp_path, "a", b"k" * 32)
+    monkeypatch.setattr(writer, "_data", Ringing(writer._data))
+    with pytest.raises(TimeoutError, match="rung"):
+        writer.close()
+    assert writer._index.closed
+    writer._data.file.close()
+
+
+class Ringing:
+    """A file while whose closing a signal comes."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def close(self):
+        rung()
+
+
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="from 3.12 on CPython reports no instructions here"
+)
+def test_an_interrupt_at_any_instruction_leaves_no_lock_held():
+    """Nobody would come to write any more, or wait for ever."""
+    for at in itertools.count(1):
+        lock, done = threading.Lock(), []
+        with Interrupt() as interrupt:
+            sweep = Sweep(at, interrupt, opcodes=True)
+            try:
+                with sweep:
+                    _shelf.unless_held(
+                        lock, lambda lock=lock, done=done: done.append(lock.locked())
+                    )
+            except KeyboardInterrupt as error:
+                interrupt.came_as(error)
+            finally:
+                sys.settrace(None)
+        assert not lock.locked(), sweep.where
+        assert done in ([], [True])
+        interrupt.look()
+        if sweep.passed < at:
+            break
+    assert [True] == done
+    assert at > 20
+
+
+def test_what_is_held_is_left_alone():
+    lock = threading.Lock()
+    with lock:
+        _shelf.unless_held(lock, rung)
+        assert lock.locked()
 
 
 def test_what_a_signal_handler_raises_passes_while_it_is_opened(tmp_path, monkeypatch):

@@ -30,7 +30,7 @@ from ._segments import (
     record,
     sound,
 )
-from ._shelf import PLACE_BYTES, Place, Shelf
+from ._shelf import PLACE_BYTES, Place, Shelf, unless_held
 
 __all__ = ["Folder"]
 
@@ -81,6 +81,7 @@ class Folder(Cache):
         # forked child makes another.
         self._writing = _thread.allocate_lock()
         self._writer: Writer | None = None
+        self._ended: tuple[Writer, ...] = ()  # those before it that are not closed yet
         self._number = 0  # of the writer's segment; 0 while that has none yet
         self._stopped = False  # set and never taken back: by close, or when the disk is full
         # Each taken by the first thread that says it, and never released.
@@ -130,11 +131,7 @@ class Folder(Cache):
     def look(self) -> None:
         """Look for what other processes have written; a miss does so, at most once a second."""
         self._looked = self._clock()
-        if self._writing.acquire(blocking=False):
-            try:
-                self._leave_to_parent()
-            finally:
-                self._writing.release()
+        unless_held(self._writing, self._leave_to_parent)
         try:
             self._shelf.look()
         except OSError as error:  # samples are prepared; if writing fails too, that says why
@@ -174,7 +171,8 @@ class Folder(Cache):
         size = RECORD_HEAD + sum(map(len, parts))
         try:
             with self._writing:
-                if self._shelf.find(index) is None:  # no other thread has kept it in the meantime
+                # In the meantime another thread may have kept it, or found the disk full.
+                if not self._stopped and self._shelf.find(index) is None:
                     self._write_if_it_fits(index, parts, size)
         finally:  # a signal handler may have closed this, and raised
             if self._stopped:
@@ -242,20 +240,19 @@ class Folder(Cache):
 
     def _retire(self) -> None:
         """Close the writer, unless somebody is writing: then they do it when they are done."""
-        if self._writing.acquire(blocking=False):
-            try:
-                self._close_writer()
-            finally:
-                self._writing.release()
+        unless_held(self._writing, self._close_writer)
 
     def _close_writer(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
+        # Nobody appends to it any more; but only what is closed is forgotten, since an interrupt
+        # may leave some of it to the next call.
+        self._ended, self._writer = (*self._ended, *filter(None, [self._writer])), None
+        for writer in self._ended:
             try:
                 writer.close()
             except OSError as error:  # what could not be written is prepared anew
                 if by_handler(error):
                     raise
+        self._ended = ()
 
     def _held(self) -> tuple[int, int]:
         return self._shelf.held()

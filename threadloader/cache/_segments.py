@@ -277,9 +277,11 @@ class Writer:
 
     def close(self) -> None:
         """Close both files; a second time does nothing."""
-        with ExitStack() as stack:
-            stack.callback(self._index.close)
-            stack.callback(self._data.close)
+        # Not by an ExitStack, which an interrupt leaves in a cycle with what it has not closed.
+        try:
+            self._data.close()
+        finally:
+            self._index.close()
 
 
 def _header(key: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -13,7 +14,7 @@ from threadloader.errors import by_handler
 
 from ._segments import Entries, Segment, segment_names
 
-__all__ = ["PLACE_BYTES", "Place", "Shelf"]
+__all__ = ["PLACE_BYTES", "Place", "Shelf", "unless_held"]
 
 _LOG = logging.getLogger("threadloader")
 
@@ -150,13 +151,11 @@ class Shelf:
         Raises:
             OSError: the folder cannot be listed.
         """
-        if not self._looking.acquire(blocking=False):
-            return  # pragma: no cover - another thread looks
-        try:
-            for name in segment_names(self._folder):
-                self._look_at(name)
-        finally:
-            self._looking.release()
+        unless_held(self._looking, self._look)
+
+    def _look(self) -> None:
+        for name in segment_names(self._folder):
+            self._look_at(name)
 
     def _look_at(self, name: str) -> None:
         try:
@@ -206,3 +205,19 @@ class Shelf:
         # A copy: one may be added meanwhile, and is closed by whoever adds it.
         for segment in self._segments.copy():
             segment.close()
+
+
+def unless_held(lock: _thread.LockType, work: Callable[[], None]) -> None:
+    """Do some work under a lock, unless that is held: then nothing is done.
+
+    Where a Ctrl-C lands between the taking and a ``try`` behind it, the lock would be held for
+    ever. So the taking is written down in the same call, of C, in which no signal is looked for.
+    """
+    taken: list[bool] = []
+    try:
+        taken.extend(map(lock.acquire, (False,)))
+        if taken[0]:
+            work()
+    finally:
+        if taken and taken[0]:  # no call: behind one a signal is looked for
+            lock.release()
