@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from threadloader.errors import SourceError
-from threadloader.sources import _KINDS
+from threadloader.sources import _KINDS, _stamp
 from threadloader.sources._stamp import stamp
 
 SPECS = {
@@ -67,6 +67,25 @@ def test_a_file_of_the_same_size_and_time_is_another_one(tmp_path, exchanged):
             file.write_bytes(b"else")
             os.utime(file, ns=(0, 10**18))
     assert before != stamp(spec, tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_files_that_differ_in_their_path_alone_are_others(tmp_path, monkeypatch):
+    """As two that were written in the same tick of the clock; a link is where it leads to."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.txt").write_bytes(b"some")
+    status = (tmp_path / "a" / "1.txt").stat()
+    monkeypatch.setattr(_stamp, "_status", lambda file: status)
+    spec, link = {"type": "text", "path": "1.txt"}, tmp_path / "1.txt"
+    assert stamp(spec, tmp_path / "a") == stamp(spec, tmp_path / "a") != stamp(spec, tmp_path / "b")
+    link.symlink_to("a/1.txt")
+    assert stamp(spec, tmp_path) == stamp(spec, tmp_path / "a")
+    link.unlink()
+    link.symlink_to("b/1.txt")
+    assert stamp(spec, tmp_path) == stamp(spec, tmp_path / "b")
+    (tmp_path / "c").symlink_to("a")
+    assert stamp(spec, tmp_path / "c") == stamp(spec, tmp_path / "a")
 
 
 def test_a_file_that_is_missing_is_left_to_the_opening(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
         root: a folder that no path may leave, links followed; relative to ``base``.
 
     Returns:
-        The number of files, and a checksum of their sizes and times.
+        The number of files, and a checksum of their paths, sizes and times.
 
     Raises:
         SourceError: a pattern finds nothing, or leads outside of root.
@@ -38,6 +38,8 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
     base = base if isinstance(base, Path) else Path(base)
     files = _files_of(spec, base, None if root is None else base / root)
     statuses = [_status(file) for file in files]  # opening says what is wrong with one
+    # Two files of one size that were written in the same tick of the clock have all else in common.
+    paths = _paths_of(files)
     if spec["type"] == "sqlite" and statuses[0] is not None:
         # What SQLite has written last may stand beside the database.
         statuses.append(log_status(files[0]))
@@ -48,7 +50,22 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
             # The last cannot be set, as the one before it is by whatever unpacks an archive.
             told = status.st_size, status.st_mtime_ns, status.st_ctime_ns
         digest.update(f"{told}\n".encode())
-    return f"{len(statuses)} files, sha256 of sizes and times {digest.hexdigest()}"
+    for path in paths:
+        digest.update(f"{path}\n".encode("utf-8", "surrogatepass"))
+    return f"{len(statuses)} files, sha256 of paths, sizes and times {digest.hexdigest()}"
+
+
+def _paths_of(files: Iterable[Path]) -> Iterator[str]:
+    """Give the path of each file itself, links followed."""
+    folders: dict[Path, str] = {}  # a folder of a million files is looked up once
+    for file in files:
+        if os.path.islink(file):  # noqa: PTH114 - False of what no system can have
+            yield os.path.realpath(file)
+            continue
+        folder = folders.get(file.parent)
+        if folder is None:
+            folder = folders[file.parent] = os.path.realpath(file.parent)
+        yield os.path.join(folder, file.name)  # noqa: PTH118 - as above, the text of a path
 
 
 def log_status(database: Path) -> os.stat_result | None:
