@@ -222,6 +222,10 @@ class TestNumbers:
             b'7\n{"index": ' + b"9" * 5000 + b"}",
             b'7\n{"index": ' + b"[" * 100_000,
             b"7\n4x",
+            b'{"index": 4} # blurred',
+            b'{"index": 4}{"index": 5}',
+            b'{"index": 4, why: "x"}',
+            b'{"index": 4, "why": x',
         ],
         ids=lambda data: repr(data[:24]),
     )
@@ -245,6 +249,10 @@ class TestNumbers:
             b'{"index": 4}',
             b'{"path": "a", "ind',
             b"5",
+            b'{"index": 4} # blurred',
+            b'{"index": 4}{"index": 5}',
+            b'{"index": 4, why: "x"}',
+            b'{"index": 4, "why": "x',
         ],
         ids=lambda data: repr(data[:24]),
     )
@@ -276,7 +284,17 @@ class TestNumbers:
             Quarantine(file).add([{"index": 9}])
             assert b'{"index": 9}\n' == file.read_bytes()
 
-    @pytest.mark.parametrize("data", [b"", b"\n \n\r\n"])
+    def test_zeros_at_the_end_of_a_torn_line_are_of_it(self, tmp_path):
+        """As some file systems leave them where the power went."""
+        line = b'{"index": 4, "path": null, "error": "no"}'
+        for length in range(12, len(line)):
+            assert [7] == self.read(tmp_path, b"7\n" + line[:length] + b"\0\0").tolist()
+
+    @pytest.mark.parametrize("text", [b"\n1\n", b"1\n", b'{"index": 1}'])
+    def test_a_byte_order_mark_is_no_part_of_the_first_line(self, tmp_path, text):
+        assert [1] == self.read(tmp_path, b"\xef\xbb\xbf" + text).tolist()
+
+    @pytest.mark.parametrize("data", [b"", b"\n \n\r\n", b"\xef\xbb\xbf"])
     def test_an_empty_file_has_no_number(self, tmp_path, data):
         assert (0,) == self.read(tmp_path, data).shape
 

@@ -644,6 +644,17 @@ def header_of(descr, shape):
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
 
 
+@EACH_WAY
+def test_a_header_that_python_2_has_written_is_read(tmp_path, open_, mapped):
+    """Its long integers end with an L; the others must not."""
+    data = np.arange(6, dtype="<i4").tobytes()
+    (tmp_path / "x.npy").write_bytes(header_of("'<i4'", "(3L, 2L)") + data)
+    assert [[0, 1], [2, 3], [4, 5]] == open_(mapped, path="x.npy").take([0, 1, 2]).tolist()
+    (tmp_path / "x.npy").write_bytes(header_of("'<i4'", "(3L, 2L, L)") + data)
+    with pytest.raises(SourceError, match="expected a readable array"):
+        open_(mapped, path="x.npy")
+
+
 @pytest.mark.parametrize(
     "shape",
     [f"(0x{'f' * 6000},)", f"(-0x{'f' * 6000},)", f"({'9' * 3000}, {'9' * 3000})"],

@@ -30,6 +30,10 @@ GOLDENS = json.loads((Path(__file__).parent / "goldens" / "samplers.json").read_
 # a test that passes goes on passing; what it must see is far outside.
 LIMIT = 4.5
 
+# More than a float64 holds, where the system has a wider float; else infinite as it stands.
+WIDE = np.nextafter(np.longdouble(math.inf), np.longdouble(0))
+WIDE = WIDE if np.isinf(np.float64(str(WIDE))) else np.longdouble(math.inf)
+
 keys = st.integers(0, 2**128 - 1)
 places = st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=20)
 
@@ -623,6 +627,7 @@ class TestWeights:
             (np.ones(3, complex), "a number for each of the 3 samples", "complex128 of shape (3,)"),
             (np.array(["1"] * 3), "a number for each of the 3 samples", "<U1 of shape (3,)"),
             (np.array([1, -1, 1]), "finite numbers >= 0", "-1.0 for sample 1"),
+            (np.array([1, 1, WIDE]), "finite numbers >= 0", "inf for sample 2"),
             ([1, 2**2000, 1], "numbers that a float64 can hold", "a larger one"),
         ],
         ids=str,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 import sys
 import time
@@ -33,6 +34,10 @@ __all__ = ["Quarantine"]
 
 _BEGIN = b'{"index": '
 """What each line that is written here begins with; `read_numbers` of the sources knows it."""
+
+_ENDED = re.compile(r'("([^"\\]|\\.)*\\?|n|nu|nul|u[0-9a-f]{0,4})?\0*')
+"""What stands where reading JSON fails that ends too soon: a text, null or an escape, cut short,
+or zeros, where the power went."""
 
 _OPTION = "/on_error/quarantine"
 """The option that names the file, as a JSON pointer."""
@@ -181,7 +186,7 @@ def _lock(file: FileIO, *, held: bool) -> bool:
 def _may_be_one(path: Path) -> bool:
     """Tell whether a file is empty, or its first line has an index, or is one of ours cut short."""
     with path.open("rb") as file:
-        first = file.readline(_LONGEST)
+        first = next(iter(file.readline(_LONGEST).splitlines(keepends=True)), b"")  # or by a \r
     return not first.strip() or _is_torn(first) or _has_index(first)
 
 
@@ -195,8 +200,8 @@ def _is_torn(line: bytes) -> bool:
     try:
         # As text: of bytes, json guesses UTF-16 where there are zeros.
         json.loads(line.decode())
-    except json.JSONDecodeError:
-        return True
+    except json.JSONDecodeError as error:
+        return _ENDED.fullmatch(error.doc, error.pos) is not None
     # Not UTF-8, too many digits, absurdly deep: none of ours.
     except (ValueError, RecursionError) as error:
         if by_handler(error):

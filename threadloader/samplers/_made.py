@@ -179,7 +179,8 @@ def _weights(weights: Any, n: int) -> NDArray[np.float64]:
     if array.shape != (n,) or array.dtype.kind not in "iuf":
         expected = f"a number for each of the {n} samples"
         raise _wrong("weights", expected, f"{array.dtype} of shape {array.shape}")
-    array = array.astype(np.float64)
+    with np.errstate(over="ignore"):  # of a wider float: it is refused below
+        array = array.astype(np.float64)
     wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
     if len(wrong):
         got = f"{array[wrong[0]]} for sample {wrong[0]}"

@@ -33,6 +33,10 @@ LONGEST = 12 + _LONGEST_HEADER
 _WIDTH = re.compile(r"[<>=|]?([A-Za-z])([0-9]+)")
 """A dtype as numpy writes it: its kind, and bytes or, of text, characters of 4 bytes."""
 
+_SHAPE = re.compile(r"'shape': \([0-9L, ]*\)")
+"""A shape as Python 2 may have written it: ``(3L, 2L)``."""
+_LONG = re.compile("(?<=[0-9])L")
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
@@ -118,7 +122,11 @@ def _shown(text: str) -> str:
 
 def _parse(text: str) -> tuple[Any, np.dtype[Any] | None]:
     """Give what stands in a header, and the dtype if it has the three entries of one."""
-    match header := ast.literal_eval(text):
+    try:
+        header = ast.literal_eval(text)
+    except SyntaxError:
+        header = ast.literal_eval(_SHAPE.sub(lambda shape: _LONG.sub("", shape[0]), text))
+    match header:
         case {"descr": descr, "fortran_order": bool(), "shape": tuple()}:
             dtype = np.lib.format.descr_to_dtype(descr)
             return header, dtype if _is_held(descr) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -24,6 +25,10 @@ _MAGIC = b"\x93NUMPY"
 
 _QUARANTINED = b'{"index": '
 """What each line of a quarantine file begins with, as `Quarantine` writes it."""
+
+_ENDED = re.compile(r'("([^"\\]|\\.)*\\?|n|nu|nul|u[0-9a-f]{0,4})?\0*')
+"""What stands where reading JSON fails that ends too soon: a text, null or an escape, cut short,
+or zeros, where the power went."""
 
 
 def column(
@@ -124,7 +129,7 @@ def read_numbers(
         if numbers.ndim != 1:
             raise SourceError(f"expected one row of numbers, got shape {numbers.shape}", file)
         return numbers
-    lines = data.splitlines()
+    lines = data.removeprefix(b"\xef\xbb\xbf").splitlines()
     if lines and not data.endswith((b"\n", b"\r")) and _is_torn(lines[-1]):
         lines.pop()
         import logging  # as in `_telling`
@@ -154,8 +159,8 @@ def _is_torn(line: bytes) -> bool:
         return False
     try:
         json.loads(line.decode())
-    except json.JSONDecodeError:
-        return True
+    except json.JSONDecodeError as error:
+        return _ENDED.fullmatch(error.doc, error.pos) is not None
     # Not UTF-8, too many digits, or absurdly deep.
     except (ValueError, RecursionError) as error:
         if by_handler(error):
@@ -167,8 +172,7 @@ def _is_torn(line: bytes) -> bool:
 def _number(line: bytes, file: Path, number: int, *, whole: bool) -> int | float:
     try:
         # As text: of bytes, json guesses UTF-16 where there are zeros.
-        text = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).decode()
-        value = json.loads(text, object_pairs_hook=STRICT["object_pairs_hook"])
+        value = json.loads(line.decode(), object_pairs_hook=STRICT["object_pairs_hook"])
     # Not UTF-8, not JSON, a key twice, or absurdly deep.
     except (ValueError, RecursionError) as error:
         if by_handler(error):
