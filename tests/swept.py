@@ -10,14 +10,18 @@ behind it, and before the assignment, loses the iterator. The next `iter` goes o
 
 import gc
 import logging
+import shutil
 import sys
+import tempfile
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import numpy as np
+from conftest import open_files
 from sweep import Interrupt, Sweep
 
 from threadloader import ClosedError, Loader
@@ -48,11 +52,19 @@ class Groups(Rows):
         return indices[:, np.newaxis].copy()
 
 
+class Kept(Rows):
+    """The same, of which samples are kept in a folder."""
+
+    def fingerprint(self) -> str:
+        return "four rows"
+
+
 KINDS = {
     "here": (Rows, 0),
     "two workers": (Rows, 2),
     "groups here": (Groups, 0),
     "groups": (Groups, 1),
+    "kept": (Kept, 0),
 }
 """(source, workers) of the runs, by name."""
 
@@ -70,7 +82,10 @@ class Run:
 
     Attributes:
         got: rows of the batches that were given, the last one first.
+        folder: where samples are kept, if they are.
     """
+
+    folder: str | None = None
 
     def __init__(self, kind: str) -> None:
         source, workers = KINDS[kind]
@@ -81,6 +96,10 @@ class Run:
             "prefetch_batches": 2,
             "num_epochs": EPOCHS,
         }
+        if source is Kept:
+            self.folder = tempfile.mkdtemp(prefix="swept-")
+            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+            config["cache"] = {"folder": self.folder}
         self.loader = Loader(config, source())
         self.got: list[Any] = []
         self.box = Box()
@@ -102,6 +121,11 @@ class Run:
         for box.epoch in box.batches.epochs():
             for got[0:0] in box.epoch:
                 box.batches.state_dict()
+
+    def open_files(self) -> list[str]:
+        """Name the files of its folder that are open."""
+        folder = self.folder
+        return [] if folder is None else [it for it in open_files() if it.startswith(folder)]
 
     def look(self, complete: bool) -> None:
         """Compare what was given with what is due, and with what the loader says."""
@@ -128,6 +152,7 @@ def closed(
             sys.settrace(None)
     # The interrupt may come at the first line of __exit__, before it has done anything.
     run.loader.__exit__(None, None, None)
+    assert not run.open_files(), sweep.where
     run.look(complete=not interrupt.heard)
     interrupt.look()
     return sweep
@@ -173,6 +198,7 @@ def twice(
         except raises as error:
             interrupt.came_as(error)
     run.loader.__exit__(None, None, None)
+    assert not run.open_files(), sweep.where
     run.look(complete=False)
     interrupt.look()
     return sweep
@@ -230,6 +256,7 @@ def collected(kind: str, at: int, *, opcodes: bool = False) -> Sweep:
     except ClosedError:
         ended = True
     run.loader.__exit__(None, None, None)
+    assert not run.open_files(), sweep.where
     run.look(complete=not ended)
     return sweep
 

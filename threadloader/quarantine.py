@@ -186,7 +186,8 @@ def _lock(file: FileIO, *, held: bool) -> bool:
 def _may_be_one(path: Path) -> bool:
     """Tell whether a file is empty, or its first line has an index, or is one of ours cut short."""
     with path.open("rb") as file:
-        first = next(iter(file.readline(_LONGEST).splitlines(keepends=True)), b"")  # or by a \r
+        start = file.readline(_LONGEST)
+    first = next(iter(start.splitlines(keepends=True)), b"")  # a line may end with a \r alone
     return not first.strip() or _is_torn(first) or _has_index(first)
 
 

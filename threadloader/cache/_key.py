@@ -18,6 +18,7 @@ from threadloader.errors import ConfigError, Problem, by_handler
 from ._graph import digest_of
 from ._kinds import (
     BY_CLASS,
+    DISPATCHER,
     MADE_OF,
     attributes,
     buffered,
@@ -184,7 +185,7 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
         walk.put(home(function), function.__qualname__, code.co_qualname)
         if walk.stands(function):
             return
-        if code.co_qualname == "singledispatch.<locals>.wrapper":  # else it remembers each call
+        if (home(function), code.co_qualname) == DISPATCHER:  # else it remembers each call
             walk.add(function.registry)
             return
     # One that a library's function makes may have something of yours in all of these.

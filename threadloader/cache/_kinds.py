@@ -23,6 +23,7 @@ from threadloader.errors import by_handler
 
 __all__ = [
     "BY_CLASS",
+    "DISPATCHER",
     "MADE_OF",
     "attributes",
     "buffered",
@@ -78,6 +79,9 @@ BY_CLASS = frozenset(
 they count by their classes. Those of ``_abc`` remember who asked, in a ``PyCapsule`` C code keeps
 an address, and a ``SystemRandom`` keeps nothing.
 """
+
+DISPATCHER = "functools", "singledispatch.<locals>.wrapper"
+"""Module and code of the functions that `functools.singledispatch` makes."""
 
 _STANDARD = PurePath(os.__file__).parent
 """The folder of the standard library."""
