@@ -65,7 +65,7 @@ def every_line(name, kind, *raises, step=1):
 # the end of a generator is swallowed: CPython tells both. No other kind has such places.
 TOLD = ("ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 EACH = [
-    pytest.param(kind, marks=[pytest.mark.filterwarnings(it) for it in TOLD if kind == "kept"])
+    pytest.param(kind, marks=[pytest.mark.filterwarnings(*TOLD)] if kind == "kept" else [])
     for kind in KINDS
 ]
 
@@ -188,6 +188,7 @@ class TestTheSweep:
             close(batches)
 
 
+@pytest.mark.filterwarnings(*TOLD)
 @pytest.mark.parametrize("raises", interrupts.RAISES)
 def test_the_campaign_interrupts_at_instructions(raises, capsys):
     """Drawn from all runs; without a seed it does all of them, one after the other."""
