@@ -5,11 +5,10 @@ random. ``NAME.data`` holds records, each a checksum of 16 bytes followed by the
 ``NAME.index`` holds a header (magic, format, key of the folder) and then for each record its
 sample's index, its offset and its length.
 
-The record is written before its entry, and whatever interrupts a write ends the segment; so
-an entry that is whole has its record before it, and a torn one at the end is less than an
-entry and passed over. The checksum covers key, index, length and contents: an entry that was
-damaged names a record that it does not fit. So neither file has to be flushed to the disk,
-and none is ever repaired: after a crash what is whole is used, and the rest prepared anew.
+The record is written before its entry, and whatever interrupts a write ends the segment: an entry
+that is whole has its record before it, and a torn one at the end is passed over. The checksum
+covers key, index, length and contents: a damaged entry names a record that it does not fit. So
+neither file is flushed or repaired: after a crash what is whole is used, the rest prepared anew.
 """
 
 from __future__ import annotations
