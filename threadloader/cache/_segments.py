@@ -2,13 +2,12 @@
 
 A segment is two files of one name: a number, greater than those found before, and something
 random. ``NAME.data`` holds records, each a checksum of 16 bytes followed by the encoded sample.
-``NAME.index`` holds a header (magic, format, key of the folder) and then for each record its
-sample's index, its offset and its length.
+``NAME.index`` holds a header (magic, format, folder's key) and each record's index, place, length.
 
-The record is written before its entry, and whatever interrupts a write ends the segment: an entry
-that is whole has its record before it, and a torn one at the end is passed over. The checksum
-covers key, index, length and contents: a damaged entry names a record that it does not fit. So
-neither file is flushed or repaired: after a crash what is whole is used, the rest prepared anew.
+A record is written before its entry, and whatever interrupts a write ends the segment: a whole
+entry has its record before it, a torn one at the end is passed over. The checksum covers key,
+index, length, contents: a damaged entry names a record that it does not fit. So neither
+file is flushed or repaired: after a crash what is whole is used, the rest prepared anew.
 """
 
 from __future__ import annotations
