@@ -172,6 +172,24 @@ def test_a_sample_that_the_tail_leaves_out_is_told_so(config, capsys, tail):
     assert (0, f"{expected} tail\n") == (code, out)
 
 
+def test_a_sample_that_comes_by_the_billion_is_told_of_within_bounds(config, capsys):
+    """Among so many shards the one sample is padding on each, and there is no end of lines."""
+    asked = ["--samples", 1, "--find", 0, "--shard", f"0/{SHARDS}"]
+    code, out, err = ask(capsys, config(), *asked)
+    lines = out.splitlines()
+    assert (0, "", 100_001) == (code, err, len(lines))
+    assert "and more often: these are the first 100,000" == lines[-1]
+    answer = json.loads(ask(capsys, config(), *asked, "--json")[1])
+    assert (True, 100_000) == (answer["more"], len(answer["rows"]))
+
+
+def test_a_sample_that_comes_as_often_as_is_told_comes_no_more(config, capsys):
+    asked = ["--samples", 1, "--find", 0, "--shard", "0/100000"]
+    code, out, _ = ask(capsys, config(), *asked)
+    assert (0, 100_000) == (code, len(out.splitlines()))
+    assert out.endswith("as padding\n")
+
+
 def test_a_step_of_an_epoch_that_has_none_is_told_so(config, capsys):
     path = config(batch_size=99, drop_last=True)
     expected = f"{path}: --step: expected no step: shard 1/2 has none in epoch 3, got 0\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -41,6 +42,9 @@ _LAST_EPOCH = 2**64 - 1
 
 _MOST_SHARDS = 2**31 - 1
 """As in the schema of the config."""
+
+_MOST_ROWS = 100_000
+"""Rows that are told of a sample: among so many shards a few samples are padding by the billion."""
 
 
 def add_command(commands: Any) -> None:
@@ -205,7 +209,9 @@ def _find(order: EpochOrder, deal: Deal, epoch: int, index: int, n: int) -> Answ
     if index >= n:
         expected = f"a sample below {n}, which is how many there are" if n else "no sample: none is"
         raise ConfigError(Problem("--find", expected, str(index)))
-    found = list(_rows(order, deal, index))
+    rows = _rows(order, deal, index)
+    found = list(itertools.islice(rows, _MOST_ROWS))
+    more = next(rows, None) is not None
     lines = [
         f"epoch {epoch}: sample {index} is row {row['row']} of step {row['step']} on shard "
         f"{row['shard']}/{deal.shard_count} (position {row['position']:,})"
@@ -215,7 +221,9 @@ def _find(order: EpochOrder, deal: Deal, epoch: int, index: int, n: int) -> Answ
     if not found:
         why = "it is excluded, not drawn, or left out with the tail"
         lines = [f"epoch {epoch}: sample {index} does not come: {why}"]
-    return lines, {"epoch": epoch, "index": index, "rows": found}
+    if more:
+        lines.append(f"and more often: these are the first {_MOST_ROWS:,}")
+    return lines, {"epoch": epoch, "index": index, "rows": found, "more": more}
 
 
 def _rows(order: EpochOrder, deal: Deal, index: int) -> Iterator[dict[str, Any]]:
