@@ -16,6 +16,7 @@ import os
 import sys
 import tempfile
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,8 @@ def main(argv: list[str] | None = None) -> int:
     text = CONFIG.parent / source["path"]
     if options.folder:
         text = options.folder.resolve() / text.name
-    source["path"] = str(text)  # a LoaderConfig has no folder that a path could start at
+    # A LoaderConfig has no folder that a path could start at; and a path may be a pattern.
+    source["path"] = escape(str(text))
     workers = config.num_workers if options.workers is None else options.workers
     config = replace(config, source=source, num_workers=workers)
     try:

@@ -16,6 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import needs  # noqa: F401 (first: it says what is missing)
+
+# isort: split
 import numpy as np
 from english import english
 from guesser import Guesser

@@ -26,6 +26,9 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import needs  # noqa: F401 (first: it says what is missing)
+
+# isort: split
 import numpy as np
 
 from threadloader import Loader, LoaderConfig, LoaderError

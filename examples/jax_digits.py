@@ -13,6 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import needs  # noqa: F401 (first: it says what is missing)
+
+# isort: split
 import numpy as np
 
 from threadloader import Loader, LoaderError

@@ -25,9 +25,13 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
+import needs  # noqa: F401 (first: it says what is missing)
+
+# isort: split
 import numpy as np
 from english import english, write_whole
 from guesser import Guesser
@@ -153,7 +157,8 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         print(f"masked: cannot write the tokens: {error}; name a --folder of your own")
         return 1
-    source = open_source({**config.source, "path": str(pattern)})
+    found = str(Path(escape(str(pattern.parent)), pattern.name))  # the folder means itself
+    source = open_source({**config.source, "path": found})
     try:
         print(f"{len(source):,} sequences in {FILES} files, shard {told(config.shard)}")
         if options.read_ms:

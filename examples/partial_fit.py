@@ -12,6 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import needs  # noqa: F401 (first: it says what is missing)
+
+# isort: split
 import numpy as np
 
 from threadloader import Loader, LoaderError

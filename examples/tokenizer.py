@@ -13,9 +13,13 @@ this one (a token of more bytes is harder to guess), and the data wait.
 import argparse
 import sys
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
+import needs  # noqa: F401 (first: it says what is missing)
+
+# isort: split
 import numpy as np
 from english import english, write_whole
 from guesser import IGNORED, Guesser
@@ -82,7 +86,8 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         print(f"tokenizer: cannot write the text: {error}; name a --folder of your own")
         return 1
-    config = replace(config, source={**config.source, "path": str(path)})
+    # The path may be a pattern, and means itself.
+    config = replace(config, source={**config.source, "path": escape(str(path))})
 
     sizes = np.array([len(tokenizer.id_to_token(token)) for token in range(VOCABULARY)])
     model = Guesser(VOCABULARY, BEFORE, np.random.default_rng(config.seed), hidden=64)

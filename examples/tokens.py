@@ -10,8 +10,12 @@ The config asks for windows with targets: ``x`` and, one token later, ``y``.
 import argparse
 import sys
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 
+import needs  # noqa: F401 (first: it says what is missing)
+
+# isort: split
 import numpy as np
 from english import english, write_whole
 from guesser import Guesser
@@ -56,7 +60,8 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         print(f"tokens: cannot write the shards: {error}; name a --folder of your own")
         return 1
-    config = replace(config, source={**config.source, "path": str(pattern)})
+    found = str(Path(escape(str(pattern.parent)), pattern.name))  # the folder means itself
+    config = replace(config, source={**config.source, "path": found})
 
     model = Guesser(VOCABULARY, BEFORE, np.random.default_rng(config.seed), hidden=64)
     with Loader(config) as batches:

@@ -52,7 +52,7 @@ def digits() -> str:
 
 @pytest.fixture(scope="module")
 def characters(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return printed("characters.py", "--epochs", 2, "--folder", tmp_path_factory.mktemp("text"))
+    return printed("characters.py", "--epochs", 2, "--folder", tmp_path_factory.mktemp("text [1]"))
 
 
 def losses(output: str) -> list[float]:

@@ -58,7 +58,7 @@ def losses(output: str) -> list[float]:
 
 @pytest.fixture(scope="module")
 def sequences(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("masked")
+    return tmp_path_factory.mktemp("masked [1]")  # in a pattern, one of a set
 
 
 @pytest.fixture(scope="module")
@@ -114,13 +114,14 @@ def test_the_comparison_tells_both_times_and_their_ratio(sequences: Path) -> Non
 # tokens.py, tokenizer.py, cpp_config.py
 
 
-def test_token_shards_are_learned(tmp_path: Path) -> None:
+def test_token_shards_are_learned(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The loss falls by more than half a nat in 100 steps; the shards have their header."""
-    output = printed("tokens.py", "--steps", 200, "--folder", tmp_path)
+    folder = tmp_path_factory.mktemp("tokens [1]")  # in a pattern, one of a set
+    output = printed("tokens.py", "--steps", 200, "--folder", folder)
     first, second = losses(output)
     assert second < first - 0.5
     assert 2 == len(re.findall(WAIT, output))
-    shards = sorted(tmp_path.glob("*.bin"))
+    shards = sorted(folder.glob("*.bin"))
     total = 0
     for shard in shards:
         content = shard.read_bytes()
@@ -133,10 +134,11 @@ def test_token_shards_are_learned(tmp_path: Path) -> None:
     assert output.startswith(f"{total:,} tokens in 3 shards")
 
 
-def test_a_text_is_tokenised_in_the_workers(tmp_path: Path) -> None:
+def test_a_text_is_tokenised_in_the_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The loss falls, and a token is more than two bytes long."""
     framework("tokenizers")
-    output = printed("tokenizer.py", "--epochs", 2, "--folder", tmp_path)
+    folder = tmp_path_factory.mktemp("text [1]")  # in a pattern, one of a set
+    output = printed("tokenizer.py", "--epochs", 2, "--folder", folder)
     first, second = losses(output)
     assert second < first
     assert all(size > 2 for size in numbers(r"(\d\.\d\d) bytes per token", output))
@@ -277,12 +279,21 @@ def test_bad_arguments_are_refused(arguments: tuple[str, ...]) -> None:
     assert "expected " in ran.stderr.splitlines()[-1]
 
 
+SCRIPTS = [path for path in EXAMPLES.glob("*.py") if "__main__" in path.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_an_example_says_how_to_install_what_is_missing(script: Path) -> None:
+    """Without the packages of its Python, of which numpy is one."""
+    command = [sys.executable, "-S", script]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (1, "") == (ran.returncode, ran.stdout)
+    assert ran.stderr.startswith(f"{script.name}: No module named 'numpy'; install ")
+    assert 1 == ran.stderr.count("\n")
+
+
 def test_every_example_is_in_their_readme() -> None:
     """README.md of the examples has a line for each script that can be run."""
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    scripts = {
-        path.name
-        for path in EXAMPLES.glob("*.py")
-        if "__main__" in path.read_text(encoding="utf-8")
-    }
+    scripts = {path.name for path in SCRIPTS}
     assert scripts == set(re.findall(r"^\| `python3 examples/(\w+\.py)", readme, re.MULTILINE))

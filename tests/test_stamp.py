@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from threadloader.errors import SourceError
+from threadloader import Loader
+from threadloader.errors import ConfigError, SourceError
 from threadloader.sources import _KINDS, _stamp
 from threadloader.sources._stamp import stamp
 
@@ -92,6 +93,16 @@ def test_a_file_that_is_missing_is_left_to_the_opening(tmp_path):
     assert stamp({"type": "npz", "path": "a.npz"}, tmp_path)
     with pytest.raises(SourceError, match="found none"):
         stamp({"type": "text", "path": "*.txt"}, tmp_path)
+
+
+@pytest.mark.parametrize("fields", [{}, {"fields": None}], ids=str)
+def test_a_spec_that_names_no_file_is_left_to_the_opening(tmp_path, fields):
+    """The loader says what is wrong, with a cache folder as well."""
+    spec = {"type": "npy", **fields}
+    stamp({**spec, "path": None}, tmp_path)
+    config = {"source": spec, "cache": {"folder": str(tmp_path / "kept")}}
+    with pytest.raises(ConfigError, match="got neither"):
+        Loader(config).__enter__()
 
 
 def test_a_pattern_may_not_leave_the_root(tmp_path):
