@@ -237,6 +237,7 @@ def test_the_rules_for_rows(tmp_path, data, rows):
         (b"a,b\n1,2\n3\n", "line 3", "expected 2 fields, as in the first row, got 1; correct"),
         (b"a,b\n1,2\n3,4,5\n", "line 3", "expected 2 fields, as in the first row, got 3"),
         (b'a,b\n"1\n\n",2\n3\n', "line 5", "expected 2 fields"),
+        (b"a,b\n1,2\n,,\n", "line 3", "got 3, all blank; remove it"),
         (b"a,b\n1,2\n\n", "line 3", 'got 1, all blank; "skip_blank": true leaves blank lines out'),
         (b'a,b\n1,2\n3,"x\ny,z\n1,2\n', "line 3", "a closing"),
         (b'a,b\n1,"x\n2,"y"\n', "line 2", "expected ',' or the end of the line after a field in"),

@@ -837,6 +837,34 @@ def test_colours_that_are_multiplied_by_their_alpha_are_refused_where_they_are_k
     assert [[[25, 51, 76, 100]]] == decoders["image"](mode="RGBA")(data).tolist()
 
 
+CHANNELS = {  # extra ones of no meaning that the file tells: 338 has a 0 for each
+    "grey and one": (bytes([10, 20]), {277: 2, 338: 0}, 1, [[[10] * 3]]),
+    "colours and one": (bytes([1, 2, 3, 4]), {262: 2, 277: 4, 338: 0}, 3, [[[1, 2, 3]]]),
+    "colours and two": (bytes(range(5)), {262: 2, 277: 5, 338: (2, 0)}, 3, [[[0, 1, 2]]]),
+}
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_channels_that_pillow_leaves_out_are_refused_where_they_are_kept(pillow, name):
+    _, decoders = pillow
+    values, tags, kept, shown = CHANNELS[name]
+    data = tiff(values, {256: 1} | tags)
+    message = f"got {len(values)}, of which Pillow keeps {kept}; convert it to npy, or leave"
+    with pytest.raises(SourceError, match=message):
+        decoders["image"](mode="keep")(data)
+    assert shown == decoders["image"]()(data).tolist()
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_channels_that_a_tiff_tells_are_kept(pillow, channels):
+    module, decoders = pillow
+    values = np.arange(2 * 3 * channels, dtype=np.uint8).reshape(2, 3, channels)
+    made = io.BytesIO()
+    module.fromarray(values[..., 0] if channels == 1 else values).save(made, "TIFF")
+    found = decoders["image"](mode="keep")(made.getvalue())
+    assert values.reshape(found.shape).tolist() == found.tolist()
+
+
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L"])
 def test_grey_that_is_multiplied_by_its_alpha_is_refused_unless_it_is_kept(pillow, mode):
     module, decoders = pillow

@@ -1,5 +1,6 @@
 """A transform's generator depends on the key and the position, and on nothing else."""
 
+import functools
 import random
 import signal
 import threading
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from threadloader import CollateError, ConfigError, Loader
 from threadloader.order import key
-from threadloader.transforms import bind
+from threadloader.transforms import bind, takes_rng
 
 keys = st.integers(0, 2**128 - 1)
 positions = st.integers(0, 2**62)
@@ -117,6 +118,75 @@ def refused(transform):
     (problem,) = caught.value.problems
     assert ("transform", EXPECTED) == (problem.pointer, problem.expected)
     return problem.got, problem.hint
+
+
+def wrapper(function):
+    """A decorator as one writes it: it passes on what it is given."""
+
+    @functools.wraps(function)
+    def passing(*args, **options):
+        return function(*args, **options)
+
+    return passing
+
+
+def drawing(function):
+    @functools.wraps(function)
+    def drawn(sample, rng=None):
+        return function(sample) + rng.random()
+
+    return drawn
+
+
+def hiding(function):
+    @functools.wraps(function)
+    def hidden(sample):
+        return function(sample, rng=np.random.default_rng(0))
+
+    return hidden
+
+
+class Decorated:
+    @wrapper
+    def __call__(self, sample, rng):
+        return sample + rng.random()
+
+    @wrapper
+    def method(self, sample, rng):
+        return sample + rng.random()
+
+
+def plain(sample):
+    return sample
+
+
+def noisy(sample, rng):
+    return sample + rng.random()
+
+
+@pytest.mark.parametrize(
+    ("transform", "taken"),
+    [
+        (wrapper(plain), False),
+        (wrapper(noisy), True),
+        (wrapper(wrapper(noisy)), True),
+        (drawing(plain), True),
+        (wrapper(drawing(plain)), True),
+        (drawing(wrapper(plain)), True),
+        (hiding(noisy), False),
+        (wrapper(hiding(noisy)), False),
+        (functools.lru_cache(noisy), True),
+        (functools.lru_cache(plain), False),
+        (partial(wrapper(noisy)), True),
+        (Decorated(), True),
+        (Decorated().method, True),
+    ],
+)
+def test_a_decorated_transform_is_given_what_it_takes_itself(transform, taken):
+    """`functools.wraps` says of it what the function takes that it wraps."""
+    assert taken == takes_rng(transform)
+    bound, generator = bind(transform), bind(noisy)
+    assert bound(0.0, 7, 3) == (generator(0.0, 7, 3) if taken else bound(0.0, 7, 4))
 
 
 EXPECTED = "a callable of one sample, or of a sample and rng"

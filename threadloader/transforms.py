@@ -73,11 +73,14 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
 def takes_rng(transform: Callable[..., Any]) -> bool:
     """Tell whether a transform is given a generator.
 
+    Of what `functools.wraps` has made its own parameters count, and those of what it wraps where
+    it takes any keyword, which it may pass on.
+
     Raises:
         ConfigError: it takes ``rng`` by position only.
     """
     try:
-        parameter = inspect.signature(transform).parameters.get("rng")
+        parameter = _parameters(transform).get("rng")
     except (TypeError, ValueError) as error:  # a builtin that does not say what it takes
         if from_signal(error):
             raise
@@ -88,6 +91,22 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
         got = "one that takes rng by position only"
         raise _refusal(got, "make it a keyword, as in def transform(sample, *, rng)")
     return True
+
+
+def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    own: Mapping[str, inspect.Parameter] = {}
+    passes_on = True
+    try:
+        own = inspect.signature(transform, follow_wrapped=False).parameters
+        passes_on = any(each.kind is each.VAR_KEYWORD for each in own.values())
+    except ValueError as error:  # as of `functools.lru_cache`, which passes on all it is given
+        if from_signal(error):
+            raise
+    if "rng" in own or not passes_on:
+        return own
+    # One after the other: another wrapper may come between this one and the innermost function.
+    wrapped = getattr(transform, "__wrapped__", None)
+    return inspect.signature(transform).parameters if wrapped is None else _parameters(wrapped)
 
 
 def _refusal(got: str, hint: str) -> ConfigError:

@@ -39,6 +39,9 @@ _SAMPLE_FORMAT = 339
 
 _SIGNED = 2
 
+_CHANNELS = 277
+"""The tag of a TIFF with the number of channels."""
+
 _PLANES = 284
 """The tag of a TIFF that says whether each channel lies for itself: `_APART`, or not."""
 
@@ -198,6 +201,13 @@ def _refuse_tiff(image: Any, mode: str) -> None:
         raise SourceError(
             "expected colours beside their alpha, got colours multiplied by it, which Pillow "
             'divides again; save it with unassociated alpha, or choose another "image_mode"'
+        )
+    channels, kept = image.tag_v2.get(_CHANNELS, 1), len(image.getbands())
+    if mode == "keep" and channels != kept:
+        raise SourceError(
+            f"expected channels of which the file says what they are, got {channels}, of which "
+            f"Pillow keeps {kept}; convert it to npy, or leave out the others by another "
+            '"image_mode"'
         )
     if mode != "keep" and image.mode == "La":
         raise SourceError(

@@ -207,7 +207,9 @@ class _Rows:
     def _ragged(self, row: list[str]) -> str:
         expected = f"expected {len(self.first or ())} fields, as in the first row, got {len(row)}"
         if not "".join(row).strip():
-            return f'{expected}, all blank; "skip_blank": true leaves blank lines out'
+            # One that has delimiters is a row.
+            hint = '"skip_blank": true leaves blank lines out' if len(row) == 1 else "remove it"
+            return f"{expected}, all blank; {hint}"
         return f'{expected}; correct the line, or the options "delimiter" and "quote"'
 
     def _row(self, text: str, at: int, *, last: bool) -> tuple[list[str] | None, int]:
