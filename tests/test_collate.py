@@ -10,6 +10,7 @@ from fractions import Fraction
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
+from frameworks import framework
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -262,6 +263,8 @@ class Odd:
             (0, 1),
             'dtype float64 and shape (3,); pad them with "collate": {"type": "pad"}, or make them',
         ),
+        ([np.zeros(2), np.ma.zeros(2)], (0, 1), "(2,); return numpy arrays from the transform"),
+        ([np.array(["a"]), np.array(["b"] * 2)], (0, 1), "and shape (2,); make them equal in the"),
         ([np.zeros((2, 3)), np.zeros((2, 4))], (0, 1), "and shape (2, 4); make them equal in the"),
         ([{"x": [np.zeros(2)]}, {"x": [np.zeros(3)]}], (0, 1), "field 'x'[0]: row 0 has an array"),
         ([{"x": [np.zeros(2)]}, {"x": [np.zeros(3)]}], (0, 1), "(3,); make them equal in the tra"),
@@ -359,6 +362,17 @@ def test_a_mask_is_right_where_numbers_of_fewer_bits_end(longest):
         assert all(row[: len(array)].all() for array, row in zip(arrays, mask, strict=True))
     cut = Pad(length=200, truncate=True)(arrays)[1]
     assert [min(len(array), 200) for array in arrays] == cut.sum(axis=1).tolist()
+
+
+def test_arrays_of_numbers_of_another_package_are_padded():
+    """As they are stacked: jax brings bfloat16, and integers of four bits."""
+    jax = framework("jax")
+    short, tiny = np.dtype(jax.numpy.bfloat16), np.dtype(jax.numpy.int4)
+    values, _ = Pad(value=0.5)([np.ones(2, short), np.ones(1, short)])
+    assert (short, [[1, 1], [1, 0.5]]) == (values.dtype, values.astype(float).tolist())
+    for dtype, value in ((short, 257), (short, 10**400), (tiny, 8), (tiny, 0.5)):
+        with pytest.raises(CollateError, match="cannot hold the pad value"):
+            Pad(value=value)([np.ones(2, dtype), np.ones(1, dtype)])
 
 
 def test_a_pad_value_is_looked_at_again_for_another_dtype():

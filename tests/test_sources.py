@@ -315,6 +315,34 @@ def test_what_indexing_gives_is_never_gone_round(workers, make, wrapped, transfo
         assert list(range(0, 100, 10)) == np.concatenate(list(batches)).tolist()
 
 
+@pytest.mark.parametrize("group", [False, True])
+def test_a_take_may_give_fields_as_lists_of_lists(group):
+    """As stacking gives what samples have as lists, in JSON for one."""
+
+    class Named:
+        sample_bytes = 8 if group else 0  # several batches are asked for by one call
+
+        def __len__(self):
+            return 12
+
+        def __getitem__(self, index):
+            return {"names": [f"a{index}", f"b{index}"], "deep": [[f"c{index}"]]}
+
+    class Taking(Named):
+        def __getitem__(self, index):
+            return super().__getitem__(index)
+
+        def take(self, indices):
+            made = [[f"{letter}{index}" for index in indices] for letter in "abc"]
+            return {"names": made[:2], "deep": [made[2:]]}
+
+    seen = []
+    for source in (Named(), Taking()):
+        with Loader({"batch_size": 3, "shuffle": False}, source) as batches:
+            seen.append(list(batches))
+    assert seen[0] == seen[1]
+
+
 @pytest.mark.parametrize(
     "given",
     [

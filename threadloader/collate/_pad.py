@@ -228,17 +228,19 @@ class Pad:
                 bounds = np.iinfo(dtype)
                 if int(value) == value and bounds.min <= value <= bounds.max:
                     return int(value)
-            elif dtype.kind in "bfc":
+            elif dtype.kind in "bfc" or dtype.isbuiltin == 2:  # of another package
                 with np.errstate(all="ignore"):
                     fill = dtype.type(value)
                 # Compared as Python numbers, which compare exactly. A fraction is rounded, as
                 # it was when it was written down; a whole number must be there as it is.
-                back = type(value)(fill.real)
+                back = type(value)(float(fill) if dtype.kind == "V" else fill.real)
                 if back == value or (back != back and value != value):
                     return fill
-                if dtype.kind != "b" and np.isfinite(fill) and value != int(value):
+                holds_fractions = dtype.type(0.5) == 0.5
+                if holds_fractions and np.isfinite(fill) and value != int(value):
                     return fill
-        except (OverflowError, ValueError) as error:  # as for 10**400, or NaN in an integer
+        # As for 10**400, or NaN in an integer; of another package for a long one.
+        except (OverflowError, ValueError, TypeError) as error:
             if by_handler(error):
                 raise
         message = f"row 0 has dtype {dtype}, which cannot hold the pad value {say(value)}; "

@@ -84,8 +84,9 @@ class Faults:
         """Note what row 0 has, what another row has instead, and what to do."""
         hint = _ARRAYS if family_of(value) is None else _EQUAL
         if isinstance(first, np.ndarray) and isinstance(value, np.ndarray) and len(path) < 2:
-            same = first.dtype == value.dtype and first.ndim == value.ndim > 0
-            hint = _PAD if same and first.shape[1:] == value.shape[1:] else hint
+            longer = first.shape[:1] != value.shape[:1] and first.shape[1:] == value.shape[1:]
+            same = first.dtype == value.dtype and first.dtype.kind in "biufc"
+            hint = _PAD if longer and same and first.ndim == value.ndim > 0 else hint
         elif isinstance(first, list) and isinstance(value, list):
             hint = "return a numpy array instead of a list, which can be padded"
         self.add(path, f"row 0 has {say(first)}, row {row} has {say(value)}; {hint}", row, 0)

@@ -276,11 +276,10 @@ def _lengths(batch: Any, expected: int) -> Iterator[int]:
     if isinstance(batch, np.ndarray):
         yield len(batch) if batch.ndim else 0
     elif isinstance(batch, list):
-        # Of arrays, it may be ragged rows as well as fields, of which one has as many as expected.
-        fields = (one for one in batch if isinstance(one, (np.ndarray, dict, tuple)))
+        # Of such, it may be ragged rows as well as fields, of which one has as many as expected.
+        fields = (one for one in batch if isinstance(one, (np.ndarray, dict, tuple, list)))
         within = (rows for one in fields for rows in _lengths(one, expected))
-        if len(batch) == expected or expected not in within:
-            yield len(batch)
+        yield len(batch) if expected not in within else expected
     elif isinstance(batch, (dict, tuple)):
         for field in batch.values() if isinstance(batch, dict) else batch:
             yield from _lengths(field, expected)
