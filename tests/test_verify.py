@@ -861,6 +861,44 @@ class Shrunk:
 """
 
 
+def damaged_to_three(sample):
+    if 0 < sample < 4:
+        raise ValueError("damaged")
+    return sample
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_cut_leaves_out_of_info_is_no_difference(seed):
+    """The cut falls behind an exception that came after batches of which nothing was left."""
+    config = {"batch_size": 1, "shuffle": False, "seed": seed, "on_error": {"skip": 2}}
+    report = verify.run(config, source=lambda: np.arange(5), transform=damaged_to_three)
+    assert "errors" == report.result
+
+
+def test_a_failure_is_told_with_its_step_behind_batches_that_were_passed_over():
+    def transform(sample):
+        if sample == 5:
+            raise SystemExit(1)
+        return damaged_to_three(sample)
+
+    config = {"batch_size": 1, "shuffle": False, "on_error": {"skip": 99}}
+    report = verify.run(config, source=lambda: np.arange(8), transform=transform)
+    assert [(0, 5), (1, 5)] == [(failure.epoch, failure.step) for failure in report.failures]
+    assert all("of step 5," in failure.error for failure in report.failures)
+
+
+def test_a_difference_is_told_with_its_step_behind_batches_that_were_passed_over():
+    numbers = itertools.count()
+    config = {"batch_size": 1, "shuffle": False, "on_error": {"skip": 99}}
+
+    def transform(sample):
+        damaged_to_three(sample)
+        return np.array([next(numbers)]) if sample == 5 else np.array([0])
+
+    report = verify.run(config, source=lambda: np.arange(8), transform=transform)
+    assert ("differs", 0, 5) == (report.result, report.difference.epoch, report.difference.step)
+
+
 SKIPPING = {"batch_size": 2, "shuffle": False, "on_error": {"skip": 99}}
 
 

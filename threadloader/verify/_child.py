@@ -64,13 +64,13 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
         given = spec["tape"]
         tape = Tape()
         tape.whole, tape.steps, tape.of_epoch = (given[it] for it in ("whole", "steps", "of_epoch"))
-        for epoch, step, content, dealt, error, what in given["marks"]:
-            mark = Mark(bytes.fromhex(content), bytes.fromhex(dealt), error)
-            tape.marks[epoch, step] = mark
+        for epoch, number, content, dealt, error, step, what in given["marks"]:
+            mark = Mark(bytes.fromhex(content), bytes.fromhex(dealt), error, step)
+            tape.marks[epoch, number] = mark
             if what:
-                tape.errors[epoch, step] = what
-        (epoch, step), state = given["begins"]
-        run = Run((Leg(0, case.config.prefetch_batches),), begins=((epoch, step), state))
+                tape.errors[epoch, number] = what
+        (epoch, number), state = given["begins"]
+        run = Run((Leg(0, case.config.prefetch_batches),), begins=((epoch, number), state))
         found, around = compared(case, run, tape, given["epochs"])
         return {"difference": None if found is None else asdict(found), "indices": around}
     finally:

@@ -42,8 +42,12 @@ def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference 
             for item in items:
                 place, mark = next(expected, (None, None))
                 if mark is None or place != item.place:
-                    there = "the end" if place is None else f"epoch {place[0]}, step {place[1]}"
-                    return _steps(run, item.place, f"expected {there}, got a batch"), []
+                    there = "the end"
+                    if place is not None and mark is not None:
+                        there = f"epoch {place[0]}, step {mark.step}"
+                    return _steps(
+                        run, item.place[0], item.mark, f"expected {there}, got a batch"
+                    ), []
                 if item.mark != mark:
                     # A copy: workers that are ahead may be writing into what it is made of.
                     item = item._replace(batch=copy.deepcopy(item.batch))
@@ -52,7 +56,8 @@ def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference 
                 missing = next(expected, None)
                 if missing is None:
                     return None, []
-                return _steps(run, missing[0], "expected a batch, got the end"), []
+                (epoch, _), mark = missing
+                return _steps(run, epoch, mark, "expected a batch, got the end"), []
     except VerifyError:
         raise
     except Exception as error:  # noqa: BLE001 - opening and resuming run the user's code
@@ -61,8 +66,8 @@ def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference 
     return _difference(case, run, item, mark, tape)
 
 
-def _steps(run: Run, place: tuple[int, int], what: str) -> Difference:
-    return Difference(run=str(run), kind="steps", what=what, epoch=place[0], step=place[1])
+def _steps(run: Run, epoch: int, mark: Mark, what: str) -> Difference:
+    return Difference(run=str(run), kind="steps", what=what, epoch=epoch, step=mark.step)
 
 
 def _first(indices: list[int]) -> str:
@@ -81,7 +86,7 @@ def _difference(
     case: Case, run: Run, item: Item, mark: Mark, tape: Tape
 ) -> tuple[Difference, list[int]]:
     """Say how a batch differs from that of the first run."""
-    epoch, step = item.place
+    epoch, step = item.place[0], item.mark.step
     there = tape.batch(item.place)
     anew = _anew(case, item)
     info = item.info or anew.info
@@ -125,5 +130,6 @@ def _anew(case: Case, item: Item) -> _Anew:
     with contextlib.suppress(Exception), case.batches(Leg(0, 1)) as batches:
         batches.load_state_dict(json.loads(item.before))
         batch = next(iter(batches))
-        return _Anew(made(item.place, batch, batches.info, "").mark.content, batch, batches.info)
+        again = made(item.place, batch, batches.info, 0, "")
+        return _Anew(again.mark.content, batch, batches.info)
     return _Anew(b"", None, None)

@@ -42,20 +42,23 @@ class Mark(NamedTuple):
 
     Attributes:
         content: the digest of the batch; b"" where it could not be made.
-        dealt: the digest of its dataset indices and of what is padding.
+        dealt: the digest of its dataset indices, of what is padding, and of how many samples were
+            left out of it and all before it. (Which, `info.skipped` does not tell behind a resume.)
         error: what was raised in its place, without what differs from run to run.
+        step: its step, which counts the batches that were passed over, too.
     """
 
     content: bytes
     dealt: bytes
     error: str
+    step: int
 
 
 class Item(NamedTuple):
     """One batch of a run, or what was raised in its place.
 
     Attributes:
-        place: its epoch and its number in the epoch.
+        place: its epoch, and its number among those that come in it.
         mark: what must be the same in all runs.
         batch: the batch.
         info: what the loader says of it.
@@ -137,19 +140,24 @@ def _leg(
             except StopIteration:
                 break
             except Exception as error:  # noqa: BLE001 - whatever the data does to its reader
-                yield Item((number, step), _failed(error), None, None, told(error), before)
+                mark = _failed(error, batches.state_dict()["world"]["step"])
+                yield Item((number, step), mark, None, None, told(error), before)
             else:
-                yield made((number, step), batch, batches.info, before)
+                skipped = batches.state_dict()["shard"]["skipped"]
+                yield made((number, step), batch, batches.info, skipped, before)
             step += 1
 
 
-def made(place: tuple[int, int], batch: Any, info: BatchInfo | None, before: str) -> Item:
+def made(
+    place: tuple[int, int], batch: Any, info: BatchInfo | None, skipped: int, before: str
+) -> Item:
     """Give a batch that was delivered as an item.
 
     Args:
-        place: epoch and step.
+        place: as of `Item`.
         batch: the batch.
         info: what the run says of it.
+        skipped: samples left out of it and all before it.
         before: the state before it, as JSON.
 
     Raises:
@@ -160,17 +168,17 @@ def made(place: tuple[int, int], batch: Any, info: BatchInfo | None, before: str
         content = digest(batch)
     except TypeError as error:
         raise VerifyError(
-            f"epoch {place[0]}, step {place[1]}: cannot be compared: {error}"
+            f"epoch {place[0]}, step {info.step}: cannot be compared: {error}"
         ) from error
-    dealt = digest((info.epoch, info.step, info.indices, info.valid, list(info.skipped)))
-    return Item(place, Mark(content, dealt, ""), batch, info, "", before)
+    dealt = digest((info.epoch, info.step, info.indices, info.valid, skipped))
+    return Item(place, Mark(content, dealt, "", info.step), batch, info, "", before)
 
 
-def _failed(error: Exception) -> Mark:
+def _failed(error: Exception, step: int) -> Mark:
     """Mark what was raised by its kind and place; a message may name a thread or an address."""
     notes = [note for note in getattr(error, "__notes__", []) if note.startswith("threadloader")]
     text = "; ".join([type(error).__name__, *notes])
-    return Mark(b"", b"", re.sub("0x[0-9a-fA-F]+", "0x", text))
+    return Mark(b"", b"", re.sub("0x[0-9a-fA-F]+", "0x", text), step)
 
 
 class Tape:

@@ -104,9 +104,9 @@ class Run(NamedTuple):
     def __str__(self) -> str:
         text = str(self.legs[0]) + (" a second time" if self.again else "")
         for before, leg in zip(self.legs, self.legs[1:], strict=False):
-            epoch, step = before.until or (0, 0)
-            steps = "1 step" if step == 1 else f"{step} steps"
-            text += f"; after {steps} of epoch {epoch} resumed with {leg}"
+            epoch, number = before.until or (0, 0)
+            batches = "1 batch" if number == 1 else f"{number} batches"
+            text += f"; after {batches} of epoch {epoch} resumed with {leg}"
         return text if self.begins is None else f"{text}, in another process"
 
 
@@ -125,10 +125,10 @@ def runs(
 
     >>> for run in runs((2, 3), 16, epochs=2, steps=9, whole=True, seed=0)[-2:]:
     ...     print(run)
-    num_workers 2, prefetch_batches 3; after 7 steps of epoch 0 resumed with num_workers 8, \
+    num_workers 2, prefetch_batches 3; after 7 batches of epoch 0 resumed with num_workers 8, \
 prefetch_batches 16
-    num_workers 8, prefetch_batches 1; after 9 steps of epoch 0 resumed with num_workers 1, \
-prefetch_batches 3; after 7 steps of epoch 1 resumed with num_workers 0
+    num_workers 8, prefetch_batches 1; after 9 batches of epoch 0 resumed with num_workers 1, \
+prefetch_batches 3; after 7 batches of epoch 1 resumed with num_workers 0
     """
     usual = min(3, deep)
     plain = [(1, usual), (2, 1), (MANY, usual)]

@@ -72,8 +72,8 @@ class Process:
         """
         assert run.begins is not None
         marks = [
-            (*place, mark.content.hex(), mark.dealt.hex(), mark.error, tape.errors.get(place, ""))
-            for place, mark in tape.marks.items()
+            (*place, content.hex(), dealt.hex(), error, step, tape.errors.get(place, ""))
+            for place, (content, dealt, error, step) in tape.marks.items()
             if place >= run.begins[0]
         ]
         given = {"marks": marks, "begins": run.begins, "epochs": epochs}

@@ -170,7 +170,9 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         difference=first,
         causes=found,
         dangers=may,
-        failures=tuple(Failure(*place, error) for place, error in tape.errors.items()),
+        failures=tuple(
+            Failure(place[0], tape.marks[place].step, error) for place, error in tape.errors.items()
+        ),
     )
 
 
