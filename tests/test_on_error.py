@@ -963,3 +963,49 @@ def test_a_quarantine_outside_of_root_is_refused(tmp_path):
     config["on_error"] = {"skip": 1, "quarantine": str(tmp_path / "bad.jsonl")}
     with pytest.raises((ConfigError, SourceError), match="inside the folder"):
         Loader(config, source=range(4)).__enter__()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_source_that_gives_too_few_at_once_is_told_so_under_a_policy(workers):
+    class Short:
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, index):
+            return index
+
+        def __getitems__(self, indices):
+            return indices[:-1]
+
+    config = {"batch_size": 3, "num_workers": workers, "on_error": {"retry": 1, "backoff": 0}}
+    with Loader(config, Short()) as batches, pytest.raises(CollateError) as raised:
+        next(iter(batches))
+    assert "the source's __getitems__: expected 1 samples, got 0" in str(raised.value)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_rows_that_fail_together_alone_ask_no_budget_and_their_reads_are_counted(workers):
+    """Each is good by itself, so none could be left out: no budget would help."""
+
+    class Joint:
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            return np.int64(index)
+
+        def take(self, indices):
+            if len(indices) > 1 and 2 in indices:
+                raise ValueError("cannot merge these reads")
+            return np.asarray(indices)
+
+    on_error = {"skip": 5, "retry": 2, "backoff": 0}
+    config = {"batch_size": 4, "shuffle": False, "num_workers": workers, "on_error": on_error}
+    with Loader(config, Joint()) as batches:
+        epoch = iter(batches)
+        with pytest.raises(ValueError, match="cannot merge") as raised:
+            next(epoch)
+        assert "on_error" not in "".join(raised.value.__notes__)
+        assert [4, 5, 6, 7] == next(epoch).tolist()
+        # After the rows had been read one by one: once, and three times again.
+        assert (0, 3) == (batches.stats().skipped, batches.stats().retried)

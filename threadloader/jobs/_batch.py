@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import CollateError
 from ._facts import Recipe, Span
 
 if TYPE_CHECKING:
@@ -146,14 +145,12 @@ class BatchJob:
                 samples[row] = transform(source[index_of[row]], key, position_of[row])
 
     def _read_whole(self) -> Any:
-        source, transform = self._recipe.source, self._each
+        transform = self._each
         self.at = None  # it may have got somewhere before a Ctrl-C
         if self._recipe.whole == "take":
             return self._recipe.take(self._indices)  # type: ignore[misc]  # there with "take"
         # A copy, which it may sort or use up.
-        samples = list(source.__getitems__(self._index_of.copy()))
-        if (got := len(samples)) != (expected := len(self._indices)):
-            raise CollateError(f"the source's __getitems__: expected {expected} samples, got {got}")
+        samples = self._recipe.samples(self._index_of.copy())
         if transform is None:
             return samples
         return one_by_one(self._recipe, samples, self._key, self._positions, self)

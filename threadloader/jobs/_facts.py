@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..errors import CollateError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -85,6 +87,18 @@ class Recipe(NamedTuple):
     def each(self) -> Callable[[Any, int, int], Any] | None:
         """What is done to each sample as it is read; None where that is nothing."""
         return self.transform if self.together is None else None
+
+    def samples(self, indices: list[int]) -> list[Any]:
+        """Read samples at once, where `whole` is "getitems".
+
+        Raises:
+            CollateError: the source gives another number of them.
+            Exception: whatever else the source raises.
+        """
+        samples = list(self.source.__getitems__(indices))
+        if (got := len(samples)) != (expected := len(indices)):
+            raise CollateError(f"the source's __getitems__: expected {expected} samples, got {got}")
+        return samples
 
     def strict(self) -> "Recipe":
         """Give the same recipe, but that a sample which fails is raised and not left out."""

@@ -28,7 +28,7 @@ class PatientJob(BatchJob):
         failures: the samples that were left out, once the batch is made, lowest row first.
     """
 
-    __slots__ = ("_failed", "_kept", "_tries", "failures")
+    __slots__ = ("_again", "_failed", "_kept", "_tries", "failures")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -38,6 +38,7 @@ class PatientJob(BatchJob):
         # Each row by the worker that claimed it: what is left out, how often it was tried again.
         self._failed: list[Failure | None] = [None] * len(self._indices)
         self._tries = [0] * len(self._indices)
+        self._again = 0  # how often all that are left were read together again
 
     @property
     def _policy(self) -> Policy:
@@ -45,8 +46,8 @@ class PatientJob(BatchJob):
 
     @property
     def retried(self) -> int:
-        """How often a sample was tried again."""
-        return sum(self._tries)
+        """How often a sample was tried again, or all that are left of the batch together."""
+        return sum(self._tries) + self._again
 
     def info(self, number: int = 0) -> BatchInfo:
         """Say what the batch is."""
@@ -141,14 +142,15 @@ class PatientJob(BatchJob):
 
     def _take_kept(self, kept: list[int]) -> Any:
         """Read the rows that are left as a whole; each has been read well by itself just now."""
-        tries = 0
+        self._again = 0  # as in `_try`
         while True:
             try:
                 return self._take(self._indices[kept])
             except Exception as error:
-                if self._recipe.from_signal(error) or (tries and not self._policy.again(tries - 1)):
+                tries, from_signal = self._again, self._recipe.from_signal(error)
+                if from_signal or (tries and not self._policy.again(tries - 1)):
                     raise
-                tries += 1
+                self._again += 1
 
     def _take(self, indices: NDArray[np.int64]) -> Any:
         return cast("Any", self._recipe.take)(indices)
@@ -158,7 +160,7 @@ class PatientJob(BatchJob):
         if self._recipe.whole == "take":
             self._take(self._indices[row : row + 1])
             return None
-        (sample,) = self._recipe.source.__getitems__(self._index_of[row : row + 1])
+        (sample,) = self._recipe.samples(self._index_of[row : row + 1])
         if self._recipe.transform is None:
             return sample
         return self._recipe.transform(sample, self._key, self._position_of[row])

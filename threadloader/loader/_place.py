@@ -1,7 +1,8 @@
 """Where a run stands: a value that is replaced whole, and a count in it."""
 
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..engine import InlineStream, Stream
 from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob
@@ -110,6 +111,24 @@ class Delivery:
         return within + served * self.ready + (0 if self.awaited else self.size)
 
 
+class LeftOut(NamedTuple):
+    """Indices left out of a batch that was passed over, and those of the ones before it.
+
+    Linked, since as one tuple it would be copied for each of many such batches in a row.
+    """
+
+    before: "LeftOut | None"
+    indices: tuple[int, ...]
+
+    def all(self) -> tuple[int, ...]:
+        """Give the indices, oldest first."""
+        parts, link = [], cast("LeftOut | None", self)
+        while link is not None:
+            parts.append(link.indices)
+            link = link.before
+        return tuple(chain.from_iterable(reversed(parts)))
+
+
 class Shown(NamedTuple):
     """A batch that was delivered, as what `info` is made of when somebody asks.
 
@@ -123,7 +142,7 @@ class Shown(NamedTuple):
     job: BatchJob | GroupJob | SeriesJob | NoBatch
     number: int
     mark: str
-    left_out: tuple[int, ...] = ()
+    left_out: "LeftOut | None" = None
 
 
 class Place(NamedTuple):
@@ -147,7 +166,7 @@ class Place(NamedTuple):
         over: in a settled place: whether this shard has no further step in that epoch.
         length: in a settled place: positions of that epoch's order; None until its first
             result is taken.
-        left_out: indices left out of batches that were passed over since the last one shown.
+        left_out: what was left out of batches that were passed over since the last one shown.
     """
 
     plan: Plan
@@ -162,7 +181,7 @@ class Place(NamedTuple):
     end: int | None = None
     over: bool = False
     length: int | None = None
-    left_out: tuple[int, ...] = ()
+    left_out: LeftOut | None = None
 
     @property
     def is_live(self) -> bool:
@@ -176,11 +195,12 @@ class Place(NamedTuple):
             return None
         job, number, mark, left_out = self.shown
         info = job.info(number)
-        if not mark and not left_out:
+        if not mark and left_out is None:
             return info
         from dataclasses import replace
 
-        return replace(info, fingerprint=mark, skipped=left_out + info.skipped)
+        skipped = info.skipped if left_out is None else left_out.all() + info.skipped
+        return replace(info, fingerprint=mark, skipped=skipped)
 
     def settled(self) -> "Place":
         """The same place, at one moment, with all that follows from the delivery written down."""
@@ -201,7 +221,7 @@ class Place(NamedTuple):
                 failed = tuple(failure.index for failure in job.failures)
                 skipped = len(failed)
                 if delivery.passed:
-                    left_out += failed
+                    left_out = LeftOut(left_out, failed)
                 else:
                     batches, samples = served, delivery.job.samples(served)
                     ready, waited = delivery.ready_sum(served), delivery.waited
@@ -214,8 +234,8 @@ class Place(NamedTuple):
                     counts = cursor.batches + batches, cursor.samples + samples
                     # Without one, what a state brought is not that of all batches any more.
                     mark = delivery.marks[served - 1] if delivery.marks else ""
-                    shown = Shown(job, served - 1, mark, left_out if batches == 1 else ())
-                    left_out = ()
+                    shown = Shown(job, served - 1, mark, left_out if batches == 1 else None)
+                    left_out = None
                     here = batches if delivery.here else 0
                     tally = tally.plus(batches, samples, ready, here, waited)
             if skipped or job.retried:

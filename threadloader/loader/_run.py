@@ -429,8 +429,9 @@ class Run:
             following = place._replace(delivery=lost, taken=place.taken + 1)
         # What a close cut short was tried no further, whatever the budget.
         tried = issubclass(type(error), Exception) and not issubclass(type(error), ClosedError)
-        of_sample = tried and outcome.part is not None
-        more = self._skipping.told(place.cursor.skipped) if of_sample else ""
+        # Else no budget is asked: what has failed is the collate, or several rows together.
+        of_row = outcome.part is not None and outcome.job.row_of(outcome.part) is not None
+        more = self._skipping.told(place.cursor.skipped) if tried and of_row else ""
         error = explained(outcome, error, epoch, more)
         try:
             # Stores only up to the raise. Neither the outcome nor this frame may keep the
