@@ -4,6 +4,7 @@ No test looks at how long anything took: times are given by clocks and runs of o
 what real runs give is looked at for its form alone.
 """
 
+import argparse
 import contextlib
 import errno
 import json
@@ -27,6 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threadloader import ConfigError, LoaderConfig, cli
+from threadloader._named import integer, number
 from threadloader.adapters import torch_loader
 from threadloader.bench import (
     BenchError,
@@ -1037,6 +1039,33 @@ def test_a_bad_config_has_the_messages_of_check(command, capsys, config):
     assert 1 == expected[0]
     assert expected == command("c.json")
     assert (expected[0], "", expected[1]) == command("c.json", "--json")
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "said"),
+    [
+        (number, "1_0", "expected a number, got '1_0'"),
+        (number, " 1", "expected a number, got ' 1'"),
+        (number, "\u0663", "expected a number, got '\u0663'"),
+        (number, "", "expected a number, got ''"),
+        (integer, "1.0", "expected an integer, got '1.0'"),
+        (integer, "9" * 21, f"expected an integer of at most 20 digits, got '{'9' * 21}'"),
+    ],
+)
+def test_numbers_are_read_as_a_shell_has_them(read, text, said):
+    with pytest.raises(argparse.ArgumentTypeError) as refused:
+        read(text)
+    assert said == str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["1", "-1.5", ".5", "2.", "1e3", "+2E-3"])
+def test_a_number_may_be_written_as_numbers_are(text):
+    assert float(text) == number(text)
+
+
+def test_a_name_with_a_line_end_stays_on_its_line():
+    text = str(replace(report({0: 10.0}), config="new\nline.json"))
+    assert text.startswith("new\\nline.json: batch_size ")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import ast
 import configparser
 import contextlib
 import importlib.util
+import io
 import os
 import re
 import shlex
@@ -145,6 +146,29 @@ def test_a_failed_pip_is_tried_again(env: Any) -> None:
     env.failure = None
     env.environment()
     assert ["made", "installed []", "installed []"] == env.done
+
+
+def test_a_folder_in_which_no_environment_can_be_made_is_told(
+    env: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A colon in its path divides entries of PATH; or it is not UTF-8."""
+
+    def create(builder: object, folder: Path) -> None:
+        raise ValueError(f"Refusing to create a venv in {folder}")
+
+    monkeypatch.setattr("venv.EnvBuilder.create", create)
+    with pytest.raises(env.ToolError, match=r"makes an environment, got .*Refusing .*; move the"):
+        env.environment()
+
+
+def test_what_the_encoding_of_the_output_lacks_is_printed_all_the_same(
+    env: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the name of a folder, where the output is redirected on Windows, say."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii", write_through=True))
+    assert 0 == env.printed("demo", "it was made in clöne")
+    assert ["it was made in cl\\xf6ne"] == written.getvalue().decode().splitlines()
 
 
 def test_an_environment_of_somebody_else_that_is_out_of_date_is_told(

@@ -5,6 +5,7 @@ it is one thing, which most tests look at from the outside.
 """
 
 import copy
+import dataclasses
 import functools
 import importlib
 import itertools
@@ -1504,6 +1505,12 @@ def test_json_is_all_that_stdout_has(command):
     assert ["global-random"] == [cause["kind"] for cause in value["causes"]]
     assert {False} == {run["same"] for run in value["runs"]}
     assert value["runs"][-1]["run"].endswith(", in another process")
+
+
+def test_a_name_with_a_line_end_stays_on_its_line():
+    text = str(dataclasses.replace(report_of(), config="new\nline.json"))
+    assert text.startswith("new\\nline.json: OK: ")
+    assert 1 == len(text.splitlines())
 
 
 def test_json_names_are_documented(command):

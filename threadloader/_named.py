@@ -24,6 +24,7 @@ __all__ = [
     "given_by",
     "integer",
     "named",
+    "number",
 ]
 
 
@@ -81,8 +82,25 @@ def integer(text: str) -> int:
     -16
     """
     if not re.fullmatch("-?[0-9]{1,20}", text):
-        raise argparse.ArgumentTypeError(f"expected an integer, got {text!r}")
+        long = " of at most 20 digits" if re.fullmatch("-?[0-9]+", text) else ""
+        raise argparse.ArgumentTypeError(f"expected an integer{long}, got {text!r}")
     return int(text)
+
+
+def number(text: str) -> float:
+    """Read a number as a shell has it, likewise; whether it may be NaN or infinite is asked later.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+
+    >>> number("-1.5e3")
+    -1500.0
+    """
+    if not re.fullmatch(
+        r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|nan|inf)", text, re.IGNORECASE
+    ):
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}")
+    return float(text)
 
 
 def code_name(text: str) -> str:

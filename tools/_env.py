@@ -220,6 +220,11 @@ def _make(broken: str) -> None:
         raise ToolError(f"cannot put pip into {VENV}: {_last_line(error.output)}") from error
     except OSError as error:
         raise _not_writable(error) from error
+    except ValueError as error:  # as of a colon in the path, or one that is not UTF-8
+        raise ToolError(
+            f"expected a folder in which venv makes an environment, got {VENV}: {error}; move the"
+            " checkout to another"
+        ) from error
 
 
 def _not_writable(error: OSError) -> ToolError:
@@ -323,7 +328,9 @@ def printed(tool: str, text: str) -> int:
         The exit code: 0, or 2 after a line on stderr that it cannot be written.
     """
     try:
-        print(text, flush=True)
+        # A path that the encoding of the output does not have is printed all the same.
+        encoding = sys.stdout.encoding or "utf-8"
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except OSError as error:
         # What is left in the buffer would fail once more when Python ends.
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .._named import add_code, add_config, integer
+from .._named import add_code, add_config, integer, number
 from ..errors import ConfigError, Problem
 
 __all__ = ["STEPS", "Plan", "add_arguments", "plan_of"]
@@ -136,7 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--step-ms",
-        type=float,
+        type=number,
         default=usual.step_ms,
         metavar="MS",
         help="how long your training step takes, in milliseconds (default: 0, no step)",
@@ -150,7 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--seconds",
-        type=float,
+        type=number,
         metavar="S",
         help=f"how long to measure each run (default: {usual.seconds:g}, or no bound with"
         " --batches)",

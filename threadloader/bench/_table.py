@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from .._told import line
+
 if TYPE_CHECKING:
     from ._report import Report, Row
 
@@ -50,7 +52,7 @@ def _heading(report: Report) -> list[str]:
     runs = "1 run" if plan.repeat == 1 else f"{plan.repeat} runs, taken in turns,"
     cores = "1 core" if system["cores"] == 1 else f"{system['cores']} cores"
     what = (
-        f"{report.config or 'The config'}: batch_size {data['batch_size']}, prefetch_batches"
+        f"{line(report.config) or 'The config'}: batch_size {data['batch_size']}, prefetch_batches"
         f" {data['prefetch_batches']}, {_batches(data['steps'])} an epoch. {system['python']}"
         f" {gil}, numpy {system['numpy']}, {cores}, {system['platform']}."
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .._told import line
 from ._plan import Run
 
 __all__ = ["FORMAT", "Cause", "Difference", "Failure", "Report"]
@@ -156,7 +157,7 @@ class Report:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        config = self.config or "the config"
+        config = line(self.config) or "the config"
         batches = _count(self.batches, "batch", "batches")
         samples = _count(self.samples, "sample", "samples")
         amount = f"{batches} of {_count(self.epochs, 'epoch', 'epochs')}, {samples}"
