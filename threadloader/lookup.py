@@ -176,7 +176,9 @@ def _epoch(order: EpochOrder, deal: Deal, epoch: int) -> Answer:
         f"epoch {epoch}: {_counted(steps, 'step')} of {deal.batch_size:,} on shard "
         f"{deal.shard_index}/{deal.shard_count}, {_counted(order.n, 'sample')} in the world"
     )
-    return [line], {"epoch": epoch, "shard": _of(deal), "steps": steps, "samples": order.n}
+    shard, size = _of(deal), deal.batch_size
+    answer = {"epoch": epoch, "shard": shard, "batch_size": size, "steps": steps}
+    return [line], {**answer, "samples": order.n}
 
 
 def _step(order: EpochOrder, deal: Deal, epoch: int, step: int) -> Answer:
@@ -223,7 +225,8 @@ def _find(order: EpochOrder, deal: Deal, epoch: int, index: int, n: int) -> Answ
         lines = [f"epoch {epoch}: sample {index} does not come: {why}"]
     if more:
         lines.append(f"and more often: these are the first {_MOST_ROWS:,}")
-    return lines, {"epoch": epoch, "index": index, "rows": found, "more": more}
+    shards = deal.shard_count
+    return lines, {"epoch": epoch, "index": index, "shards": shards, "rows": found, "more": more}
 
 
 def _rows(order: EpochOrder, deal: Deal, index: int) -> Iterator[dict[str, Any]]:
