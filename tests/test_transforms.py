@@ -138,6 +138,14 @@ def drawing(function):
     return drawn
 
 
+def both(function):
+    @functools.wraps(function)
+    def drawn(sample, rng=None, **options):
+        return function(sample, **options) + rng.random()
+
+    return drawn
+
+
 def hiding(function):
     @functools.wraps(function)
     def hidden(sample):
@@ -171,6 +179,7 @@ def noisy(sample, rng):
         (wrapper(noisy), True),
         (wrapper(wrapper(noisy)), True),
         (drawing(plain), True),
+        (both(plain), True),
         (wrapper(drawing(plain)), True),
         (drawing(wrapper(plain)), True),
         (hiding(noisy), False),

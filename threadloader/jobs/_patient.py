@@ -142,15 +142,15 @@ class PatientJob(BatchJob):
 
     def _take_kept(self, kept: list[int]) -> Any:
         """Read the rows that are left as a whole; each has been read well by itself just now."""
-        self._again = 0  # as in `_try`
+        tries = 0
         while True:
+            self._again = tries
             try:
                 return self._take(self._indices[kept])
             except Exception as error:
-                tries, from_signal = self._again, self._recipe.from_signal(error)
-                if from_signal or (tries and not self._policy.again(tries - 1)):
+                if self._recipe.from_signal(error) or (tries and not self._policy.again(tries - 1)):
                     raise
-                self._again += 1
+                tries += 1
 
     def _take(self, indices: NDArray[np.int64]) -> Any:
         return cast("Any", self._recipe.take)(indices)

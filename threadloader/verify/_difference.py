@@ -130,6 +130,5 @@ def _anew(case: Case, item: Item) -> _Anew:
     with contextlib.suppress(Exception), case.batches(Leg(0, 1)) as batches:
         batches.load_state_dict(json.loads(item.before))
         batch = next(iter(batches))
-        again = made(item.place, batch, batches.info, 0, "")
-        return _Anew(again.mark.content, batch, batches.info)
+        return _Anew(made(item.place, batch, batches.info, "").mark.content, batch, batches.info)
     return _Anew(b"", None, None)

@@ -42,8 +42,8 @@ class Mark(NamedTuple):
 
     Attributes:
         content: the digest of the batch; b"" where it could not be made.
-        dealt: the digest of its dataset indices, of what is padding, and of how many samples were
-            left out of it and all before it. (Which, `info.skipped` does not tell behind a resume.)
+        dealt: the digest of its step, its dataset indices and of what is padding. What is left out
+            is not among the indices; `info.skipped` may tell less of it behind a resume.
         error: what was raised in its place, without what differs from run to run.
         step: its step, which counts the batches that were passed over, too.
     """
@@ -143,21 +143,17 @@ def _leg(
                 mark = _failed(error, batches.state_dict()["world"]["step"])
                 yield Item((number, step), mark, None, None, told(error), before)
             else:
-                skipped = batches.state_dict()["shard"]["skipped"]
-                yield made((number, step), batch, batches.info, skipped, before)
+                yield made((number, step), batch, batches.info, before)
             step += 1
 
 
-def made(
-    place: tuple[int, int], batch: Any, info: BatchInfo | None, skipped: int, before: str
-) -> Item:
+def made(place: tuple[int, int], batch: Any, info: BatchInfo | None, before: str) -> Item:
     """Give a batch that was delivered as an item.
 
     Args:
         place: as of `Item`.
         batch: the batch.
         info: what the run says of it.
-        skipped: samples left out of it and all before it.
         before: the state before it, as JSON.
 
     Raises:
@@ -170,7 +166,7 @@ def made(
         raise VerifyError(
             f"epoch {place[0]}, step {info.step}: cannot be compared: {error}"
         ) from error
-    dealt = digest((info.epoch, info.step, info.indices, info.valid, skipped))
+    dealt = digest((info.epoch, info.step, info.indices, info.valid))
     return Item(place, Mark(content, dealt, "", info.step), batch, info, "", before)
 
 
