@@ -172,6 +172,14 @@ def noisy(sample, rng):
     return sample + rng.random()
 
 
+def test_wrappers_in_a_circle_take_nothing():
+    def passing(*args, **options):
+        return args
+
+    passing.__wrapped__ = passing
+    assert not takes_rng(passing)
+
+
 @pytest.mark.parametrize(
     ("transform", "taken"),
     [

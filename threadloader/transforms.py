@@ -104,6 +104,7 @@ def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter
             raise
     if "rng" in own or not passes_on:
         return own
+    inspect.unwrap(transform)  # raises a ValueError where they wrap each other in a circle
     # One after the other: another wrapper may come between this one and the innermost function.
     wrapped = getattr(transform, "__wrapped__", None)
     return inspect.signature(transform).parameters if wrapped is None else _parameters(wrapped)

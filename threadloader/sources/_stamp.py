@@ -97,9 +97,8 @@ def _files_of(spec: Mapping[str, Any], base: Path, root: Path | None) -> list[Pa
         patterns = spec.get("pattern", "**/*")
         return sorted(expand(base / spec["folder"], patterns, root, overlapping=True))
     if spec.get("path") is None:
-        return [
-            base / name for name in (spec.get("fields") or {}).values()
-        ]  # none: opening refuses it
+        # Where there are none either, the opening says so.
+        return [base / name for name in (spec.get("fields") or {}).values()]
     if spec["type"] in ("npz", "npy", "sqlite"):  # a name, in which "*" means itself
         return [base / spec["path"]]
     return expand(base, spec["path"], root)

@@ -45,9 +45,8 @@ def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference 
                     there = "the end"
                     if place is not None and mark is not None:
                         there = f"epoch {place[0]}, step {mark.step}"
-                    return _steps(
-                        run, item.place[0], item.mark, f"expected {there}, got a batch"
-                    ), []
+                    what = f"expected {there}, got a batch"
+                    return _steps(run, item.place[0], item.mark, what), []
                 if item.mark != mark:
                     # A copy: workers that are ahead may be writing into what it is made of.
                     item = item._replace(batch=copy.deepcopy(item.batch))
