@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from threadloader import Loader, sources
+from threadloader import Loader
 from threadloader.engine import Stream
 from threadloader.loader import _choice, _supply
 from threadloader.loader._choice import Choice
@@ -19,9 +19,8 @@ from threadloader.loader._choice import Choice
 class Run:
     """A training loop in an imagined time: what a batch takes with threads, and without."""
 
-    def __init__(self, threads, here, step=0.0, busy=None, cores=None):
-        self.cores, self.used = cores, 0.0
-        self.choice = Choice() if cores is None else Choice(others=lambda: self.used)
+    def __init__(self, threads, here, step=0.0, busy=None):
+        self.choice = Choice()
         self.seconds = {False: threads, True: here}
         self.step = step
         self.busy = threads if busy is None else busy
@@ -41,8 +40,6 @@ class Run:
         here = self.choice.here
         batches, took = self.choice.series() if here else 1, self.seconds[here]
         self.now += took + self.step
-        if self.cores and not here:
-            self.used += self.cores * (took + self.step)
         self.choice.note(self.now, took, batches, self.busy, 1, self.before)
         self.now += (batches - 1) * (took + self.step)
         self.before = (batches - 1) * took
@@ -119,65 +116,6 @@ def test_a_trial_that_the_training_step_has_decided_is_made_again_soon():
     assert run.choice.here
     run.go(2 * _choice.PAUSE_SECONDS * _choice.CHANGED_PAUSE)
     assert run.go(1.0) < 0.1
-
-
-PUT_OFF = _choice.LONGEST_PAUSE - 2 * _choice.PAUSE_SECONDS
-"""Seconds until the pause, twice as long each time, is the longest."""
-
-
-@pytest.mark.parametrize("cores", [1.5, 8.0])
-def test_threads_that_do_more_than_one_could_are_not_doubted_soon(cores):
-    run = Run(threads=300e-6, here=400e-6, cores=cores)
-    assert run.go(PUT_OFF) == 0
-
-
-def test_they_are_tried_in_the_end():
-    """What other threads do may be none of the loader's work, or be done for nothing."""
-    run = Run(threads=300e-6, here=100e-6, cores=1.9)
-    run.go(2 * _choice.LONGEST_PAUSE)
-    assert run.go(60.0) > 0.9
-
-
-@pytest.mark.parametrize("cores", [0.9, 1.3])
-def test_threads_that_do_what_one_could_are_doubted_at_once(cores):
-    run = Run(threads=300e-6, here=100e-6, cores=cores)
-    run.go(1.0)
-    assert run.go(60.0) > 0.99
-
-
-def test_what_ran_before_the_window_is_no_work_in_it():
-    run = Run(threads=300e-6, here=100e-6, cores=0.9)
-    run.used = 3600.0
-    run.go(1.0)
-    assert run.go(60.0) > 0.99
-
-
-def test_what_others_do_says_nothing_of_what_is_prepared_here():
-    """The threads come back when they win, whatever else keeps processors busy."""
-    run = Run(threads=300e-6, here=100e-6, cores=0.9)
-    run.go(1.0)
-    assert run.choice.here
-    before, run.seconds = run.choice._others, {False: 50e-6, True: 100e-6}
-    run.choice._others = lambda: before() + 4 * run.now
-    run.go(_choice.PAUSE_SECONDS * 4)
-    assert run.go(1.0) == 0
-
-
-def test_only_what_is_gathered_by_long_calls_is_measured_by_the_processors_it_keeps_busy():
-    """Elsewhere threads that fight for the GIL may keep some busy, too."""
-    arrays, config = np.zeros((9, 784)), {"batch_size": 32}
-    own = sources.ArraySource(arrays)
-
-    class Takes:
-        __len__, __getitem__ = own.__len__, own.__getitem__
-        sample_bytes, in_memory = own.sample_bytes, True
-
-        def take(self, indices):
-            return own.take(indices)
-
-    for source, measured in ((arrays, True), (Takes(), False), (list(arrays), False)):
-        with Loader(config, source=source) as batches:
-            assert measured == (batches._supply.choice._others is not None)
 
 
 def test_each_batch_of_a_trial_is_looked_at_and_later_ones_in_series():

@@ -434,20 +434,6 @@ def test_the_clock_never_goes_back():
     assert not clock.adjustable
 
 
-def test_the_processor_time_of_other_threads_is_told_without_that_of_this_one(monkeypatch):
-    def work():
-        while time.thread_time() < 0.02:
-            pass
-
-    before, thread = Runtime().others_used(), threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert Runtime().others_used() - before > 0.01
-    monkeypatch.setattr(time, "process_time", lambda: 5.0)
-    monkeypatch.setattr(time, "thread_time", lambda: 2.0)
-    assert 3.0 == Runtime().others_used()
-
-
 def test_a_worker_that_goes_on_while_it_is_told_of_is_told_of_as_it_is_then():
     """Whoever asks has read the job, job 0, when the worker gets to part 7 of job 1."""
 

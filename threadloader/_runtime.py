@@ -138,10 +138,6 @@ class Runtime:
     monotonic = staticmethod(time.perf_counter)
     """Give seconds on a clock that never goes back; its zero means nothing."""
 
-    def others_used(self) -> float:
-        """Give the processor seconds that the process's other threads have used."""
-        return time.process_time() - time.thread_time()
-
     def gil_delay(self) -> float:
         """Let go of the GIL and give the seconds until it came back."""
         began = time.perf_counter()

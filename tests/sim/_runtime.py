@@ -63,9 +63,6 @@ class SimRuntime(Runtime):
     def in_event_loop(self):
         return False
 
-    def others_used(self):
-        return 0.0
-
     def gil_delay(self):
         self.scheduler.pause("wait for the GIL")
         return self.gil_seconds

@@ -38,7 +38,6 @@ class Recipe(NamedTuple):
         gather: how many batches of a group a worker makes by one call, at most.
         piece: how many batches of a job the consumer's thread makes together, where it prepares
             them; 0: all of them, as a worker does.
-        gathered: whether a batch is made by a few long calls that leave the GIL to others.
         series: whether a job that the consumer runs may have many batches, each made when it is
             asked for, although `group` is 1. Only without `policy` and `digest`.
         rows: count of rows -> what samples are written into as they come, or None; as
@@ -71,7 +70,6 @@ class Recipe(NamedTuple):
     group: int = 1
     gather: int = 1
     piece: int = 0
-    gathered: bool = False
     series: bool = False
     rows: Callable[[int], Any] | None = None
     measure: Callable[[Any], int] | None = None

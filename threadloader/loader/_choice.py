@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 __all__ = ["Choice"]
 
 CHEAP_SECONDS = 10e-3
@@ -38,13 +36,6 @@ SERIES_SECONDS = 10e-3
 batches, but a change must be seen soon. In batches of 256 small dicts, on two cores of an Intel
 Xeon: a look at each 0.82 of the plain loop, every 5 ms 0.85, 10 ms 0.88, 20 ms 0.88."""
 
-PARALLEL = 1.4
-"""Processors that the other threads keep busy from which a trial counts as lost, where all that
-workers do is a few long calls that leave the GIL to others: the loop would do the same on one.
-Where rows of 3 KiB are gathered, two workers on two cores of an AMD EPYC keep 1.7 busy, and with
-trials the benchmark's runs of 0.35 s had 0.94 of the rate (batches of 32, 256 and 4096, nine
-processes each)."""
-
 PAUSE_SECONDS, LONGEST_PAUSE = 0.5, 30.0
 """How long a decision stands: the first, and twice as long each time it is confirmed. The first is
 short, since it is made while memory is new and code is run for the first time."""
@@ -65,17 +56,14 @@ class Choice:
 
     Args:
         gather: how many batches a worker makes by one call, at most.
-        others: gives the processor seconds that all other threads have used, in any such; None
-            where they may have been spent on the GIL.
 
     Attributes:
         here: whether the thread that asks prepares the batches itself.
     """
 
-    def __init__(self, gather: int = 1, others: Callable[[], float] | None = None) -> None:
+    def __init__(self, gather: int = 1) -> None:
         self.here = False
         self._gather = gather
-        self._others = others
         self._trial = False
         self._before = 0.0  # seconds a batch took the other way
         self._own_before = 0.0  # of them, in the loop's own work
@@ -100,7 +88,6 @@ class Choice:
         self._batches = 0  # that came in them
         self._pieces = 0
         self._least = float("inf")  # work in a batch, in seconds
-        self._opened: tuple[float, float] | None = None  # when, and what others had used by then
 
     def forget(self) -> None:
         """Leave out what has passed since the last note, and the batches that came in it."""
@@ -166,8 +153,6 @@ class Choice:
         if self._jobs < WARMING_MOST and self._is_warming(now) and not hopeless:
             self._empty_window()
             return False
-        if self._opened is None and self._others is not None:
-            self._opened = now, self._others()
         elapsed = self._seconds
         if not hopeless and (elapsed < WINDOW_SECONDS or self._pieces < WINDOW_PIECES):
             return False
@@ -205,18 +190,6 @@ class Choice:
         # Not by one window alone, in which something else may have run on the machine.
         if previous is None or not doubted or now < self._decided + pause:
             return False
-        if self._pause < LONGEST_PAUSE and self._is_parallel(now):
-            # As if it had been lost; but what the others did may be no work of ours.
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
-            self._decided, self._own = now, own
-            return False
         self._trial, self._before, self._own_before = True, min(per_batch, previous), own
         self.here = not self.here
         return True
-
-    def _is_parallel(self, now: float) -> bool:
-        """Tell whether threads have done more, in this window, than the loop could alone."""
-        if self.here or self._others is None or self._opened is None:
-            return False
-        began, used = self._opened
-        return self._others() - used > PARALLEL * (now - began) > 0

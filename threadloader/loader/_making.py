@@ -145,9 +145,8 @@ def _of_whole(recipe: Recipe, config: LoaderConfig, most: int | None) -> Recipe:
         gather=gather,
         series=recipe.series and group == 1,
         piece=piece,
-        gathered=_builder(source) is sources.ArraySource,
     )
-    if group == 1 or not recipe.gathered:
+    if group == 1 or _builder(source) is not sources.ArraySource:
         return recipe
     # Of this class: what a subclass calls by the name may be anything.
     take_batches = functools.partial(sources.ArraySource.take_batches, source)

@@ -78,9 +78,9 @@ class Supply:
         self._at_work: Inline | None = None
         self._inline = [it for it in (self.engine, self._here) if isinstance(it, Inline)]
         doubted = config.num_workers and not asked and not recipe.threads_only
-        doubted = doubted and config.stall_action != "raise"  # nobody watches the thread that asks
-        used = runtime.others_used if recipe.gathered else None
-        self.choice = Choice(recipe.gather, used) if doubted else None
+        # Nobody watches the thread that asks: a stall of its own could not be raised.
+        doubted = doubted and config.stall_action != "raise"
+        self.choice = Choice(recipe.gather) if doubted else None
         self._depth = config.prefetch_batches
         if recipe.group > 1:  # each job has several batches
             self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
