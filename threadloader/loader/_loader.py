@@ -108,9 +108,7 @@ class Loader:
             raise wrong("resume", "a state, or the path of a file of one", resume)
         self._source = source
         self._opened = False  # whether that is the source of the config; `based` says so
-        self._collate = collate
-        self._sampler = sampler
-        self._resume = resume
+        self._collate, self._sampler, self._resume = collate, sampler, resume
         self._skip_steps = count_of("skip_steps", skip_steps)
         try:
             if transform is None and self._config.transform is not None:
@@ -230,6 +228,8 @@ class Loader:
         """Close the batches. An exception of the body passes, whatever closing does."""
         try:
             if self._batches is not None:
+                # Before it closes: whoever learns of that may enter at once (see `_leave`).
+                self._left = self._batches._supply.inside()
                 self._leave(self._batches._close, error)
         except BaseException:
             if self._batches is not None:  # a Ctrl-C came before its first line, or twice in it
