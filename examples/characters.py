@@ -26,7 +26,8 @@ try:
     from threadloader import Loader, LoaderConfig, LoaderError
 except ImportError as error:
     root = Path(__file__).resolve().parent.parent
-    sys.exit(f"characters.py: {error}; install it: {sys.executable} -m pip install {root}")
+    command = f'{sys.executable} -m pip install "{root}"'
+    sys.exit(f"characters.py: {error}; install it: {command}")
 except KeyboardInterrupt:
     sys.exit(130)
 

@@ -32,7 +32,8 @@ try:
     from threadloader.sources import open_source
 except ImportError as error:
     root = Path(__file__).resolve().parent.parent
-    sys.exit(f"{PROGRAM}: {error}; install what it needs: {sys.executable} -m pip install {root}")
+    command = f'{sys.executable} -m pip install "{root}"'
+    sys.exit(f"{PROGRAM}: {error}; install what it needs: {command}")
 except KeyboardInterrupt:
     sys.exit(130)
 

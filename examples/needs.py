@@ -10,6 +10,7 @@ try:
 except ImportError as error:
     here = Path(sys.argv[0]).name
     root = Path(__file__).resolve().parent.parent
-    sys.exit(f"{here}: {error}; install what it needs: {sys.executable} -m pip install {root}")
+    command = f'{sys.executable} -m pip install "{root}"'
+    sys.exit(f"{here}: {error}; install what it needs: {command}")
 except KeyboardInterrupt:
     sys.exit(130)

@@ -201,19 +201,26 @@ def test_a_reader_that_has_gone_ends_the_digits_without_a_word() -> None:
     assert (1, b"") == (done.returncode, done.stderr)
 
 
-@pytest.mark.parametrize("example", ["digits.py", "characters.py"])
+@pytest.mark.parametrize("example", ["digits.py", "characters.py", "tokens.py"])
 @pytest.mark.parametrize("missing", ["numpy", "threadloader"])
 def test_without_what_it_needs_an_example_says_so(
     tmp_path: Path, example: str, missing: str
 ) -> None:
-    """Where numpy or threadloader is missing, it names it and the command that installs it."""
+    """Where numpy or threadloader is missing, it names it and the command that installs it.
+
+    It can be pasted into a shell: a path with a space stands in quotes.
+    """
+    there = tmp_path / "my work" / "examples"
+    there.mkdir(parents=True)
+    for name in (example, "needs.py"):
+        shutil.copy(EXAMPLES / name, there)
     if missing != "numpy":
         (tmp_path / "numpy.py").touch()
     # -S: without the packages that are installed.
-    ran = run(example, flags=("-S",), env={**ENVIRONMENT, "PYTHONPATH": str(tmp_path)})
+    ran = run(there / example, flags=("-S",), env={**ENVIRONMENT, "PYTHONPATH": str(tmp_path)})
     assert (1, "") == (ran.returncode, ran.stdout)
     assert ran.stderr.startswith(f"{example}: No module named '{missing}'; install ")
-    assert ran.stderr.endswith(f"{sys.executable} -m pip install {ROOT}\n")
+    assert ran.stderr.endswith(f'{sys.executable} -m pip install "{tmp_path / "my work"}"\n')
 
 
 @pytest.mark.parametrize("example", ["digits.py", "characters.py"])
