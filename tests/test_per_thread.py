@@ -272,3 +272,40 @@ def test_what_was_closed_a_moment_before_a_call_is_not_called(held, monkeypatch,
         read(3)
     assert not held.reading.is_set()
     assert [True] == closed()
+
+
+def test_what_is_about_to_be_closed_is_not_lent():
+    """It would end under whoever borrowed it: they get a source of their own."""
+    source = per_thread(lambda: [1, 2])
+    assert source is source.lend()
+    assert 2 == len(source)
+    lent = []
+
+    class Closing(type(source._here().opening)):
+        @property
+        def closed(self):
+            return self.__dict__["closed"]
+
+        @closed.setter
+        def closed(self, value):
+            lent.append(source.lend())
+            self.__dict__["closed"] = value
+
+    source._here().opening.__class__ = Closing
+    source.close()
+    assert source not in lent
+    assert source is source.lend()
+
+
+def test_a_thread_that_has_read_for_another_may_open_it_itself():
+    """It has read for a loader that was entered elsewhere, and enters one after its end."""
+    source, config = per_thread(lambda: range(8)), {"num_workers": 0, "shuffle": False}
+    with ThreadPoolExecutor(1) as pool:
+        with Loader(config, source) as batches:
+            assert [list(range(8))] == pool.submit(lambda: [x.tolist() for x in batches]).result()
+
+        def entered():
+            with Loader(config, source) as batches:
+                return [batch.tolist() for batch in batches]
+
+        assert [list(range(8))] == pool.submit(entered).result()

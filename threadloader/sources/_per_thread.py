@@ -90,8 +90,8 @@ class _Part:
 class _Process:
     """What a process has made.
 
-    A fork begins with none. What its parent made has one place in a file for both of them, and
-    perhaps a lock that is held by a thread which the fork has not: it is not even closed there.
+    A fork begins with none. Objects that its parent made share their place in a file with it, and
+    may hold locks of threads that do not exist in the fork: they are not even closed there.
     """
 
     def __init__(self) -> None:
@@ -123,9 +123,9 @@ class PerThread:
     """A source over objects that a factory makes, one in each thread that reads.
 
     It is made by `threadloader.sources.per_thread`. An object is made at a thread's
-    first use; what else than ``len`` and ``[]`` is offered (``take``, ``take_into``,
-    ``__getitems__``, ``column``, ``fingerprint``) is what the objects offer. ``sample_bytes``
-    and ``locate`` are what the calling thread's object offers: without one there is neither.
+    first use. Beyond ``len`` and ``[]`` it offers those of ``take``, ``take_into``,
+    ``__getitems__``, ``column`` and ``fingerprint`` that the objects offer. ``sample_bytes``
+    and ``locate`` are those of the calling thread's object: without one there is neither.
 
     Args:
         factory: makes an object; what it raises is passed on.
@@ -158,10 +158,16 @@ class PerThread:
     def lend(self) -> PerThread:
         """Give a source to somebody who closes it: this one, or one of its own if it has a user.
 
-        Two loaders at once, for training and for testing, say, each close theirs.
+        Two loaders at once, for training and for testing, say, each close theirs. The thread that
+        asks opens it, whatever it was to those who had it before.
         """
-        mine = self._lent.acquire(blocking=False)
-        return self if mine else PerThread(self._factory, self._adapt).lend()
+        if not self._lent.acquire(blocking=False):
+            return PerThread(self._factory, self._adapt).lend()
+        here = self._here()
+        with here.lock:
+            if here.opening is None or here.opening.closed:
+                here.opening = _Opening(threading.get_ident())
+        return self
 
     def _here(self) -> _Process:
         return self._processes.get(_forks) or self._processes.setdefault(_forks, _Process())
@@ -267,10 +273,11 @@ class PerThread:
         open, a second time closes.
         """
         here = self._here()
-        self._lent = threading.Lock()
         opening = here.opening
         if opening is not None:
             opening.closed = True
+        # Behind that: who borrows it now would else go on with what is closed a moment later.
+        self._lent = threading.Lock()
         parts = [part for part in here.parts.copy() if part.opening.closed]
         close_all([partial(here.end, part) for part in parts])
 
