@@ -1918,11 +1918,26 @@ def test_an_error_of_a_factory_passes_as_it_is():
         Loader({}, per_thread(factory)).__enter__()
 
 
+# Of a class whose `take` is another one, the loader uses the rest, through something around it.
+@pytest.mark.parametrize("more", [{}, {"take": lambda self, n: None}], ids=["plain", "wrapped"])
 @pytest.mark.parametrize("per", [lambda make: make(), per_thread], ids=["one", "per thread"])
 @pytest.mark.parametrize("length", [-1, 2**62 + 1, 2**63 - 1, 2**70, "3", None])
-def test_a_length_that_is_none_is_told(per, length):
-    kind = type("Source", (), {"__len__": lambda self: length, "__getitem__": lambda self, i: i})
+def test_a_length_that_is_none_is_told(per, length, more):
+    has = {"__len__": lambda self: length, "__getitem__": lambda self, i: i, **more}
+    kind = type("Source", (), has)
     with pytest.raises(SourceError) as caught:
         Loader({}, per(kind)).__enter__()
     expected = f"expected a source whose len() is an integer from 0 to {2**62}, got: "
     assert expected == str(caught.value)[: len(expected)]
+
+
+def test_an_object_is_asked_for_nothing_that_a_source_need_not_have():
+    """What it has by names of its own is its own affair, and may raise."""
+
+    class Remote(Numbers):
+        @property
+        def source(self):
+            raise RuntimeError("not connected yet")
+
+    with load(Remote(4), batch_size=2) as batches:
+        assert 2 == len(list(batches))

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -211,6 +212,54 @@ def test_a_source_for_each_thread_offers_what_its_objects_offer():
     assert [13, 10] == source.take_into([3, 0], empty).tolist()
     source.close()
     assert not hasattr(per_thread(lambda: [1, 2]), "take_into")
+
+
+class Counting:
+    """Numbers that it builds batches of, and how often it was asked in which way."""
+
+    sample_bytes = 8
+
+    def __init__(self):
+        self.asked = Counter()
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return np.float64(index)
+
+    def take(self, indices):
+        self.asked["take"] += 1
+        return np.array(indices, float)
+
+    def take_into(self, indices, empty):
+        self.asked["take_into"] += 1
+        batch = empty((len(indices),), np.float64)
+        batch[:] = indices
+        return batch
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_has_the_objects_of_each_thread_build_batches_in_its_memory(workers):
+    made = []
+
+    def opened():
+        made.append(Counting())
+        return made[-1]
+
+    with Loader({"batch_size": 2, "num_workers": workers}, per_thread(opened)) as batches:
+        assert list(range(8)) == sorted(np.concatenate(list(batches)).tolist())
+    asked = sum((each.asked for each in made), Counter())
+    assert {"take_into"} == set(asked)
+
+
+@pytest.mark.parametrize("make", [Counting, lambda: ArraySource(np.arange(8.0))])
+def test_a_take_of_an_object_itself_is_used_and_not_that_of_its_class(make):
+    """As Python has it; and with it goes the class's way to build batches in given memory."""
+    source = make()
+    source.take = lambda indices: np.array(indices, float) + 100
+    with Loader({"batch_size": 2, "num_workers": 0, "shuffle": False}, source) as batches:
+        assert [100.0, 101.0] == next(iter(batches)).tolist()
 
 
 def test_a_class_whose_take_means_something_else_offers_none_into_memory():

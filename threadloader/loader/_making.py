@@ -73,9 +73,10 @@ def make_recipe(
 
         pin, not_pinned = pinning(config.pin_memory)
     plain = collate is None and config.collate["type"] == "stack"
-    read_from = getattr(source, "source", source)  # behind a cache, say
-    # A cache may hold a transform, too.
-    foreign = collate is not None or read_from is not source
+    # A cache may hold a transform, too; and `Without` stands around an object of the user's.
+    wrapped = config.cache is not None or isinstance(source, sources.Without)
+    read_from = source.source if wrapped else source
+    foreign = collate is not None or wrapped
     foreign = foreign or not (_is_ours(source) and _is_ours(transform))
     whole = read_by(source, plain=plain and transform is None)
     collate = make_collate(config.collate) if collate is None else collate
@@ -220,23 +221,25 @@ def _together(
 
 def _taking(source: Any, empty: Callable[..., Any]) -> Callable[[Any], Any]:
     """Give what builds whole batches, in memory that is used again where the source can."""
-    kind = _builder(source)
-    if "take_into" not in vars(kind):
+    kind = _builder(sources.behind(source))
+    if kind is None or "take_into" not in vars(kind):
         return functools.partial(_take, source)
     # Counting the rows takes a third as long as gathering them from memory. Ours are tested.
     ours = _package(kind) == _package(Recipe)
     return functools.partial(_take_into if ours else _take_into_counted, source, empty)
 
 
-def _builder(source: Any) -> type:
+def _builder(source: Any) -> type | None:
     """Give the class whose way to build batches is the source's: the lowest that has any.
 
-    A subclass that overrides only `take` means this one.
+    A subclass that overrides only `take` means this one. None where an object has a `take` of its
+    own, which means that one, or has one by its ``__getattr__``.
     """
-    for kind in type(source).__mro__:
-        if "take_into" in vars(kind) or "take" in vars(kind):
-            return kind
-    return type(source)  # by its ``__getattr__``
+    if "take" not in sources.attributes_of(source):
+        for kind in type(source).__mro__:
+            if "take_into" in vars(kind) or "take" in vars(kind):
+                return kind
+    return None
 
 
 def _take(source: Any, indices: Any) -> Any:

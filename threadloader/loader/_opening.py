@@ -34,6 +34,10 @@ def open_configured(
     return sources.open_source(spec, base, root, {"image": _image})
 
 
+_ASKING = {kind.__len__.__code__ for kind in (sources.PerThread, sources.Without)}
+"""Where a length is asked for that no line of the user's gives."""
+
+
 def length_of(source: Any) -> int:
     """Give how many samples an open source has.
 
@@ -44,7 +48,7 @@ def length_of(source: Any) -> int:
     try:
         length = len(source)
     except (ValueError, TypeError, OverflowError) as error:
-        if _where(error) not in (length_of.__code__, sources.PerThread.__len__.__code__):
+        if _where(error) not in {length_of.__code__, *_ASKING}:
             raise  # by the source's own code, or by who makes it for each thread
         raise _no_length(error) from error
     if length > LONGEST:

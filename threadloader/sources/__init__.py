@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from threadloader.errors import ConfigError, Problem
 
-from ._given import Without, as_source, has_own
+from ._given import Without, as_source, attributes_of, has_own
 from ._per_thread import PerThread
 from .arrays import ArraySource
 
@@ -39,7 +39,9 @@ __all__ = [
     "OpenSource",
     "PerThread",
     "Source",
+    "Without",
     "as_source",
+    "attributes_of",
     "behind",
     "column",
     "fingerprint",

@@ -14,7 +14,7 @@ from threadloader.errors import ConfigError, Problem, from_signal
 from ._per_thread import PerThread
 from .arrays import ArraySource
 
-__all__ = ["Without", "as_source", "has_own"]
+__all__ = ["Without", "as_source", "attributes_of", "has_own"]
 
 
 def as_source(data: Any) -> Any:
@@ -118,10 +118,7 @@ def has_own(source: Any, name: str) -> bool:
     Not if ``__getattr__`` gives another object's, or a base class gives its own to a class that
     has a ``[]`` of its own: it knows nothing of what that makes of a sample.
     """
-    try:  # not another object's, by ``__getattr__``
-        own = object.__getattribute__(source, "__dict__")
-    except AttributeError:
-        own = {}
+    own = attributes_of(source)
     if name in own:
         return own[name] is not None
     for kind in type(source).__mro__:
@@ -130,6 +127,15 @@ def has_own(source: Any, name: str) -> bool:
         if "__getitem__" in vars(kind):
             break
     return False
+
+
+def attributes_of(thing: Any) -> Mapping[str, Any]:
+    """Give what an object itself holds by name: not its class, nor what ``__getattr__`` finds."""
+    try:
+        held: Mapping[str, Any] = object.__getattribute__(thing, "__dict__")
+    except AttributeError:  # it has slots
+        return {}
+    return held
 
 
 def _takes_otherwise(source: Any) -> bool:
