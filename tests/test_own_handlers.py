@@ -18,9 +18,13 @@ import numpy as np
 import pytest
 
 from threadloader import Loader
+from threadloader.cache import _kinds
+from threadloader.cache._kinds import buffered
 from threadloader.config._file import read as read_file
 from threadloader.config._file import split
 from threadloader.config._text import parse
+from threadloader.errors import shown
+from threadloader.fingerprint import digest
 from threadloader.quarantine import Quarantine
 from threadloader.samplers import _indices, _made
 from threadloader.sources import (
@@ -277,3 +281,30 @@ def test_what_a_handler_cannot_decode_is_not_taken_for_the_text_that_is_read(
     with pytest.raises(UnicodeDecodeError) as caught:
         TEXTS[text](tmp_path, monkeypatch)
     assert b"mine: \xff" == caught.value.object
+
+
+class Rings:
+    """An object that is interrupted while it shows itself."""
+
+    def __array__(self, dtype=None, copy=None):
+        return ringing(np.zeros)(2)
+
+    def __repr__(self):
+        return ringing(str)()
+
+
+SHOWS = {
+    "an array": lambda: digest(Rings()),
+    "a value in a message": lambda: shown(Rings()),
+    "its bytes": lambda: buffered(b"abc"),
+}
+
+
+@pytest.mark.usefixtures("deadline")
+@pytest.mark.parametrize("show", SHOWS)
+def test_it_is_not_taken_for_what_an_object_raises_that_shows_itself(show, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(_kinds.re, "sub", ringing(_kinds.re.sub))
+        with pytest.raises(Deadline) as caught:
+            SHOWS[show]()
+    assert "job deadline" == str(caught.value)

@@ -21,6 +21,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from .errors import from_signal
+
 __all__ = ["chained", "digest", "place"]
 
 SIZE = 16
@@ -175,12 +177,16 @@ def _as_array(value: Any, path: Path) -> npt.NDArray[Any]:
     """Give the array that an object holds, not copied if it lies in this machine's memory."""
     try:
         memoryview(value).release()
-    except (TypeError, ValueError, BufferError):
+    except (TypeError, ValueError, BufferError) as error:
+        if from_signal(error):
+            raise
         if not hasattr(type(value), "__array__") or any(hasattr(value, it) for it in _LABELS):
             _refuse(value, path)
     try:
         array = np.asarray(value)
     except Exception as error:
+        if from_signal(error):
+            raise
         raise TypeError(
             f"{place(path)}: expected an array, got {_name(value)}, which gives none: {error}"
         ) from error

@@ -165,7 +165,9 @@ def buffered(thing: Any) -> bytes | None:
             if _POINTER.search(re.sub(":[^:]*:", "", view.format)):  # without the names of fields
                 return None
             return f"{view.format} {view.shape} ".encode() + view.tobytes()
-    except (TypeError, ValueError, BufferError, NotImplementedError):
+    except (TypeError, ValueError, BufferError, NotImplementedError) as error:
+        if by_handler(error):
+            raise
         return None
 
 

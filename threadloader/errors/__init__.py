@@ -209,7 +209,9 @@ def shown(value: object) -> str:
     """
     try:
         return f"{value!r:.80}"
-    except Exception:  # noqa: BLE001 - an int of too many digits, a list too deep, or anything
+    except Exception as error:  # an int of too many digits, a list too deep, or anything
+        if from_signal(error):
+            raise
         return f"a value of type {type(value).__name__}"
 
 
