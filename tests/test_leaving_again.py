@@ -11,7 +11,7 @@ import pytest
 from conftest import our_threads
 from sweep import Sweep
 
-from threadloader import ClosedError, Loader, per_thread
+from threadloader import BusyError, ClosedError, Loader, per_thread
 from threadloader.loader._turn import Turn
 
 WAIT = 60.0
@@ -265,3 +265,35 @@ with Loader({"batch_size": 2, "num_workers": 0, "shuffle": False}, Slow()) as ba
 """
     )
     assert ("[[0, 1], [2, 3], [4, 5], [6, 7]]\n", 0) == (done.stdout, done.returncode), done.stderr
+
+
+def test_of_two_that_enter_at_once_behind_a_worker_that_has_left_one_is_let_in():
+    """Both close what it could not close; the one that is done with it last does not enter, too."""
+    done = threading.Event()
+
+    class Leaving(Part):
+        def __getitem__(self, index):
+            if not done.is_set():
+                loader.__exit__(None, None, None)
+                done.set()
+            return index
+
+    loader = Loader({"num_workers": 1}, Leaving())
+    left = loader.__enter__()
+    iter(left)
+    assert done.wait(WAIT)
+    close, entered = left._close, []
+
+    def close_late():
+        if not entered:
+            entered.append(None)
+            thread = threading.Thread(target=lambda: entered.append(loader.__enter__()))
+            thread.start()
+            thread.join(WAIT)
+        return close()
+
+    left._close = close_late
+    with pytest.raises(BusyError):
+        loader.__enter__()
+    assert [[0, 1, 2, 3]] == [sorted(batch) for batch in entered[1]]
+    loader.__exit__(None, None, None)

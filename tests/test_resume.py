@@ -378,7 +378,7 @@ def test_a_state_of_another_sampler_is_refused(one, other):
 
 def test_a_state_of_another_version_of_the_order_is_refused(monkeypatch):
     _, state = cut(2, np.arange(10), **BASE)
-    monkeypatch.setattr("threadloader.loader._loader.VERSION", 2)
+    monkeypatch.setattr("threadloader.loader._opening.VERSION", 2)
     assert ("order",) == differing(np.arange(10), {}, None, state)
 
 

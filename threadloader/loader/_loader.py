@@ -17,13 +17,12 @@ from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
 from ..engine import from_signal
 from ..errors import BusyError, ClosedError, ConfigError, WorkerError
-from ..order import VERSION
 from ._arguments import check_collate, count_of, wrong
 from ._batches import Batches
-from ._caching import cached_source, counted, stamp_of
+from ._caching import both, cached_source, counted, stamp_of
 from ._failure import note_beside
 from ._making import make_recipe
-from ._opening import length_of, open_configured
+from ._opening import identity_of, length_of, open_configured
 from ._sampling import Samplings, deal_of
 from ._skipping import Skipping, policy_of
 
@@ -125,7 +124,7 @@ class Loader:
         # Who has entered, or None. Looked at and set under the guard; cleared by who leaves, last.
         self._entered: object | None = None
         self._left = False  # whether one of its own threads has left, which cannot wait for itself
-        self._guard = self._runtime.lock()
+        self._guard = self._runtime.turn()  # a handler in these lines may leave
 
     @property
     def config(self) -> LoaderConfig:
@@ -177,14 +176,14 @@ class Loader:
                 read, cache = cached_source(
                     self._config, self._base, spec, source, length, self._steady, stamp
                 )
-                close = _both(cache.close, close)
+                close = both(cache.close, close)
                 transform = None if self._steady is not None else transform
             policy = policy_of(self._config, self._runtime)
             recipe, not_pinned = make_recipe(
                 self._config, read, transform, self._collate, policy, locate
             )
             samplings = Samplings(self._config, self._base, source, length, self._sampler)
-            identity = self._identity(source, length, samplings.now.sampler.name)
+            identity = identity_of(self._config, source, length, samplings.now.sampler.name)
             batches = Batches(
                 self._config,
                 recipe,
@@ -209,7 +208,7 @@ class Loader:
                 self._report.complete(cast("ConfigError", error), self._in_code)
             if self._entered is me:
                 try:
-                    self._leave(close if self._batches is None else self._batches._close, error)
+                    self._leave(self._batches, error, close)
                 except BaseException:  # interrupted again and again, it shuts nobody out
                     if self._entered is me:
                         self._batches = self._entered = None
@@ -227,21 +226,32 @@ class Loader:
     ) -> None:
         """Close the batches. An exception of the body passes, whatever closing does."""
         try:
-            if self._batches is not None:
+            if (batches := self._batches) is not None:
                 # Before it closes: whoever learns of that may enter at once (see `_leave`).
-                self._left = self._batches._supply.inside()
-                self._leave(self._batches._close, error)
+                self._left = batches._supply.inside()
+                self._leave(batches, error)
         except BaseException:
-            if self._batches is not None:  # a Ctrl-C came before its first line, or twice in it
+            # A Ctrl-C came before its first line, or twice in it.
+            if (batches := self._batches) is not None:
                 try:
-                    self._leave(self._batches._close, error)
+                    self._leave(batches, error)
                 except BaseException:  # interrupted again and again, it shuts nobody out
                     self._batches = self._entered = None
                     raise
             raise
 
-    def _leave(self, close: Callable[[], bool | None] | None, error: BaseException | None) -> None:
-        """Close what was opened; the error that ended the body, or the entering, is not hidden."""
+    def _leave(
+        self,
+        batches: Batches | None,
+        error: BaseException | None,
+        close: Callable[[], bool | None] | None = None,
+    ) -> None:
+        """Close what was opened, the batches or what there was before them, and let others enter.
+
+        The error that ended the body, or the entering, is not hidden.
+        """
+        if batches is not None:
+            close = batches._close
         try:
             if close is not None and close() is False:
                 self._left = True  # if that was a finalizer, nobody else leaves: see `_enter`
@@ -250,12 +260,19 @@ class Loader:
             # A Ctrl-C, or whatever a signal handler raises, that came before the threads were told
             # to end must not leave them. What has been closed is not closed twice.
             cast("Callable[[], bool | None]", close)()
-            self._batches = self._entered = None
+            self._let_in(batches)
             if error is None or from_signal(problem):
                 raise
             note_beside(error, problem)
         # Last: until here a repeated __exit__ finishes what an interrupt cut short.
-        self._batches = self._entered = None
+        self._let_in(batches)
+
+    def _let_in(self, batches: Batches | None) -> None:
+        # Where one of its own threads has left, two may close what is left; and by the time of
+        # the second the first may have entered again.
+        with self._guard:
+            if self._batches is batches:
+                self._batches = self._entered = None
 
     def __iter__(self) -> Iterator[Any]:
         """Refuse: a recipe has no batches.
@@ -270,31 +287,8 @@ class Loader:
 
     def _enter(self, me: object) -> None:
         if self._left and (left := self._batches) is not None:  # what is left to be done there
-            self._leave(left._close, None)
+            self._leave(left, None)
         with self._guard:
             if self._entered is not None:
                 raise BusyError("this Loader is open already; make another for a second user")
             self._entered, self._left = me, False
-
-    def _identity(self, source: Any, length: int, sampler: str | None) -> dict[str, Any]:
-        """Say what the run is: what must be the same for a state to fit."""
-        return {
-            "source": sources.fingerprint(source),
-            "samples": length,
-            "seed": self._config.seed,
-            "shuffle": self._config.shuffle,
-            "sampler": sampler,
-            "order": VERSION,
-        }
-
-
-def _both(first: Callable[[], None], then: Callable[[], None] | None) -> Callable[[], None]:
-    def close() -> None:
-        # Not by an ExitStack, which leaves what a callback raises in a cycle with its own frame.
-        try:
-            first()
-        finally:
-            if then is not None:
-                then()
-
-    return close

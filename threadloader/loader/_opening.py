@@ -1,4 +1,4 @@
-"""The source of a config, opened; and how many samples an open source has."""
+"""The source of a config, opened; its length, and what a run over it is."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from types import CodeType
 from typing import Any
 
 from .. import sources
+from ..config import LoaderConfig
 from ..errors import SourceError
-from ..order import LONGEST
+from ..order import LONGEST, VERSION
 
-__all__ = ["length_of", "open_configured"]
+__all__ = ["identity_of", "length_of", "open_configured"]
 
 
 def open_configured(
@@ -54,6 +55,27 @@ def length_of(source: Any) -> int:
     if length > LONGEST:
         raise _no_length(length)
     return length
+
+
+def identity_of(
+    config: LoaderConfig, source: Any, length: int, sampler: str | None
+) -> dict[str, Any]:
+    """Say what a run is: what must be the same for a state to fit.
+
+    Args:
+        config: the config.
+        source: the open source.
+        length: how many samples it has.
+        sampler: the sampler's name.
+    """
+    return {
+        "source": sources.fingerprint(source),
+        "samples": length,
+        "seed": config.seed,
+        "shuffle": config.shuffle,
+        "sampler": sampler,
+        "order": VERSION,
+    }
 
 
 def _no_length(got: object) -> SourceError:
