@@ -1317,6 +1317,29 @@ def test_a_feeder_that_does_not_end_is_logged_with_its_stack(make_engine, monkey
     assert "the feeder has not ended within" in caplog.text
 
 
+def test_a_feeder_that_does_not_end_is_waited_for_once(caplog):
+    """G6: who stops again has nothing left to wait for, and is told nothing anew."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def jobs():
+        asked.set()
+        assert go_on.wait(WAIT)
+        yield Job(0)
+
+    engine = Engine(1, 0.05, Runtime())
+    engine.start()
+    try:
+        engine.stream(jobs(), depth=2).prefetch()
+        assert asked.wait(WAIT)
+        assert engine.stop()
+        assert engine._shared.end.outcome is ENDED
+        assert engine.stop()
+        assert 1 == len(caplog.records)
+    finally:
+        go_on.set()
+        engine._feeder.join(WAIT)
+
+
 def test_a_worker_that_is_stuck_beside_the_feeder_is_logged_too(caplog):
     """G6: storage that hangs stops both at once."""
     read, asked, go_on = threading.Event(), threading.Event(), threading.Event()

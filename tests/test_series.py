@@ -554,3 +554,12 @@ def test_a_batch_that_was_given_is_held_by_nobody():
             del batch
             assert not any(ref() is not None for ref in there)
         assert len(batches) == len(there) > 0
+
+
+def test_what_is_prepared_at_once_shrinks_as_soon_as_batches_get_dearer():
+    """Else the next look at what they cost would come a whole series too late."""
+    most = [8]
+    sizes = _schedule._Sizes(lambda: most[0], 0)
+    assert [1, 2, 4, 8, 8] == [sizes.next(100) for _ in range(5)]
+    most[0] = 2
+    assert [2, 2, 1] == [sizes.next(left) for left in (100, 100, 1)]

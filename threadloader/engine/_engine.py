@@ -13,9 +13,9 @@ from ._joining import join
 from ._own import inside
 from ._saying import SAY_SECONDS, say
 from ._signals import from_signal
-from ._slots import Job, Outcome
+from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
-from ._threads import HELD_SECONDS, STOP, Shared, abandon, feed, launch, replace_feeder
+from ._threads import HELD_SECONDS, STOP, Shared, abandon, end_without_feeder, feed, launch
 from ._watch import Watch
 
 __all__ = ["Engine"]
@@ -158,12 +158,13 @@ class Engine:
             text = f"the feeder has not ended within {shared.close_timeout:g} s; it is at\n{stack}"
             try:
                 # In its place. In a bare thread, where no signal can cut the queue's lock short.
-                self._runtime.launch(replace_feeder, (shared,))
+                self._runtime.launch(end_without_feeder, (shared,))
             except RuntimeError as error:  # no thread begins while the interpreter shuts down
                 if from_signal(error):
                     raise
-                replace_feeder(shared)
+                end_without_feeder(shared)
             stuck = join(shared.crew, 0.0, shared.close_timeout, self._runtime)
+            shared.end.fill(ENDED)  # a second stop waits no more
             say(shared, "error", [text, *stuck])
         elif feeder.ident is not None:
             feeder.join(GRACE_SECONDS)

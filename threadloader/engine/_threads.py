@@ -21,9 +21,9 @@ __all__ = [
     "STOP",
     "Shared",
     "abandon",
+    "end_without_feeder",
     "feed",
     "launch",
-    "replace_feeder",
 ]
 
 CLAIM_SECONDS = 150e-6
@@ -282,7 +282,7 @@ def release(shared: Shared) -> None:
     shared.tickets.put_all([STOP] * shared.num_workers)
 
 
-def replace_feeder(shared: Shared) -> None:
+def end_without_feeder(shared: Shared) -> None:
     """End the workers and wake the consumer, when the feeder is in the user's sampler for good."""
     release(shared)
     slot = shared.awaited

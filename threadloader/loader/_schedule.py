@@ -99,7 +99,8 @@ def jobs(
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
 
-    Drawn by the feeder. It holds nothing of `Batches`, which would keep a dropped one alive.
+    Drawn by the feeder, or by who asks for batches. It holds nothing of `Batches`, which would
+    keep a dropped one alive.
 
     Args:
         recipe: how batches are made. Groups begin small, so that the first batch comes soon.
@@ -162,7 +163,7 @@ class _Sizes:
         if most == 1 or self._singly > 0:
             self._singly -= 1
             return 1
-        size = min(self._size, left)
+        size = min(self._size, most, left)
         self._size = min(2 * self._size, most)
         return size
 

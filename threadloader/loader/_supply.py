@@ -27,16 +27,16 @@ STARVED = 0.005
 """Part of the time spent waiting from which ``switch_interval: "auto"`` acts."""
 
 GROUPS_AHEAD = 3
-"""Groups of small batches that are prepared ahead. With two workers and two groups of 4 MiB each
-worker stands still from the end of its group until the consumer, the feeder and it were woken in
-turn. On an Intel Xeon arrays came at 0.80 of the limit in batches of 256 rows and 0.73 in those of
-32, with three such groups 0.86 and 0.81, with four 0.88 and 0.85."""
+"""Groups of small batches that are prepared ahead. With two, a worker stands still from the end of
+its group until the consumer, the feeder and it were woken in turn. Arrays with two workers on an
+Intel Xeon, groups of 4 MiB, parts of the limit with two, three and four such groups: batches of 256
+rows 0.80, 0.86 and 0.88; of 32 rows 0.73, 0.81 and 0.85."""
 
 
 class Supply:
     """Opens streams of results, and watches what they cost.
 
-    Belongs to the consumer, but that any thread may call `stop`, `inside` and `check_open`.
+    The consumer's; any thread may call `stop`, `wait`, `inside`, `check_open`, and read attributes.
 
     Args:
         config: the config.
@@ -74,8 +74,9 @@ class Supply:
             else Inline(runtime)
         )
         self._here = Inline(runtime, apart=True)  # user code must not see which thread runs it
-        # Those that run jobs in the thread that asks.
+        # One that a stop has found making a batch; written by whoever stops.
         self._at_work: Inline | None = None
+        # Those that run jobs in the thread that asks.
         self._inline = [it for it in (self.engine, self._here) if isinstance(it, Inline)]
         doubted = config.num_workers and not asked and not recipe.threads_only
         # Nobody watches the thread that asks: a stall of its own could not be raised.
@@ -87,8 +88,7 @@ class Supply:
         most = max(config.prefetch_batches, self._depth * recipe.group)
         self.ahead = most if config.num_workers else 0
         self._wish: object | None = None  # for a shorter switch interval; `stop` takes it back
-        self.shortened = False
-        self.closed = False
+        self.shortened = self.closed = False
 
     def start(self) -> None:
         """Start the threads.
@@ -106,9 +106,8 @@ class Supply:
         Args:
             behind: called by a thread that is at work on a job itself, as soon as it is done.
         """
-        left = partial(closing, behind)
         for engine in self._inline:
-            engine.behind = left
+            engine.behind = partial(closing, behind)
         self.closed = True
         if self._wish is not None:
             restore(self._wish)
@@ -124,7 +123,8 @@ class Supply:
 
     def wait(self) -> None:
         """Wait, with a bound, for the thread that a stop has found making a batch itself."""
-        if self._at_work is not None and (left := self._at_work.left) is not None:
+        at_work = self._at_work  # once: another thread that closes may find it done
+        if at_work is not None and (left := at_work.left) is not None:
             self._wait(left, self._config.close_timeout)
 
     def forked(self) -> None:
