@@ -276,3 +276,44 @@ def test_a_signal_passes_while_a_source_says_where_a_sample_stands(rung):
         with pytest.raises(ValueError, match="sample 0") as caught:
             next(epoch)
     assert ", here" in caught.value.__notes__[0]
+
+
+def test_a_sample_that_fails_where_no_file_can_be_opened_any_more_is_told_as_ever(run_child):
+    """In the loop's own thread, too: telling an error apart from a signal's imports nothing."""
+    pytest.importorskip("resource", reason="the system has no limit of open files")
+    child = run_child("""
+import os, resource
+from threadloader import Loader
+
+class Files:
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        with open(__file__, "rb"):
+            return index
+
+with Loader({"batch_size": 2, "shuffle": False, "num_workers": 0}, Files()) as batches:
+    each = iter(batches)
+    print(next(each).tolist())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    held = []
+    try:
+        while True:
+            held.append(os.open(os.devnull, 0))
+    except OSError:
+        pass
+    for _ in range(2):
+        try:
+            next(each)
+        except OSError as error:
+            print(error.filename == __file__, error.__notes__[0])
+    print(next(each, "the end"))
+""")
+    assert "" == child.stderr
+    assert [
+        "[0, 1]",
+        "True threadloader: raised for sample 2 (row 0 of step 1, epoch 0)",
+        "True threadloader: raised for sample 4 (row 0 of step 2, epoch 0)",
+        "the end",
+    ] == child.stdout.splitlines()

@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -291,3 +292,19 @@ def test_a_signal_behind_the_launch_comes_out_and_it_is_logged_once(heard, go_on
         _saying.say(object(), "error", ["stuck"])
     assert told.acquire(timeout=WAIT)
     assert ["stuck"] == texts
+
+
+def test_where_no_module_can_be_imported_any_more_a_stack_and_a_record_still_come(
+    monkeypatch, capsys
+):
+    """As where no file can be opened: the lines of code are missing, and the log is stderr."""
+    thread = SimpleNamespace(ident=threading.get_ident())
+    whole = RUNTIME.stack(thread)
+    for name in ("traceback", "logging"):
+        monkeypatch.setitem(sys.modules, name, None)
+    plain = RUNTIME.stack(thread).splitlines()
+    above = [line for line in whole.splitlines() if line.startswith("  File ")][:-2]
+    assert above == plain[:-2]  # the next one is this function, at two of its lines
+    assert plain[-1].endswith(", in stack")
+    _saying.say(None, "error", ["a thread is stuck"])
+    assert "threadloader: a thread is stuck\n" == capsys.readouterr().err

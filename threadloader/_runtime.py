@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -161,10 +161,25 @@ class Runtime:
 
     def stack(self, thread: Thread) -> str:
         """Give the Python stack of a running thread, innermost call last."""
-        import traceback  # imported when it is asked for
-
         frame = sys._current_frames().get(thread.ident or 0)
-        return "".join(traceback.format_stack(frame)) if frame else "(no Python frame)\n"
+        if frame is None:
+            return "(no Python frame)\n"
+        try:
+            import traceback  # imported when it is asked for
+        except (OSError, ImportError):  # no file can be opened any more, or Python has gone
+            return _plain(frame)
+        return "".join(traceback.format_stack(frame))
+
+
+def _plain(frame: FrameType) -> str:
+    """Give a stack as `traceback` does, without the lines of code, and without a module."""
+    lines: list[str] = []
+    at: FrameType | None = frame
+    while at is not None:
+        code = at.f_code
+        lines.append(f'  File "{code.co_filename}", line {at.f_lineno}, in {code.co_name}\n')
+        at = at.f_back
+    return "".join(reversed(lines))
 
 
 RUNTIME = Runtime()

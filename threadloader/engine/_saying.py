@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, Literal
@@ -26,9 +27,9 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
     `threading.excepthook` reports.
 
     Args:
-        shared: what the threads share whose end waits for this log; None where none does. The
-            thread that writes counts as one of them: a handler that closes the loader in it would
-            otherwise wait for itself.
+        shared: what the threads of the engine share whose stop waits for this log; None if none
+            does. The thread that writes counts as one of them: a handler that closes the loader in
+            it would otherwise wait for itself.
         how: the method of the log.
         texts: what is said, each a record.
     """
@@ -37,7 +38,12 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
 
     # Not the method itself: a record names the module that calls it, which would be contextlib.
     def record(text: str) -> None:
-        getattr(log(), how)("%s", text)
+        try:
+            logger = log()
+        except (OSError, ImportError):  # no file can be opened any more, or Python has gone
+            sys.stderr.write(f"threadloader: {text}\n")
+        else:
+            getattr(logger, how)("%s", text)
 
     def write() -> None:
         before = here.shared

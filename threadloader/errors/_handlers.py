@@ -7,6 +7,9 @@ a read looks like an exception of the source. What catches errors of the system,
 
 from __future__ import annotations
 
+# What `signal` is made of, and part of the interpreter: that module costs each import half a
+# millisecond, and behind an error it may be that no file can be opened any more.
+import _signal  # type: ignore[import-not-found]  # mypy knows the other alone
 import functools
 import opcode
 import threading
@@ -67,9 +70,7 @@ def from_signal(error: BaseException) -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return False
-    import signal  # where something was raised, and not with the package
-
-    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    handlers = [_signal.getsignal(number) for number in _signal.valid_signals()]
     codes = {code for handler in handlers if (code := _code(handler)) is not None}
     codes.add(lost_interrupt.__code__)
     error = raised_first(error)
@@ -86,7 +87,7 @@ def from_signal(error: BaseException) -> bool:
         return False
     if last.tb_frame.f_globals.get("__name__") == "asyncio.runners":
         return True
-    if signal.default_int_handler not in handlers:
+    if _signal.default_int_handler not in handlers:
         return False
     code, at = last.tb_frame.f_code.co_code, last.tb_lasti
     # A generator that has not begun stands at its making, from 3.13 on just after it.
