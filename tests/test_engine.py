@@ -683,8 +683,9 @@ def test_an_engine_that_cannot_start_its_workers_leaves_none(caplog):
             return thread
 
     engine = Engine(4, 5.0, Full())
-    with pytest.raises(RuntimeError, match="can't start new thread"):
+    with pytest.raises(RuntimeError, match="can't start new thread") as caught:
         engine.start()
+    assert '"num_workers" asks for 4 threads, besides one' in caught.value.__notes__[0]
     engine.stop()
     assert before == set(threading.enumerate())
 

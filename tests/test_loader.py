@@ -1941,3 +1941,12 @@ def test_an_object_is_asked_for_nothing_that_a_source_need_not_have():
 
     with load(Remote(4), batch_size=2) as batches:
         assert 2 == len(list(batches))
+
+
+@pytest.mark.parametrize("name", ["epochs", "stats", "info", "save"])
+def test_a_recipe_that_is_taken_for_its_batches_says_where_they_are(name):
+    loader = load(Numbers(4))
+    with pytest.raises(AttributeError, match=rf"with Loader\(...\) as batches: batches.{name} ..."):
+        getattr(loader, name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'epoch'$"):
+        loader.epoch  # noqa: B018 (asked for, and of a name that batches have not)

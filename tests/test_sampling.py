@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import expected_epoch, expected_len
 
-from threadloader import ConfigError, Loader, LoaderConfig, StateError, WorkerError
+from threadloader import ClosedError, ConfigError, Loader, LoaderConfig, StateError, WorkerError
 from threadloader.samplers import Kept, configured
 from threadloader.state import Excluded, dump, load
 
@@ -635,6 +635,18 @@ class TestFailing:
                 len(it)
             assert 1 == len(it)
             assert [[1, 2]] == lists(it)
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_that_waits_ends_with_the_with(self, workers):
+        """It is closed while the sampler is asked: there is no length, not even 0."""
+
+        def sampler(epoch, n):
+            batches.close()
+            return [1, 2]
+
+        with Loader({"num_workers": workers}, range(N), sampler=sampler) as batches:
+            with pytest.raises(ClosedError):
+                len(batches)
 
     @pytest.mark.parametrize("workers", WORKERS)
     def test_len_behind_the_run_tells_it_of_the_last_epoch(self, workers):

@@ -79,12 +79,14 @@ class Engine:
         except Exception as failed:
             # What a signal handler raises comes after the launch.
             self._launched = from_signal(failed)
+            _explain(failed, shared.num_workers)
             raise
         outcome = shared.started.wait()
         if outcome is None or outcome.error is None:
             return
         # The error's traceback leads here: neither the outcome nor this frame may keep it.
         error, outcome.error = outcome.error, None
+        _explain(error, shared.num_workers)
         try:
             raise error
         finally:
@@ -169,6 +171,15 @@ class Engine:
         elif feeder.ident is not None:
             feeder.join(GRACE_SECONDS)
         return True
+
+
+def _explain(error: BaseException, num_workers: int) -> None:
+    """Add to the system's refusal of a thread who has asked for it."""
+    if "can't start new thread" in str(error):
+        error.add_note(
+            f'threadloader: "num_workers" asks for {num_workers} threads, besides one that feeds '
+            "them, which are more than the system starts; give fewer"
+        )
 
 
 _running: dict[int, weakref.ref[Engine]] = {}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -231,8 +231,7 @@ class Loader:
                 self._left = batches._supply.inside()
                 self._leave(batches, error)
         except BaseException:
-            # A Ctrl-C came before its first line, or twice in it.
-            if (batches := self._batches) is not None:
+            if (batches := self._batches) is not None:  # a Ctrl-C came too early, or twice
                 try:
                     self._leave(batches, error)
                 except BaseException:  # interrupted again and again, it shuts nobody out
@@ -246,7 +245,7 @@ class Loader:
         error: BaseException | None,
         close: Callable[[], bool | None] | None = None,
     ) -> None:
-        """Close what was opened, the batches or what there was before them, and let others enter.
+        """Close what was opened, batches or what comes before them, and let others enter.
 
         The error that ended the body, or the entering, is not hidden.
         """
@@ -268,8 +267,7 @@ class Loader:
         self._let_in(batches)
 
     def _let_in(self, batches: Batches | None) -> None:
-        # Where one of its own threads has left, two may close what is left; and by the time of
-        # the second the first may have entered again.
+        # Two may close what one of its own threads has left; the first may be in again by now.
         with self._guard:
             if self._batches is batches:
                 self._batches = self._entered = None
@@ -284,6 +282,14 @@ class Loader:
             "a Loader is a recipe and is not iterated itself; write: "
             "with Loader(...) as batches: for batch in batches: ..."
         )
+
+    if not TYPE_CHECKING:  # which is to find that there is none
+
+        def __getattr__(self, name: str) -> Any:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(Batches, name):
+                text += f"; it is a recipe: with Loader(...) as batches: batches.{name} ..."
+            raise AttributeError(text, name=name, obj=self)
 
     def _enter(self, me: object) -> None:
         if self._left and (left := self._batches) is not None:  # what is left to be done there

@@ -68,10 +68,10 @@ class Results:
     def coming(self, place: Place, end: int | None) -> tuple[Place, int, Outcome]:
         """Wait for the first outcome of the epoch that comes next, while none is live.
 
-        After the last epoch of the run: as `_length_of_last`.
+        When the run is over, only the length of its last epoch is found.
 
         Returns:
-            As `next`; there it is `ENDED` where the place has the length.
+            As `next`; the outcome is `ENDED` if that length was known already.
         """
         cursor, epoch = place.next_cursor(), place.counted(end)
         if epoch < cursor.epoch:

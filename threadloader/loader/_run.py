@@ -204,6 +204,8 @@ class Run:
             if outcome.job is None and outcome.error is not None:
                 self._raise(place, place.tally, outcome, outcome.error, epoch)
             length = place.length if outcome.job is None else outcome.job.span.length
+            if length is None:  # the wait ended with the `with`
+                self._supply.check_open()
             return length or 0
         finally:
             turn.inside, turn.lock = False, fresh

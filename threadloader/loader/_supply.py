@@ -148,8 +148,8 @@ class Supply:
             if (failed := self.engine.failed) is not None and not self.closed:
                 raise WorkerError(FAILED) from failed.error
             raise ClosedError(
-                "the batches are closed: the `with Loader(...)` block was left, or the process "
-                "is a fork of the one that entered it; iterate inside the block"
+                "the batches are closed: `close` was called, the `with Loader(...)` block left, or "
+                "this is a fork of the process that entered it; iterate inside the block"
             )
         if self.inside():  # it would wait for itself
             raise BusyError(ITS_OWN)
