@@ -329,7 +329,7 @@ def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
     assert f"{said}{(GROUPS_AHEAD + 1) * most}, with the one" in " ".join(TUNING.split())
     ahead = f"up to some {GROUPS_AHEAD * usual} MiB, of arrays in memory {GROUPS_AHEAD * most}"
     assert ahead in SCHEMA["properties"]["prefetch_batches"]["description"]
-    with Loader({"batch_size": 1}, np.zeros((9, 8))) as batches:
+    with Loader({"batch_size": 1}, np.zeros((3 * GROUP_MOST, 8))) as batches:
         assert 3 * GROUP_MOST == batches.stats().prefetch_batches
 
 

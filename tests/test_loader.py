@@ -1707,6 +1707,12 @@ class TestGroups:
         with Loader({"batch_size": 1, "max_bytes": "1GiB"}, source) as batches:
             assert (GATHER_BYTES >> 20) * GROUPS_AHEAD == batches.stats().prefetch_batches
 
+    @pytest.mark.parametrize(("samples", "most"), [(200, 300), (600, 556), (2000, 768)])
+    def test_no_more_batches_are_said_to_be_prepared_than_their_epochs_let(self, samples, most):
+        """No group reaches into the next epoch: so a buffer that is full can be told."""
+        with Loader({"batch_size": 2}, np.zeros(samples)) as batches:
+            assert most == batches.stats().prefetch_batches
+
     def test_the_bound_of_bytes_holds_for_groups_and_the_batch_in_hand(self):
         bound = 3 << 20
         source = type("Wide", (Taken,), {"sample_bytes": 1 << 12, "in_memory": True})(4096)

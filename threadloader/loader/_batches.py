@@ -66,8 +66,9 @@ class Batches:
         self._runtime = runtime
         self._not_pinned = not_pinned
         self._cache_stats = cache_stats
-        asked = samplings.now.sampler.length is None  # it is a callable
-        self._supply = Supply(config, recipe, deal, runtime, asked=asked)
+        length = samplings.now.sampler.length
+        steps = None if length is None else deal.steps(length)  # else it is a callable
+        self._supply = Supply(config, recipe, deal, runtime, steps)
         # How to close the source, if it is ours; None once that is done, by the one thread that
         # has the lock.
         self._close_source = close_source

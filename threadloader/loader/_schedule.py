@@ -17,7 +17,7 @@ from ..state import Cursor, Excluded
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Plan", "Sampling", "check_length", "counting", "jobs"]
+__all__ = ["Plan", "Sampling", "check_length", "counting", "jobs", "most_ahead"]
 
 
 class Sampling(NamedTuple):
@@ -147,6 +147,23 @@ def check_length(epoch: int, n: int, delivered: int) -> None:
             "the state does not fit: expected a sampler that gives the same indices for epoch "
             f"{epoch} again, got {n} of them, where {delivered} were delivered already"
         )
+
+
+def most_ahead(depth: int, group: int, steps: int | None) -> int:
+    """Count the batches of jobs in a row, at most.
+
+    Args:
+        depth: how many jobs.
+        group: how many batches one has at most; none reaches into the next epoch.
+        steps: of an epoch; None where that is not known.
+
+    >>> most_ahead(3, 256, 100), most_ahead(3, 256, 300), most_ahead(3, 1, 2)
+    (300, 556, 3)
+    """
+    if not steps:
+        return depth * group
+    epochs, rest = divmod(depth, -(-steps // group))
+    return epochs * steps + rest * group
 
 
 class _Sizes:

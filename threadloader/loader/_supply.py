@@ -18,7 +18,7 @@ from ..stats import Tally
 from ._choice import Choice
 from ._failure import FAILED, ITS_OWN, closing
 from ._place import Delivery, Onward, Place
-from ._schedule import Plan, jobs
+from ._schedule import Plan, jobs, most_ahead
 from ._switching import AUTO_SECONDS, restore, shorten
 
 __all__ = ["GROUPS_AHEAD", "Supply"]
@@ -43,7 +43,7 @@ class Supply:
         recipe: how batches are made.
         deal: how orders are dealt.
         runtime: where threads and clocks come from.
-        asked: whether each epoch's sampler has to be asked, which the feeder does.
+        steps: of an epoch; None where its sampler has to be asked each time, by the feeder.
 
     Attributes:
         engine: the threads; without workers, none.
@@ -54,7 +54,7 @@ class Supply:
     """
 
     def __init__(
-        self, config: LoaderConfig, recipe: Recipe, deal: Deal, runtime: Runtime, *, asked: bool
+        self, config: LoaderConfig, recipe: Recipe, deal: Deal, runtime: Runtime, steps: int | None
     ) -> None:
         self._config = config
         self._recipe = recipe
@@ -78,14 +78,14 @@ class Supply:
         self._at_work: Inline | None = None
         # Those that run jobs in the thread that asks.
         self._inline = [it for it in (self.engine, self._here) if isinstance(it, Inline)]
-        doubted = config.num_workers and not asked and not recipe.threads_only
+        doubted = config.num_workers and steps is not None and not recipe.threads_only
         # Nobody watches the thread that asks: a stall of its own could not be raised.
         doubted = doubted and config.stall_action != "raise"
         self.choice = Choice(recipe.gather) if doubted else None
         self._depth = config.prefetch_batches
         if recipe.group > 1:  # each job has several batches
             self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
-        most = max(config.prefetch_batches, self._depth * recipe.group)
+        most = most_ahead(self._depth, recipe.group, steps)
         self.ahead = most if config.num_workers else 0
         self._wish: object | None = None  # for a shorter switch interval; `stop` takes it back
         self.shortened = self.closed = False
