@@ -1956,3 +1956,24 @@ def test_a_recipe_that_is_taken_for_its_batches_says_where_they_are(name):
         getattr(loader, name)
     with pytest.raises(AttributeError, match=r"has no attribute 'epoch'$"):
         loader.epoch  # noqa: B018 (asked for, and of a name that batches have not)
+
+
+@pytest.mark.parametrize("at", [2, 3, 4])
+@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_read_of_several_batches_that_fails_once_is_counted(workers, in_memory, at):
+    """Made one by one all are good, and nothing else would tell of storage that fails at times."""
+    calls = []
+
+    def take(self, indices):
+        calls.append(indices)
+        if len(calls) == at:
+            raise OSError(5, "once")
+        return np.array(indices)
+
+    facts = {"take": take, "sample_bytes": 1 << 18, "in_memory": in_memory}
+    source = type("Failing", (Numbers,), facts)(40)
+    config = {"batch_size": 4, "num_workers": workers, "stall_action": "raise", "stall_seconds": 60}
+    with Loader({**config, "shuffle": False}, source) as batches:
+        assert list(range(40)) == np.concatenate(list(batches)).tolist()
+        assert (1, 0) == (batches.stats().retried, batches.stats().failed)

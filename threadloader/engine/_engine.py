@@ -175,7 +175,7 @@ class Engine:
 
 def _explain(error: BaseException, num_workers: int) -> None:
     """Add to the system's refusal of a thread who has asked for it."""
-    if "can't start new thread" in str(error):
+    if type(error) is RuntimeError and error.args == ("can't start new thread",):
         error.add_note(
             f'threadloader: "num_workers" asks for {num_workers} threads, besides one that feeds '
             "them, which are more than the system starts; give fewer"

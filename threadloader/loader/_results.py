@@ -60,7 +60,7 @@ class Results:
         if place.stream is None or outcome is ENDED:
             place, outcome = self._anew(place, 0)
         elif isinstance(outcome.job, GroupJob):
-            place, outcome = self._anew(place, outcome.job.piece)
+            place, outcome = self._anew(_tried_again(place), outcome.job.piece)
         else:  # of a series the first batch failed, and with an error of its own
             place, outcome = self.fail_one(place, outcome.job, 0, outcome.job.first, outcome)
         return place, 0, outcome
@@ -150,6 +150,10 @@ class Results:
         outcome.error = None
         return self.place, failed
 
+    def split(self, place: Place, singly: int) -> None:
+        """Have batches that could not be made together made one by one; wait for nothing."""
+        self.reopen(_tried_again(place), singly)
+
     def _anew(self, place: Place, singly: int, *, strict: bool = False) -> tuple[Place, Outcome]:
         """Go on with a new stream from where the run stands, and wait for its first outcome.
 
@@ -178,3 +182,11 @@ class Results:
 def _failed_together(outcome: Outcome) -> bool:
     """Tell whether several batches failed, of which some may be good."""
     return outcome.error is not None and isinstance(outcome.job, (GroupJob, SeriesJob))
+
+
+def _tried_again(place: Place) -> Place:
+    """Count that what is made one by one from here on was read together, and failed.
+
+    Made so it may be good, as where storage fails now and then: then nothing else tells of it.
+    """
+    return place._replace(tally=place.tally.tried(0, 1))

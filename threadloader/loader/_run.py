@@ -303,7 +303,7 @@ class Run:
         if not batches:
             place = place.settled()
             if outcome is None:
-                self.results.reopen(place, min(delivery.piece, delivery.size - made))
+                self.results.split(place, min(delivery.piece, delivery.size - made))
             else:
                 self.results.fail_one(place, job, made, outcome.job, outcome)
             return False

@@ -47,7 +47,8 @@ class Stats:
         batches: batches delivered.
         samples: samples delivered, padding not counted.
         skipped: samples left out because they failed.
-        retried: reads that were tried again.
+        retried: reads that were tried again. Several small batches that were read together, which
+            failed, and then one by one, are one.
         failed: batches in whose place an exception was raised.
         prepared_here: batches that the consuming thread prepared itself, although there are
             workers, because that measured faster.
