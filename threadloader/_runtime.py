@@ -1,7 +1,7 @@
 """Threads, queues, locks and clocks: the one seam that tests replace.
 
-Everything the engine needs from the operating system it takes from a `Runtime`, so
-that a test can put a simulated one in its place and choose every interleaving.
+All that the engine's threads do with each other goes through a `Runtime`, so that a test
+can put a simulated one in its place and choose every interleaving.
 """
 
 from __future__ import annotations

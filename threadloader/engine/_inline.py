@@ -34,7 +34,7 @@ class Inline:
         gil_held: False, likewise.
         mark: no thread has it.
         context: the context in which jobs are run; None: that of the caller.
-        running: whether something is being run; written by the consumer alone.
+        running: whether something is being run; written by the consumer, and in a forked child.
         behind: called when what is being run ends after a stop, with the exception that it ended
             with, or None. Written before the stop, so that either the stop finds nothing running,
             or what runs finds this; a stop that finds nothing running takes it back to None.

@@ -10,8 +10,8 @@ from ._slots import Worker
 __all__ = ["join"]
 
 IDLE_SECONDS = 0.1
-"""How long an idle worker may take to leave; and all that are at work have so long together in any
-case: one may have given its last result, and be letting go of the job."""
+"""How long an idle worker may take to leave. Those at work have at least this long together, since
+one may have given its last result, and be letting go of the job."""
 
 
 def join(

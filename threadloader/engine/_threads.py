@@ -65,7 +65,8 @@ class Shared:
     `started` when the workers are there, and `end` when they are gone. `awaited` is the slot that
     the consumer waits for, or waited for when it was interrupted or told of a stall; else None. It
     is written by the consumer, and by whoever cancels its stream in its place, to close; so are
-    `came` and `left`, when it last began to wait and when it ended. No end: the stream was left.
+    `came` and `left`, the times at which it last began and ceased to wait. `left` is infinite once
+    its stream was cancelled.
     """
 
     def __init__(

@@ -55,8 +55,8 @@ def from_signal(error: BaseException) -> bool:
     It is told apart by its traceback. A handler written in Python stands in it: what is called
     with a signal's number and the frame that it interrupted is one, and so is what is installed
     as one now. (A handler may have put another in its place before it raised.) Python's own,
-    written in C, leaves no frame, and its KeyboardInterrupt ends where no ``raise`` stands, and
-    nothing that only ``throw`` of a generator makes raise. That of ``asyncio.run`` cancels a
+    written in C, leaves no frame: its KeyboardInterrupt ends neither at a ``raise`` nor where
+    only ``throw`` of a generator can raise. That of ``asyncio.run`` cancels a
     task, and what it comes to is raised by ``asyncio.Runner.run``.
 
     What this cannot see: a handler written in C by somebody else; one in Python that has lost what

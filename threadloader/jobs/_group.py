@@ -35,7 +35,8 @@ class _Several:
     Attributes:
         span: where they lie.
         digests: the fingerprints of the batches' content, once they are made, if that is wanted.
-        size: bytes of the batches that were made first, once they are made, if they count.
+        size: bytes of the batches that were made first, once they are made, if they count; of a
+            series 0.
     """
 
     failures: tuple[Failure, ...] = ()
@@ -174,8 +175,8 @@ class SeriesJob(_Several):
     Attributes:
         first: the job of the first one.
         parts: how many parts that has.
-        part: when `more` has failed, at which part of the batch; None: at no single one.
-        at: likewise, once all were read, which row could not be transformed; None: no single one.
+        part: the row whose reading failed in `more`, or None.
+        at: the row whose transform failed, after all were read, or None.
     """
 
     __slots__ = ("_bare", "_key", "_positions", "at", "first", "part", "parts")
@@ -206,7 +207,10 @@ class SeriesJob(_Several):
         return self._bare and (rows is None or rows(0) is None)
 
     def single(self, number: int) -> BatchJob:
-        """Give the job of one of the batches, which does not know where it lies: see `placed`."""
+        """Give the job of one of the batches, which has the span of all.
+
+        Its own would cost half as much as all the rest of such a job, and only errors need it.
+        """
         rows, valid = (self._indices[number], self._positions[number]), self._valid
         return BatchJob(self._recipe, self.span, *rows, valid, len(valid), self._key)
 
@@ -229,14 +233,6 @@ class SeriesJob(_Several):
             self.part = len(indices) - length_hint(remaining) - 1
             raise
         return [collated(recipe, samples, self._key, positions, self)]
-
-    def placed(self, job: BatchJob, number: int) -> BatchJob:
-        """Give a job of one of the batches, which now knows where it lies.
-
-        Placing it costs half as much as all the rest of such a job, and only errors need it.
-        """
-        job.span = self.span.one(number)
-        return job
 
     def rest(self, first: int) -> SeriesJob | None:
         """Give the batches from number `first` on as a job; None where there are none."""

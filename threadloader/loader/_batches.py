@@ -86,9 +86,6 @@ class Batches:
         )
         follow(self)
 
-    def _start(self) -> None:
-        self._supply.start()
-
     def __len__(self) -> int:
         """Count the steps of a whole epoch on this shard.
 
@@ -151,8 +148,9 @@ class Batches:
         tally, since = place.tally, self._run.since  # in this order, as `Run.since` says
         if since is not None:
             tally = tally.waited(min(since, now), now)
-        # The loop reads its clock a moment before it writes down what it has waited: a look in that
-        # moment tells more, and one between the clearing of `since` and the writing less.
+        # The loop reads its clock a moment before it writes down what it has waited. In that moment
+        # this sees a little too much, and between the clearing of `since` and the writing too
+        # little: so what was told once is not taken back.
         waited = max(self._waited, tally.data_wait_seconds)
         if self._closed_at is not None and tally.started is not None:
             # Without workers a batch is made to its end, and waited for, after the close.

@@ -200,7 +200,7 @@ class Loader:
             if self._resume is not None:
                 batches.load_state_dict(self._resume)
             batches._skip(self._skip_steps)
-            batches._start()
+            batches._supply.start()
             return batches
         except BaseException as error:
             # isinstance would ask the error itself, which may be of any kind.

@@ -141,7 +141,7 @@ class Results:
         Returns:
             The place, whose stream begins with the failure; and that, as an outcome of `job`.
         """
-        job = series.placed(job, number)
+        job.span = series.span.one(number)
         failed = Outcome(job, None, outcome.error, outcome.part, outcome.seconds)
         before = cast("InlineStream", place.stream)
         stream = before.going_on(failed, series.rest(number + 1))

@@ -342,7 +342,8 @@ class Run:
             place: the place.
             epoch: of which it is.
             called: since when it is waited for.
-            before: seconds that were waited for batches of the job before, once it was taken.
+            before: seconds spent waiting for the later batches of the job before, after its first
+                was delivered.
         """
         while True:
             if place.over:
