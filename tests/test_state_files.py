@@ -582,3 +582,19 @@ class TestTheCampaign:
         monkeypatch.setattr(refuse, lambda saved, run, allowed: None)
         assert 1 == campaign.main(["--count=1", "--processes=1"])
         assert "expected to be refused for" in capsys.readouterr().err
+
+
+def test_a_save_hours_later_needs_no_file_of_the_package(tmp_path, run_child):
+    """Meanwhile it may have been replaced by another version, or no file can be opened."""
+    path = tmp_path / "run.state"
+    child = run_child(
+        "import sys\n"
+        "from threadloader import Loader\n"
+        "with Loader({'batch_size': 2}, range(6)) as batches:\n"
+        "    next(iter(batches))\n"
+        "    sys.meta_path.clear()  # nothing more can be imported\n"
+        "    batches.save(sys.argv[1])\n",
+        str(path),
+    )
+    assert "" == child.stderr
+    assert 2 == read(path)["world"]["position"]

@@ -76,6 +76,11 @@ class Batches:
         self._at_source = False  # whether it is being closed; written by who has the lock
         self._closed_at: float | None = None  # written by who closes first
         self._waited = 0.0  # the most seconds of waiting that `stats` has told, to whomever
+        # Imported now: at the first `save`, hours later, it may be that no file can be opened any
+        # more, or that the package was replaced by another version.
+        from ..state import write
+
+        self._write = write
         self._saved = False  # goes to True with the first `save`, whoever calls it
         self._run = Run(
             self._supply,
@@ -193,9 +198,7 @@ class Batches:
             OSError: the system cannot write it, or what stands there is not a regular file.
             ConfigError: no file can have this name.
         """
-        from ..state import write  # imported when it is asked for
-
-        write(self.state_dict(), path, tidy=not self._saved)
+        self._write(self.state_dict(), path, tidy=not self._saved)
         self._saved = True
 
     def load_state_dict(
