@@ -42,7 +42,7 @@ class Case:
     def entered(self, **options):
         """Enter a loader of it."""
         loader = Loader(self.config, self.source, sampler=self.sampler, **options)
-        name = "threadloader.loader._loader.VERSION"
+        name = "threadloader.loader._opening.VERSION"
         patch = mock.patch(name, self.order) if self.order else contextlib.nullcontext()
         with patch, loader as batches:
             yield batches
