@@ -11,6 +11,7 @@ model guesses the next one.
 
 import argparse
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -54,6 +55,12 @@ def without_comments(text: str) -> str:
     return re.sub(pattern, lambda match: match[1] or "", text, flags=re.DOTALL)
 
 
+def wait(stats: Any) -> str:
+    """Gives the data wait of some statistics in words: ``0.4% (excellent)``."""
+    # Rounded down, as the bands are: 0.96% is still excellent, and 1.0% is not.
+    return f"{math.floor(stats.data_wait_fraction * 1000) / 10:.1f}% ({stats.data_wait_band})"
+
+
 def main(argv: list[str] | None = None) -> int:
     """Trains, printing a line every epoch."""
     parser = argparse.ArgumentParser(description="Trains from the config of a C++ trainer.")
@@ -95,7 +102,7 @@ def main(argv: list[str] | None = None) -> int:
                 f"epoch {epoch.number + 1} | loss {loss / tokens:.4f}"
                 f" | {tokens / part.elapsed_seconds:,.0f} tokens/s"
                 f" | batch size {loader.config.batch_size} | time {part.elapsed_seconds:.2f} s"
-                f" | data wait {part.data_wait_fraction:.1%} ({part.data_wait_band})",
+                f" | data wait {wait(part)}",
                 flush=True,
             )
     return 0

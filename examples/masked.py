@@ -19,6 +19,7 @@ long, as real storage does.
 
 import argparse
 import json
+import math
 import re
 import statistics
 import sys
@@ -100,9 +101,15 @@ def train(config: LoaderConfig, source: Any, epochs: int) -> None:
             print(
                 f"epoch {epoch.number + 1:2}  loss {loss / max(hidden, 1):.3f} nats per hidden word"
                 f"  {hidden / max(tokens, 1):.1%} of {tokens:,} words hidden"
-                f"  data wait {part.data_wait_fraction:.1%} ({part.data_wait_band})",
+                f"  data wait {wait(part)}",
                 flush=True,
             )
+
+
+def wait(stats: Any) -> str:
+    """Gives the data wait of some statistics in words: ``0.4% (excellent)``."""
+    # Rounded down, as the bands are: 0.96% is still excellent, and 1.0% is not.
+    return f"{math.floor(stats.data_wait_fraction * 1000) / 10:.1f}% ({stats.data_wait_band})"
 
 
 def compare(config: LoaderConfig, source: Any, workers: int) -> None:

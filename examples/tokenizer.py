@@ -11,6 +11,7 @@ this one (a token of more bytes is harder to guess), and the data wait.
 """
 
 import argparse
+import math
 import sys
 from dataclasses import replace
 from glob import escape
@@ -51,6 +52,12 @@ def trained(lines: list[str]) -> Any:
     )
     tokenizer.train_from_iterator(lines, trainer)
     return tokenizer
+
+
+def wait(stats: Any) -> str:
+    """Gives the data wait of some statistics in words: ``0.4% (excellent)``."""
+    # Rounded down, as the bands are: 0.96% is still excellent, and 1.0% is not.
+    return f"{math.floor(stats.data_wait_fraction * 1000) / 10:.1f}% ({stats.data_wait_band})"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -105,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
                 f"epoch {epoch.number + 1}  loss {loss / read:.3f} nats per byte"
                 f"  {read / tokens:.2f} bytes per token"
                 f"  {tokens / part.elapsed_seconds:8,.0f} tokens/s"
-                f"  data wait {part.data_wait_fraction:.1%} ({part.data_wait_band})",
+                f"  data wait {wait(part)}",
                 flush=True,
             )
     return 0

@@ -792,6 +792,17 @@ def test_the_table_has_a_line_for_each_setting(waits):
     assert max(map(len, lines)) <= 100
 
 
+@pytest.mark.parametrize(
+    ("wait", "told", "band"),
+    [(0.00999, "0.9%", "excellent"), (0.0499, "4.9%", "good"), (0.1999, "19.9%", "fair")],
+)
+def test_the_number_of_a_wait_lies_in_its_band(wait, told, band):
+    """In the table, where it stands before the band, and in the picture, beside its name."""
+    measured = report({2: 10.0}, {2: wait})
+    assert f"{told}  {band}" in str(measured)
+    assert f">{told}</text>" in picture(measured)
+
+
 def test_numbers_that_the_system_does_not_tell_are_a_dash():
     lines = str(report({2: 10.0})).split("\n")
     (line,) = [line for line in lines if line.lstrip().startswith("2 ")]

@@ -112,7 +112,9 @@ def test_the_characters_train_from_any_folder(copy: Path, tmp_path: Path) -> Non
     assert (copy / "data" / "topics.txt").exists()
 
 
-@pytest.mark.parametrize("example", ["digits", "characters"])
+@pytest.mark.parametrize(
+    "example", ["characters", "cpp_config", "digits", "masked", "tokenizer", "tokens"]
+)
 @pytest.mark.parametrize(
     ("fraction", "band", "said"),
     [
@@ -127,9 +129,10 @@ def test_the_characters_train_from_any_folder(copy: Path, tmp_path: Path) -> Non
     ],
 )
 def test_the_word_of_a_data_wait_fits_its_number(
-    example: str, fraction: float, band: str, said: str
+    example: str, fraction: float, band: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A number at the edge of a band is rounded into its own band."""
+    monkeypatch.syspath_prepend(EXAMPLES)  # as of a script that is run
     wait = runpy.run_path(str(EXAMPLES / f"{example}.py"))["wait"]
     assert said == wait(SimpleNamespace(data_wait_fraction=fraction, data_wait_band=band))
 

@@ -168,6 +168,22 @@ def test_a_line_begins_with_the_data_wait():
     )
 
 
+@pytest.mark.parametrize(
+    ("fraction", "told"),
+    [
+        (0.00999, "0.9% (excellent)"),
+        (0.01, "1.0% (good)"),
+        (0.0499999, "4.9% (good)"),
+        (0.1999, "19.9% (fair)"),
+        (0.2, "20.0% (poor)"),
+        (1.0, "100.0% (poor)"),
+    ],
+)
+def test_the_number_of_a_data_wait_lies_in_the_band_beside_it(fraction, told):
+    stats = Stats(batches=10, elapsed_seconds=1.0, data_wait_seconds=fraction)
+    assert f"Data wait: {told}" == str(stats).partition(" | ")[0]
+
+
 def test_where_nothing_is_prepared_ahead_a_line_tells_of_no_batches_that_are_ready():
     stats = Stats(batches=10, samples=20, elapsed_seconds=2.0, ready_sum=25)
     assert str(stats) == "Data wait: 0.0% (excellent) | 10 samples/s | 20 samples in 2.0 s"

@@ -6,10 +6,11 @@ of them are named: that few cores are busy may also be because other programs to
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ..stats import percent
 
 if TYPE_CHECKING:
     from ._report import Row
@@ -88,11 +89,11 @@ def choose(rows: Sequence[Row]) -> Choice:
     if len(rows) == 1:
         return Choice(number, "Nothing else was measured.")
     if with_step and fed:
-        why = f"The fewest with a data wait below 1%: {_told(_wait(chosen))}, and {rate}"
+        why = f"The fewest with a data wait below 1%: {percent(_wait(chosen))}, and {rate}"
     elif with_step:
         why = (
             f"No setting within 5% of the best rate has a data wait below 1%. This is the fewest"
-            f" workers among them: {_told(_wait(chosen))}, and {rate}"
+            f" workers among them: {percent(_wait(chosen))}, and {rate}"
         )
     else:
         why = f"The fewest within 5% of the best rate: {rate}"
@@ -176,7 +177,7 @@ def _with_step(rows: Sequence[Row], step_seconds: float) -> list[str]:
         )
     elif min(waits) >= ENOUGH and len(rows) > 1:
         least = min(rows, key=_wait)
-        lowest = f"The wait is lowest with {_workers(least)}, {_told(_wait(least))}"
+        lowest = f"The wait is lowest with {_workers(least)}, {percent(_wait(least))}"
         if (least.batches_ready or 0.0) >= 1:
             told.append(
                 f"{lowest}, although {least.batches_ready:.1f} batches were ready on average: the"
@@ -281,11 +282,6 @@ def _mostly_waits(row: Row) -> bool:
 
 def _cores(busy: float, cores: int) -> str:
     return f"{busy:.1f} of 1 core is" if cores == 1 else f"{busy:.1f} of {cores} cores are"
-
-
-def _told(wait: float) -> str:
-    """Write a wait, rounded down: one that is below a bound must not read as the bound."""
-    return f"{math.floor(wait * 1000) / 10:.1f}%"
 
 
 def _wait(row: Row) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..stats import BANDS
+from ..stats import BANDS, percent
 
 if TYPE_CHECKING:
     from ._report import Report, Row
@@ -158,7 +158,8 @@ def _plots(report: Report) -> Iterator[Plot]:
             tick,
             lambda row: row.data_wait_fraction or 0.0,
             lambda row: (0.0, 0.0),
-            lambda value: f"{value:.0%}" if value == 0 or value >= 0.1 else f"{value:.1%}",
+            # Far above the bands, tenths tell nothing.
+            lambda value: f"{value:.0%}" if value == 0 or value >= 0.3 else percent(value),
             lambda value: f"{100 * value:.3g}%",
         )
 

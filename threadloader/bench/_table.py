@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from .._told import line
+from ..stats import percent
 
 if TYPE_CHECKING:
     from ._report import Report, Row
@@ -84,7 +85,7 @@ def _cells(report: Report, row: Row) -> list[str]:
     ]
     cells += [f"{row.spread:.0%}"] if report.plan.repeat > 1 else []
     if row.data_wait_fraction is not None:
-        cells += [f"{row.data_wait_fraction:.1%}", str(row.data_wait_band)]
+        cells += [percent(row.data_wait_fraction), str(row.data_wait_band)]
     return [
         *cells,
         _number(row.batches_ready),

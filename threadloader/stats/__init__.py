@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ._tally import Tally
 
 if TYPE_CHECKING:
-    from ._stats import BANDS, Stats, band
+    from ._stats import BANDS, Stats, band, percent
 
-__all__ = ["BANDS", "Stats", "Tally", "band"]
+__all__ = ["BANDS", "Stats", "Tally", "band", "percent"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-__all__ = ["BANDS", "Stats", "band"]
+__all__ = ["BANDS", "Stats", "band", "percent"]
 
 BANDS = ((0.01, "excellent"), (0.05, "good"), (0.20, "fair"))
 """Upper bounds of the data-wait fraction. Chosen."""
@@ -33,6 +34,15 @@ def band(fraction: float) -> str:
     ('excellent', 'good', 'fair', 'poor')
     """
     return next((name for bound, name in BANDS if fraction < bound), "poor")
+
+
+def percent(fraction: float) -> str:
+    """Write a data-wait fraction, rounded down as the bands are: one below a bound reads below it.
+
+    >>> percent(0.00999), percent(0.01), percent(0.0499)
+    ('0.9%', '1.0%', '4.9%')
+    """
+    return f"{math.floor(fraction * 1000) / 10:.1f}%"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +198,7 @@ class Stats:
         if not self.batches:
             return "Data wait: no batch yet" + (f" | {self.failed:,} failed" if self.failed else "")
         parts = [
-            f"Data wait: {self.data_wait_fraction:.1%} ({self.data_wait_band})",
+            f"Data wait: {percent(self.data_wait_fraction)} ({self.data_wait_band})",
             f"{self.samples_per_second:,.0f} samples/s",
             f"{self.samples:,} samples in {_duration(self.elapsed_seconds)}",
         ]
