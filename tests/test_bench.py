@@ -668,6 +668,19 @@ def test_a_loader_without_the_cache_is_not_compared_with_one_that_has_it(torch_t
     assert [True, False] == compares
 
 
+@pytest.mark.parametrize(
+    ("on_error", "skip"), [({"skip": 2}, 2**53 - 1), ({"skip": 0}, 0), ({"retry": 1}, None)]
+)
+def test_a_budget_for_the_users_epochs_does_not_end_a_run_of_more(on_error, skip):
+    """Where there is one: without, or with one of nothing, no sample may be left out."""
+    runner = Runner(numbers())
+    config = {"on_error": {"retry": 1, "backoff": 2.0, **on_error}, "num_epochs": 1}
+    run(config, Plan(workers=(0,), repeat=1), source="mine:Numbers", runner=runner)
+    (asked,) = runner.specs
+    assert (skip, 2.0) == tuple(asked["config"]["on_error"][name] for name in ("skip", "backoff"))
+    LoaderConfig(**asked["config"])
+
+
 def test_without_a_step_there_is_no_data_wait():
     row = row_of("threadloader", 2, [numbers(wait=0.9)], has_step=False)
     assert (None, None, None) == (row.data_wait_fraction, row.data_wait_band, row.step_seconds)

@@ -1079,6 +1079,29 @@ def test_one_epoch_is_said_to_show_less():
     assert ("what only a second epoch shows; --epochs 2 compares that",) == report.not_compared
 
 
+@pytest.mark.parametrize(
+    ("plan", "num_epochs", "expected"),
+    [
+        (Plan(), None, 2),
+        (Plan(), 7, 2),
+        (Plan(), 1, 1),
+        (Plan(epochs=3), 1, 3),
+        (Plan(epochs=1), None, 1),
+    ],
+)
+def test_a_run_has_two_epochs_unless_the_config_or_the_plan_says_otherwise(
+    plan, num_epochs, expected
+):
+    assert expected == plan.epochs_of(LoaderConfig(num_epochs=num_epochs))
+
+
+def test_a_budget_that_lasts_for_the_one_epoch_of_the_config_lasts_for_a_run():
+    """In two epochs the damaged samples would be left out twice, once more than permitted."""
+    config = {"batch_size": 2, "shuffle": False, "num_epochs": 1, "on_error": {"skip": 3}}
+    report = verify.run(config, source=lambda: np.arange(8), transform=damaged_to_three)
+    assert ("same", 1) == (report.result, report.epochs)
+
+
 def test_the_fingerprint_is_that_of_a_run_of_these_epochs():
     """It is chained over the batches, whoever makes them."""
     expected = ""

@@ -18,8 +18,9 @@ Runs epochs of a config with several numbers of workers, reports the result of e
 and says which one it would choose and why.
 
 Each run is a process of its own, one after the other; the config's num_workers and
-num_epochs are replaced, everything else stays. Without --step-ms nothing is done with a
-batch: then samples/s is what loading alone can reach, and the data wait means nothing.
+num_epochs are replaced, the budget of its on_error is lifted, everything else stays.
+Without --step-ms nothing is done with a batch: then samples/s is what loading alone can
+reach, and the data wait means nothing.
 
 Exit code: 0 measured; 1 a problem with the config, with what it names, or in a run;
 2 bad usage, a file that the system cannot read or write, or a package that is missing.

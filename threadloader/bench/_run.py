@@ -20,6 +20,9 @@ from ._steps import amount
 
 __all__ = ["run"]
 
+MOST_SKIPPED = 2**53 - 1
+"""As the schema has it. A run often has more epochs than the user's, which the budget is for."""
+
 # What `_child` does in a process of its own; tests put a function in its place.
 Runner = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -39,7 +42,8 @@ def run(
     """Measure a config with several numbers of workers.
 
     Args:
-        config: as `Loader` takes it. Its `num_workers` and `num_epochs` are replaced.
+        config: as `Loader` takes it. Its `num_workers` and `num_epochs` are replaced, and a
+            budget of `on_error` lifted.
         plan: what is measured, and for how long.
         unknown: as for `Loader`.
         source: "module:function", called without arguments in each run for the source; "" for
@@ -84,13 +88,22 @@ def run(
                 number += 1
                 setting = f"{'PyTorch ' if loader == 'torch' else ''}num_workers {workers}"
                 shown.begin(number, setting)
-                replaced = options.as_dict() | {"num_workers": workers, "num_epochs": None}
+                replaced = _endless(options) | {"num_workers": workers}
                 asked = {**spec, "loader": loader, "config": replaced}
                 runs[loader, workers].append(_numbers(runner, asked, setting, options.on_error))
     finally:
         shown.close()
     name = name or ("" if isinstance(config, (Mapping, LoaderConfig)) else os.fspath(config))
     return _report(name, plan, options, runs)
+
+
+def _endless(options: LoaderConfig) -> dict[str, Any]:
+    """Give the options of a run that goes on for as many epochs as its time lets it."""
+    endless = options.as_dict() | {"num_epochs": None}
+    on_error = endless["on_error"]
+    if on_error != "raise" and on_error["skip"]:  # 0 permits none in whatever run
+        endless["on_error"] = {**on_error, "skip": MOST_SKIPPED}
+    return endless
 
 
 def _refuse(plan: Plan, options: LoaderConfig) -> None:

@@ -18,7 +18,7 @@ from ..jobs import BatchInfo
 from ..loader import NO_BATCH, Batches
 from ..sizes import nbytes
 from ._case import Case
-from ._plan import Leg, Plan, Run
+from ._plan import Leg, Run
 
 __all__ = ["Item", "Mark", "Tape", "VerifyError", "follow", "made", "record", "told"]
 
@@ -239,12 +239,13 @@ class Tape:
         return self._kept.get(place)
 
 
-def record(case: Case, plan: Plan, tick: Callable[[], None]) -> Tape:
+def record(case: Case, epochs: int, most: int | None, tick: Callable[[], None]) -> Tape:
     """Make the first run, without workers, and write it down.
 
     Args:
         case: what is run.
-        plan: how much of it.
+        epochs: how many epochs.
+        most: the most batches of an epoch; None: as many as there is time for.
         tick: called for each batch.
 
     Raises:
@@ -254,21 +255,19 @@ def record(case: Case, plan: Plan, tick: Callable[[], None]) -> Tape:
     tape = Tape()
     leg = Leg(0, case.config.prefetch_batches)
     with case.batches(leg) as batches:
-        deadline = time.monotonic() + BUDGET_SECONDS / plan.epochs
+        deadline = time.monotonic() + BUDGET_SECONDS / epochs
 
         def more(epoch: int, step: int) -> bool:
             if epoch:  # the first one has decided it
                 return tape.more(epoch, step)
-            if plan.batches is not None:
-                another = step < plan.batches
-            else:
-                another = step < 2 or time.monotonic() < deadline
+            timely = step < 2 or time.monotonic() < deadline
+            another = timely if most is None else step < most
             # The last answer counts; after the last batch there is nothing that it cuts off.
             tape.whole = another or step >= tape.of_epoch
             return another
 
         tape.of_epoch = len(batches)
-        for item in _leg(batches, leg, (0, 0), plan.epochs, more):
+        for item in _leg(batches, leg, (0, 0), epochs, more):
             if not item.place[0]:
                 tape.steps = item.place[1] + 1
             tape.add(item)

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .._named import add_code, add_config, code_name, integer
+from ..config import LoaderConfig
 from ..errors import ConfigError, Problem
 
 __all__ = ["DEEP", "Leg", "Plan", "Run", "add_arguments", "plan_of", "runs"]
 
 DEEP = 16
 """The deepest prefetch that is tried: far more than a training run needs."""
+
+EPOCHS = 2
+"""How many epochs a run has: the second one shows what is changed in the first and should not be.
+One where the config's own run has no more: its budget of `on_error` need not last for two."""
 
 MANY = 8
 """The most workers that are tried, unless the config has more."""
@@ -37,8 +42,8 @@ class Plan:
     """How much is compared.
 
     Attributes:
-        epochs: how many epochs each run has, 1 to 1000. Two (the default) show what is
-            changed in the first one and should not be.
+        epochs: how many epochs each run has, 1 to 1000; None: two, or one where `num_epochs` of
+            the config is 1.
         batches: the most batches of an epoch, 2 to 10**9; None: as many as the run without
             workers makes in a few seconds, which is all of a small dataset.
 
@@ -46,7 +51,7 @@ class Plan:
         ConfigError: one of them is out of bounds; it names the option of the command line.
     """
 
-    epochs: int = 2
+    epochs: int | None = None
     batches: int | None = None
 
     def __post_init__(self) -> None:
@@ -57,11 +62,15 @@ class Plan:
         problems = [
             Problem(option, expected, repr(got))
             for option, expected, got, low, high in bounds
-            if not (option == "--batches" and got is None)
+            if got is not None
             and not (isinstance(got, int) and not isinstance(got, bool) and low <= got <= high)
         ]
         if problems:
             raise ConfigError(problems)
+
+    def epochs_of(self, config: LoaderConfig) -> int:
+        """Give how many epochs each run of a config has."""
+        return self.epochs or min(EPOCHS, config.num_epochs or EPOCHS)
 
 
 class Leg(NamedTuple):
@@ -153,13 +162,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_config(parser)
-    epochs = Plan().epochs
     parser.add_argument(
         "--epochs",
         type=integer,
-        default=epochs,
         metavar="N",
-        help=f"epochs of each run (default: {epochs})",
+        help=f"epochs of each run (default: {EPOCHS}, or 1 where num_epochs of the config is 1)",
     )
     parser.add_argument(
         "--batches",

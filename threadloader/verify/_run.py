@@ -115,30 +115,28 @@ def _refuse(given: Mapping[str, Any], names: Mapping[str, str] | None) -> None:
 
 def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: Progress) -> Report:
     began = time.monotonic()
-    config = case.config
+    config, epochs = case.config, plan.epochs_of(case.config)
     own = (config.num_workers, config.prefetch_batches)
-    expected = 1 + len(runs(own, DEEP, epochs=plan.epochs, steps=2, whole=True, seed=0))
+    expected = 1 + len(runs(own, DEEP, epochs=epochs, steps=2, whole=True, seed=0))
     expected += process is not None
     shown.begin(1, expected, "num_workers 0")
-    tape = record(case, plan, shown.tick)
+    tape = record(case, epochs, plan.batches, shown.tick)
     deep = max(1, min(DEEP, AHEAD_BYTES // max(1, tape.batch_bytes)))
-    tried = runs(
-        own, deep, epochs=plan.epochs, steps=tape.steps, whole=tape.whole, seed=config.seed
-    )
+    tried = runs(own, deep, epochs=epochs, steps=tape.steps, whole=tape.whole, seed=config.seed)
     same, first, indices = [], None, tape.indices
     for number, run in enumerate(tried, 2):
         shown.begin(number, expected, str(run))
-        difference, around = compared(case, run, tape, plan.epochs)
+        difference, around = compared(case, run, tape, epochs)
         same.append((run, difference is None))
         if difference is not None and first is None:
             first, indices = difference, [*around, *tape.indices]
-    left = _left_out(case, plan, tape, deep)
+    left = _left_out(case, epochs, tape, deep)
     other = None
     if process is not None:
         run = other_run(tape, own[1])
         shown.begin(expected, expected, str(run))
         try:
-            difference, around = process.compared(run, tape, plan.epochs)
+            difference, around = process.compared(run, tape, epochs)
         except LostError as error:
             left.append(f"another process: {error}")
         else:
@@ -154,11 +152,11 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         found, may = found or (process.cause(indices),), ()
     else:
         tell = shown.telling(expected)
-        found = causes(case, tape, first, indices, epochs=plan.epochs, depth=deep, tell=tell)
+        found = causes(case, tape, first, indices, epochs=epochs, depth=deep, tell=tell)
         may = ()
     return Report(
         config=name,
-        epochs=plan.epochs,
+        epochs=epochs,
         steps=tape.steps,
         of_epoch=tape.of_epoch,
         batches=len(tape.marks),
@@ -176,7 +174,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
     )
 
 
-def _left_out(case: Case, plan: Plan, tape: Tape, deep: int) -> list[str]:
+def _left_out(case: Case, epochs: int, tape: Tape, deep: int) -> list[str]:
     """Say what was not compared."""
     shard = case.config.shard
     found = []
@@ -185,7 +183,7 @@ def _left_out(case: Case, plan: Plan, tape: Tape, deep: int) -> list[str]:
             f"{tape.of_epoch - tape.steps:,} of the {tape.of_epoch:,} batches of each epoch, and a "
             "resume at an epoch's end; --batches N compares more"
         )
-    if plan.epochs == 1:
+    if epochs == 1:
         found.append("what only a second epoch shows; --epochs 2 compares that")
     if deep < DEEP:
         found.append(f"a prefetch of more than {deep} batches: they are large")
