@@ -32,7 +32,7 @@ from ._file import DEEPEST, LARGEST_TEXT, Document, Spot, half_in
 __all__ = ["parse"]
 
 _LONGEST_INTEGER = 4300  # digits: what Python itself converts by default
-_MOST_PROBLEMS = 100  # reading stops there
+_MOST_PROBLEMS = 100  # reading stops at the next one
 
 # What they have read they never read again: a character class is possessive, and the pieces
 # of blanks and strings follow one another in `_end_of_all`. Not in a group that is repeated:
@@ -70,7 +70,8 @@ def parse(text: bytes | str, file: str = "") -> Document:
 
     Raises:
         ConfigError: a text that is not of the grammar, or that is too large or
-            nested too deeply; with the problems found before that place.
+            nested too deeply, or that has more than a hundred problems; with the problems
+            found before that place.
     """
     if len(text) > LARGEST_TEXT:
         problem = Problem("", f"at most {LARGEST_TEXT} bytes", "more", line=1, column=1)
@@ -117,8 +118,13 @@ class _Reader:
     def note(self, at: int, expected: str, got: str, hint: str = "") -> None:
         """Notes what is wrong at ``at``; the reading goes on."""
         line, column = self.place(at)
-        self.problems.append(Problem(pointer(self.path), expected, got, hint, line, column))
-        if len(self.problems) == _MOST_PROBLEMS:
+        where = pointer(self.path)
+        if more := len(self.problems) == _MOST_PROBLEMS:
+            where, got = "", "more"
+            expected = f"at most {_MOST_PROBLEMS} problems of the text"
+            hint = "the text from here on was not read; repair those before it"
+        self.problems.append(Problem(where, expected, got, hint, line, column))
+        if more:
             raise ConfigError(self.problems, self.file)
 
     def refuse(self, at: int, expected: str, got: str) -> None:
