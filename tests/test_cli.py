@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import threadloader
 from threadloader import Batches, Loader, LoaderError, _told, _tried, cli
 from threadloader.adapters import launcher
 
@@ -358,7 +359,14 @@ def test_bad_usage_and_files_that_cannot_be_read_are_code_2(check, arguments, sa
 
 def test_a_command_is_asked_for(capsys):
     assert 2 == cli.main([])
-    assert capsys.readouterr().err.startswith("usage: threadloader [-h] COMMAND")
+    assert capsys.readouterr().err.startswith("usage: threadloader [-h] [--version] COMMAND")
+
+
+def test_the_version_is_that_of_the_package_that_runs(capsys):
+    """Which need not be installed."""
+    assert 0 == cli.main(["--version"])
+    got = capsys.readouterr()
+    assert (f"threadloader {threadloader.__version__}\n", "") == (got.out, got.err)
 
 
 def test_help_says_the_exit_codes(capsys):

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn, TextIO
 
-from . import bench, lookup, verify
+from . import __version__, bench, lookup, verify
 from ._answer import answering
 from ._leaving import leave
 from ._named import add_config
@@ -85,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="threadloader", description="Feeds training loops from threads."
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     check = commands.add_parser(
         "check",
