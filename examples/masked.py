@@ -5,11 +5,11 @@
     torchrun --nproc-per-node 2 examples/masked.py
 
 The sequences are the paragraphs of Python's own help topics, as numbers of words, in
-several files. The workers read them, hide 15% of the words for masked-language
-modelling, and pad those of a batch to one length: masked.json says how. Each process of
-a launcher (or ``--shard 0/2``, ``--shard 1/2``) loads its part of every batch. Here
-every process trains a model of its own; what they exchange is the matter of your
-framework.
+several files. The workers read them, hide 15% of the common words for masked-language
+modelling (all rare words have one number, which is never hidden), and pad those of a
+batch to one length: masked.json says how. Each process of a launcher (or ``--shard 0/2``,
+``--shard 1/2``) loads its part of every batch. Here every process trains a model of its
+own; what they exchange is the matter of your framework.
 
 ``--workers 0`` loads in the training thread, to debug. ``--compare`` times the loading
 alone, without workers and with them. The files are small and lie in the system's
@@ -91,16 +91,16 @@ def train(config: LoaderConfig, source: Any, epochs: int) -> None:
     with Loader(config, source) as batches:
         before = batches.stats()
         for epoch in batches.epochs(epochs):
-            loss, hidden, tokens = 0.0, 0, 0
+            loss, hidden, common = 0.0, 0, 0
             for batch in epoch:
                 summed, count = model.step(batch["tokens"], batch["labels"])
                 loss, hidden = loss + summed, hidden + count
-                tokens += int(batch["tokens_mask"].sum())
+                common += int((batch["tokens_mask"] & (batch["tokens"] != RARE)).sum())
             now = batches.stats()
             part, before = now.since(before), now
             print(
                 f"epoch {epoch.number + 1:2}  loss {loss / max(hidden, 1):.3f} nats per hidden word"
-                f"  {hidden / max(tokens, 1):.1%} of {tokens:,} words hidden"
+                f"  {hidden / max(common, 1):.1%} of {common:,} common words hidden"
                 f"  data wait {wait(part)}",
                 flush=True,
             )
