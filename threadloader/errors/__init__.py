@@ -191,8 +191,8 @@ class StalledError(LoaderError, TimeoutError):
 class ClosedError(LoaderError, RuntimeError):
     """The loader, its iterator or its source is not open.
 
-    The ``with`` was not entered or was left, a newer iterator has begun, this is a forked child,
-    or the interpreter is shutting down.
+    The ``with`` was not entered or was left, a newer iterator has begun, this is a forked child of
+    a process that has workers, or the interpreter is shutting down.
     """
 
 
