@@ -311,6 +311,14 @@ def test_items_that_are_equal_in_json_and_not_in_python_are_the_same_item():
     assert [("/1", "each item once", "1.0 again")] == told(schema, [1, 1.0])
 
 
+def test_of_a_long_array_the_first_hundred_wrong_items_are_told_and_that_there_are_more():
+    schema = {"type": "array", "items": {"type": "integer"}}
+    wrong = [(f"/{number}", "an integer", "true") for number in range(101)]
+    assert wrong[:100] == told(schema, [True] * 100)
+    last = ("/100", "at most 100 wrong items", "more")
+    assert [*wrong[:100], last] == told(schema, [True] * 1000)
+
+
 def test_an_unknown_key_comes_with_the_known_ones():
     (found,) = Schema(OURS).check({"shard": {"rank": 1}})
     assert (("index", "count", "remainder"), True) == (found.known, found.at_key)

@@ -6,8 +6,8 @@ that file. Numbers are as JSON Schema has them: 4.0 is an integer, ``true`` is n
 
 What a check reports is made for people: one mismatch for one wrong value, said
 in one phrase; for a union of objects the mismatches of the branch that the key
-``type`` names. How deep a check goes is decided by the schema, never by the
-value.
+``type`` names; for an array the first hundred, and that there are more. How deep a
+check goes is decided by the schema, never by the value.
 
 >>> shape = Schema({"type": "integer", "minimum": 1})
 >>> shape.check(4.0)
@@ -39,6 +39,7 @@ _TYPES = {
 }
 _SCALARS = frozenset({"null", "boolean", "integer", "number", "string"})
 _LEAST = {"string": "minLength", "array": "minItems", "object": "minProperties"}
+_MOST_WRONG = 100  # of one array: nobody reads more, and a file may hold a million
 _NO_DEFAULT: Any = object()
 
 
@@ -133,6 +134,11 @@ class Schema:
             return int(value)
         return value
 
+    @cached_property
+    def _flat(self) -> bool:
+        """Whether `_fits` is all that there is to check."""
+        return _SCALARS.issuperset(self._kinds or [""]) and not self._branches
+
     def _valid(self, value: Any) -> bool:
         return next(self._walk(value, ()), None) is None
 
@@ -184,11 +190,20 @@ class Schema:
             yield Mismatch(path, self._expected, show(value), known)
 
     def _walk_array(self, value: list[Any], path: Place) -> Iterator[Mismatch]:
+        for number, mismatch in enumerate(self._walk_items(value, path)):
+            if number == _MOST_WRONG:
+                yield Mismatch(mismatch.path, f"at most {_MOST_WRONG} wrong items", "more")
+                return
+            yield mismatch
+
+    def _walk_items(self, value: list[Any], path: Place) -> Iterator[Mismatch]:
         seen = set()
+        items, unique = self._items, self._bounds.get("uniqueItems")
         for number, item in enumerate(value):
-            if self._items:
-                yield from self._items._walk(item, (*path, number))
-            if self._bounds.get("uniqueItems") and _kind(item) in _SCALARS:
+            # Most items of a long list are right, and have nothing inside.
+            if items and not (items._flat and items._fits(item)):
+                yield from items._walk(item, (*path, number))
+            if unique and _kind(item) in _SCALARS:
                 # In Python 1 == True, in JSON not; 1 == 1.0 in both.
                 key = (isinstance(item, bool), item)
                 if key in seen:
@@ -242,7 +257,10 @@ def pointer(path: Iterable[str | int]) -> str:
     >>> pointer(["a/b", 0, "~"])
     '/a~1b/0/~0'
     """
-    text = "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in path)
+    text = "".join(
+        f"/{key}" if isinstance(key, int) else "/" + key.replace("~", "~0").replace("/", "~1")
+        for key in path
+    )
     return text if len(text) <= 2000 else f"{text[:2000]}..."
 
 
@@ -261,6 +279,8 @@ def show(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 128:
         sign = "a negative" if value < 0 else "an"
         return f"{sign} integer of {value.bit_length()} bits"
+    if type(value) is int:
+        return repr(value)
     if isinstance(value, list):
         return f"an array of {len(value)}" if value else "an empty array"
     if isinstance(value, dict):

@@ -236,14 +236,14 @@ def problems(
         place: gives line and column of a path of the document; ``None`` without a file.
     """
     order = {name: number for number, name in enumerate(options)} if not place else {}
-    told = []
+    told, root = [], pointer(section)
     for number, mismatch in enumerate(found):
         at = (0, order.get(mismatch.path[0], -1) if mismatch.path else -1)
         line, column = 0, 0
         if place:
             at = line, column = place((*section, *mismatch.path), at_key=mismatch.at_key)
         advice = _advice(mismatch) if number < _HINTS else ""
-        where = pointer(section) + pointer(mismatch.path)
+        where = root + pointer(mismatch.path)
         problem = Problem(where, mismatch.expected, mismatch.got, advice, line, column)
         told.append((at, problem))
     return [problem for _, problem in sorted(told, key=lambda pair: pair[0])]

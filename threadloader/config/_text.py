@@ -32,6 +32,7 @@ from ._file import DEEPEST, LARGEST_TEXT, Document, Spot, half_in
 __all__ = ["parse"]
 
 _LONGEST_INTEGER = 4300  # digits: what Python itself converts by default
+_SHORT_INTEGER = 640  # digits: no process can set a shorter limit
 _MOST_PROBLEMS = 100  # reading stops at the next one
 
 # What they have read they never read again: a character class is possessive, and the pieces
@@ -108,6 +109,9 @@ class _Reader:
         self.problems: list[Problem] = []
         self.refused: set[Place] = set()
         self._lines: list[int] = []
+        # Asked for once: a long list has many items.
+        self._word_at = re.compile(_WORD).match
+        self._number = re.compile(_NUMBER).fullmatch
 
     def place(self, at: int) -> tuple[int, int]:
         if not self._lines:
@@ -139,8 +143,8 @@ class _Reader:
     def fail(self, expected: str, got: str = "", hint: str = "") -> NoReturn:
         """Notes what is wrong where the reading stands, and ends it."""
         if not got:
-            end = max(_end(_WORD, self.text, self.at), self.at + 1)
-            got = self.text[self.at : end]
+            match = self._word_at(self.text, self.at)
+            got = match[0] if match else self.text[self.at : self.at + 1]
             hint = _HINTS.get(got, hint)
             if self.text.startswith("/*", self.at):
                 expected, hint, got = "a comment that ends", "close it with */", ""
@@ -150,6 +154,9 @@ class _Reader:
 
     def skip(self) -> str:
         """Passes over blanks and comments; gives the character after them."""
+        following = self.text[self.at : self.at + 1]
+        if following not in " \t\n\r/":  # as between most items of a long list
+            return following
         self.at = _end_of_all(_BLANK, self.text, self.at)
         return self.text[self.at : self.at + 1]
 
@@ -163,14 +170,15 @@ class _Reader:
             text = self.string()
             self.refuse_half_characters(start, text)
             return text, start
-        self.at = _end(_WORD, self.text, start)
-        word = self.text[start : self.at]
+        match = self._word_at(self.text, start)
+        word = match[0] if match else ""
+        self.at = start + len(word)
         if word in _WORDS:
             return _WORDS[word], start
         if word in _NOT_FINITE:
             self.refuse(start, "a finite number", word)
             return None, start
-        number = re.fullmatch(_NUMBER, word)
+        number = self._number(word)
         if number is None:
             self.at = start
             self.fail("a JSON value")
@@ -183,6 +191,8 @@ class _Reader:
                 return number
             self.refuse(start, "a number that fits a float, to 1.8e308", show(whole + rest))
             return None
+        if len(whole) <= _SHORT_INTEGER:
+            return int(whole)
         # A shorter limit that somebody set for the whole process holds here as well.
         most = min(_LONGEST_INTEGER, sys.get_int_max_str_digits() or _LONGEST_INTEGER)
         digits = len(whole.lstrip("-"))
@@ -268,12 +278,6 @@ class _Reader:
             opened = f"{show(self.text[start])} at {line}:{column} is not closed"
             self.fail(f'"," or "{closing}"', hint="" if following else opened)
         return following
-
-
-def _end(pattern: str, text: str, at: int) -> int:
-    """Where the match at ``at`` ends; ``at`` when nothing matches there."""
-    match = re.compile(pattern).match(text, at)
-    return match.end() if match else at
 
 
 def _end_of_all(pattern: str, text: str, at: int) -> int:
