@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -177,12 +178,27 @@ def test_a_shard_that_the_environment_does_not_give_is_a_problem(check, monkeypa
 
 
 def test_what_keeps_the_loader_from_entering_is_a_problem(check, monkeypatch):
-    def no_thread(loader):
-        raise RuntimeError("can't start new thread")
+    def fails(loader):
+        raise RuntimeError("bad")
 
-    monkeypatch.setattr(Loader, "__enter__", no_thread)
-    expected = "the config: expected a loader that enters, got RuntimeError: can't start new thread"
+    monkeypatch.setattr(Loader, "__enter__", fails)
+    expected = "the config: expected a loader that enters, got RuntimeError: bad"
     assert (1, f"c.json:1:1: {expected}\n", "") == check(write({"source": NPZ}))
+
+
+def test_more_workers_than_the_system_starts_are_told_at_their_option(check, monkeypatch):
+    start = threading.Thread.start
+
+    def starting(thread):
+        if thread.name == "threadloader-worker-3":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starting)
+    name = write({"source": NPZ, "num_workers": 99})
+    code, out, err = check(name)
+    expected = "/num_workers: expected no more threads than the system starts, got 99; "
+    assert (1, f"{at(name, '99')} {expected}", "") == (code, out.partition("Runtime")[0], err)
 
 
 def test_a_source_in_code_is_not_asked_for_nor_opened(check):
@@ -489,10 +505,10 @@ def test_beside_a_section_whose_name_is_too_long_to_be_told_what_is_wrong_is_tol
 def test_what_names_no_option_is_told_once_and_ends_it(check, monkeypatch):
     """Behind what the options before it have."""
 
-    def no_thread(batches):
-        raise RuntimeError("can't start new thread")
+    def fails(batches):
+        raise RuntimeError("bad")
 
-    monkeypatch.setattr(Batches, "_start", no_thread)
+    monkeypatch.setattr(Batches, "_start", fails)
     code, out, _ = check(write({"source": NPZ, "exclude": "none.txt"}))
     first, last = out.splitlines()
     assert code == 1

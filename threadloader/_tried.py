@@ -142,13 +142,24 @@ def _kept_out(report: Report, config: LoaderConfig, source: Any) -> list[Problem
             with based(Loader(tried, source=samples), report.base, opened=source is not None):
                 return problems
         except Exception as error:  # noqa: BLE001 - a command shows no traceback
-            wrong = problems_of(error, _naming(error, config, report.base), "a loader that enters")
+            wrong = _no_threads(error, config) or problems_of(
+                error, _naming(error, config, report.base), "a loader that enters"
+            )
         problems += map(report.locate, wrong)
         known = {_option(problem.pointer) for problem in wrong}.intersection(_TRIED)
         default = {option: getattr(defaults, option) for option in known}
         if default == {option: getattr(config, option) for option in known}:
             return problems
         config = dataclasses.replace(config, **default)
+
+
+def _no_threads(error: Exception, config: LoaderConfig) -> tuple[Problem, ...]:
+    """What is told where the system starts no more threads; nothing for another error."""
+    if not isinstance(error, RuntimeError) or str(error) != "can't start new thread":
+        return ()
+    expected = "no more threads than the system starts"
+    advice = f"{in_words(error)}; fewer workers, or a higher limit of the system (ulimit -u)"
+    return (Problem("/num_workers", expected, str(config.num_workers), advice),)
 
 
 def _option(place: str) -> str:
