@@ -324,9 +324,10 @@ def test_the_tuning_guide_quotes_what_bench_says():
 def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
     """The numbers of docs/tuning.md are those of the loader, and what stats() tells."""
     most, usual = GROUP_BYTES >> 20, GATHER_BYTES >> 20
-    said = f"groups of up to {usual} MiB, of arrays in memory {most}, or {GROUP_MOST} batches, and "
-    said += f"three groups ahead at least: some {(GROUPS_AHEAD + 1) * usual} MiB, or "
-    assert f"{said}{(GROUPS_AHEAD + 1) * most}, with the one" in " ".join(TUNING.split())
+    said = f"groups of up to {usual} MiB, of arrays in memory up to {most} MiB, and of "
+    said += f"{GROUP_MOST} batches at most. At least three groups are ahead: with the one in your "
+    said += f"hands some {(GROUPS_AHEAD + 1) * usual} MiB, or {(GROUPS_AHEAD + 1) * most}."
+    assert said in " ".join(TUNING.split())
     ahead = f"up to some {GROUPS_AHEAD * usual} MiB, of arrays in memory {GROUPS_AHEAD * most}"
     assert ahead in SCHEMA["properties"]["prefetch_batches"]["description"]
     with Loader({"batch_size": 1}, np.zeros((3 * GROUP_MOST, 8))) as batches:
@@ -336,8 +337,8 @@ def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
 def test_the_tuning_guide_says_what_a_kept_batch_keeps():
     """The bounds of a gather that docs/tuning.md names are those of the loader."""
     said = f"keeps all that was gathered with it: up to {GATHER_BYTES >> 20} MiB, and of arrays in "
-    said += f"memory up to {PIECE_BYTES >> 20} MiB with neither workers nor `fingerprint`. For long"
-    assert f"A batch that you keep {said}" in " ".join(TUNING.split())
+    said += f"memory up to {PIECE_BYTES >> 20} MiB with neither workers nor `fingerprint`."
+    assert f"*Batches that you keep.* Each {said}" in " ".join(TUNING.split())
 
 
 @pytest.mark.parametrize(
@@ -364,7 +365,7 @@ def test_a_kept_batch_keeps_as_much_as_the_tuning_guide_says(
 
 def test_the_copies_of_the_tuning_guide_keep_only_themselves():
     """Of a dict they are those of its arrays, and only of a single array its own `copy`."""
-    copy_dict, copy_array = re.search(r"`(\{name: [^`]*)`;\s`([^`]*)`", TUNING).groups()
+    copy_dict, copy_array = re.search(r"`(\{name: [^`]*)`,\s+while\s`([^`]*)`", TUNING).groups()
     array = np.zeros((3, 9))  # the last two come together
     for source, code in (({"x": array}, copy_dict), (array, copy_array)):
         with Loader({"num_workers": 0, "batch_size": 1}, source) as batches:
