@@ -1512,6 +1512,20 @@ def test_the_exit_code_says_whether_all_is_the_same(command, arguments, code, sa
     assert says in out
 
 
+@pytest.mark.parametrize(
+    ("config", "code", "says"),
+    [
+        ({"sampler": {"type": "weighted", "weights": "gone.npy"}}, 0, "c.json: OK: "),
+        ({"shuffle": True}, 1, "c.json:1:57: /shuffle: expected false or nothing"),
+    ],
+)
+def test_a_sampler_that_the_command_names_is_one_in_code(command, config, code, says):
+    """As in `Loader` the config's own is not looked at, and nothing may be shuffled beside it."""
+    Path("c.json").write_text(json.dumps({"source": NPZ, **config}), encoding="utf-8")
+    got, out, _ = command("c.json", "--sampler", "mine:ascending")
+    assert (code, says) == (got, out[: len(says)])
+
+
 def test_json_is_all_that_stdout_has(command):
     """What the user's code prints goes to stderr; the plan, a section and its options count."""
     Path("c.json").write_text(json.dumps({"t": {"batch_size": 3, "mine": 1}}), encoding="utf-8")

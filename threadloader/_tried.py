@@ -54,7 +54,12 @@ def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
     """Reads the config; None, and what is wrong in ``err``, when the system cannot read it."""
     name = arguments.config
     try:
-        return examine(name, unknown=arguments.unknown, source_in_code=arguments.source_in_code)
+        return examine(
+            name,
+            unknown=arguments.unknown,
+            source_in_code=arguments.source_in_code,
+            sampler_in_code=_sampler_in_code(arguments),
+        )
     except OSError as error:
         err.append(line(f"threadloader: cannot read {name}: {error.strerror or error}"))
     except ConfigError as error:  # the name, not what stands in the file
@@ -86,6 +91,8 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
         config = report.config or _right_part(report)
         if config and not arguments.cache:  # to open one makes its folder
             config = dataclasses.replace(config, cache=None)
+        if config and _sampler_in_code(arguments):  # what the config's names need not be there
+            config = dataclasses.replace(config, sampler=None, shuffle=False)
         if config:
             problems += _kept_out(report, config, source)
         if report.config and not problems and arguments.batch:
@@ -97,6 +104,10 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
         if close:
             close()
     return problems, lines
+
+
+def _sampler_in_code(arguments: argparse.Namespace) -> bool:
+    return bool(getattr(arguments, "sampler", None))  # few commands have the option
 
 
 def _right_part(report: Report) -> LoaderConfig | None:

@@ -51,10 +51,10 @@ class Loader:
         transform: callable of one sample; if it has a parameter named ``rng`` it is given a
             numpy `Generator` keyed by seed, epoch and position, by keyword.
         collate: callable of a list of samples that gives the batch.
-        sampler: what gives each epoch its order, in place of `sampler` and `shuffle` of
-            the config: a callable of (epoch, n) that gives dataset indices, n being the
-            number of samples, asked once for each epoch; or a sequence of them, the same in
-            every epoch.
+        sampler: what gives each epoch its order, in place of `sampler` of the config, and of
+            `shuffle`, which may not be true there: a callable of (epoch, n) that gives dataset
+            indices, n being the number of samples, asked once for each epoch; or a sequence of
+            them, the same in every epoch.
         shard: ``{"index": r, "count": W, "remainder": "pad"}`` or ``"auto"``.
         resume: where the run goes on: a state that `Batches.state_dict` gave, or the path
             of a file that `Batches.save` wrote; None starts from the beginning.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._named import named
-from ..config import LoaderConfig, read_config
+from ..config import LoaderConfig, examine
 from ..errors import ConfigError, Problem
 from ._case import CODE, Case
 from ._causes import causes, faults
@@ -80,8 +80,13 @@ def run(
     parts = (source, transform, collate, sampler)
     given = {part: it for part, it in zip(CODE, parts, strict=True) if it is not None}
     _refuse(given, names)
-    options, folder = read_config(config, unknown=unknown, source_in_code=source is not None)
-    base = folder if base is None else base
+    read = examine(
+        config,
+        unknown=unknown,
+        source_in_code=source is not None,
+        sampler_in_code=sampler is not None,
+    )
+    options, base = read.checked(), read.base.path if base is None else base
     case = Case(options, base, **given)
     if not name and not isinstance(config, (Mapping, LoaderConfig)):
         name = os.fspath(config)
