@@ -278,7 +278,8 @@ def indexed(folder: Path) -> list[Any]:
 
 
 def listed(folder: Path) -> list[Any]:
-    return [plain(number) for number in np.asarray(read_numbers("list", folder, None)).tolist()]
+    numbers = read_numbers("list", folder, None, objects=True)
+    return [plain(number) for number in np.asarray(numbers).tolist()]
 
 
 def list_of_lines(data: bytes) -> list[Any]:

@@ -156,9 +156,10 @@ class TestColumn:
 
 
 class TestNumbers:
-    def read(self, folder, data, name="n"):
-        (folder / name).write_bytes(data)
-        return read_numbers(name, folder, None)
+    def read(self, folder, data, *, whole=False, objects=True):
+        """As for `exclude`, which takes the most, if not told otherwise."""
+        (folder / "n").write_bytes(data)
+        return read_numbers("n", folder, None, whole=whole, objects=objects)
 
     @pytest.mark.parametrize(
         ("data", "expected"),
@@ -183,18 +184,26 @@ class TestNumbers:
 
     def test_where_integers_are_wanted_3_0_is_one(self, tmp_path):
         """As in the config itself; it stays a float among weights."""
-        (tmp_path / "n").write_bytes(b'3.0\n1e2\n-0.0\n{"index": 4.0}\n5\n')
-        numbers = read_numbers("n", tmp_path, None, whole=True)
+        numbers = self.read(tmp_path, b'3.0\n1e2\n-0.0\n{"index": 4.0}\n5\n', whole=True)
         assert ([3, 100, 0, 4, 5], np.int64) == (numbers.tolist(), numbers.dtype)
         assert np.float64 == self.read(tmp_path, b"3.0\n5\n").dtype
 
     @pytest.mark.parametrize("line", ["17.5", "true", "1e400", "NaN", '{"index": 2.5}'])
     def test_where_integers_are_wanted_another_number_is_told_by_its_line(self, tmp_path, line):
-        (tmp_path / "n").write_text(f"1\n\n{line}\n2\n")
         with pytest.raises(SourceError) as caught:
-            read_numbers("n", tmp_path, None, whole=True)
+            self.read(tmp_path, f"1\n\n{line}\n2\n".encode(), whole=True)
         expected = f'expected an integer, or an object with an "index", got {line!r}'
         assert ("line 3", expected) == (caught.value.place, caught.value.message)
+
+    @pytest.mark.parametrize("whole", [False, True])
+    @pytest.mark.parametrize("end", [b"\n", b""])
+    @pytest.mark.parametrize("line", ['{"index": 3, "weight": 0}', "{}", '{"index": 3', "{"])
+    def test_where_no_objects_are_wanted_one_is_told_by_its_line(self, tmp_path, line, end, whole):
+        """Its index is no weight and no label; nor is a part of it, at the end, passed over."""
+        with pytest.raises(SourceError) as caught:
+            self.read(tmp_path, b"1\n" + line.encode() + end, whole=whole, objects=False)
+        expected = f"expected {'an integer' if whole else 'a number'}, got {line!r}"
+        assert ("line 2", expected) == (caught.value.place, caught.value.message)
 
     @pytest.mark.parametrize("before", [b"", b"7\n", b'{"index": 7}\r\n\n'])
     def test_a_last_line_that_a_kill_has_torn_does_not_count(self, tmp_path, before, caplog):
@@ -261,7 +270,7 @@ class TestNumbers:
         file, before = tmp_path / "bad.jsonl", b'{"index": 7}\n'
         file.write_bytes(before + last)
         try:
-            passed_over = [7] == read_numbers(file.name, tmp_path, None).tolist()
+            passed_over = [7] == read_numbers(file.name, tmp_path, None, objects=True).tolist()
         except SourceError:
             passed_over = False
         Quarantine(file).add([{"index": 9}])
@@ -277,10 +286,10 @@ class TestNumbers:
         with Loader(config, source=["a"], transform=broken) as batches:
             assert [] == list(batches)
         line = file.read_bytes().removesuffix(b"\n")
-        assert [0] == read_numbers(file.name, tmp_path, None).tolist()
+        assert [0] == read_numbers(file.name, tmp_path, None, objects=True).tolist()
         for length in (*range(1, 40), *range(40, len(line), 20)):  # most of it is a traceback
             file.write_bytes(line[:length])
-            assert [] == read_numbers(file.name, tmp_path, None).tolist()
+            assert [] == read_numbers(file.name, tmp_path, None, objects=True).tolist()
             Quarantine(file).add([{"index": 9}])
             assert b'{"index": 9}\n' == file.read_bytes()
 

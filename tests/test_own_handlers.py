@@ -111,13 +111,13 @@ class Bytes(bytes):
 def numbers(folder):
     """Reads a list of numbers, with an object in it."""
     (folder / "list").write_text('{"index": 3}\n')
-    return partial(read_numbers, "list", folder, None)
+    return partial(read_numbers, "list", folder, None, objects=True)
 
 
 def torn(folder):
     """Reads a list whose last line looks like one of a quarantine file that was cut."""
     (folder / "list").write_text('{"index": 3')
-    return partial(read_numbers, "list", folder, None)
+    return partial(read_numbers, "list", folder, None, objects=True)
 
 
 def quarantine(folder):

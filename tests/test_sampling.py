@@ -958,6 +958,25 @@ def test_a_wrong_value_in_a_file_is_told_with_its_file(tmp_path, options, text):
 
 
 @pytest.mark.parametrize(
+    ("sampler", "expected"),
+    [
+        ({"type": "weighted", "weights": "list.jsonl"}, "a number"),
+        ({"type": "weighted_without_replacement", "weights": "list.jsonl"}, "a number"),
+        ({"type": "balanced", "labels": "list.jsonl"}, "an integer"),
+        ({"type": "subset", "indices": "list.jsonl"}, "an integer"),
+    ],
+    ids=str,
+)
+def test_lines_that_say_more_about_samples_are_no_list_of_a_sampler(tmp_path, sampler, expected):
+    """The index in them is no weight, nor a label; `exclude` alone takes them."""
+    lines = (f'{{"index": {index}, "weight": 0, "label": 1}}\n' for index in range(N))
+    (tmp_path / "list.jsonl").write_text("".join(lines))
+    (tmp_path / "c.json").write_text(json.dumps({"sampler": sampler}))
+    with pytest.raises(ConfigError, match=f"line 1: expected {expected}, got "):
+        Loader(tmp_path / "c.json", range(N)).__enter__()
+
+
+@pytest.mark.parametrize(
     ("sampler", "exclude", "told"),
     [
         ({"type": "weighted", "weights": [1]}, [0, 99], ["/sampler/weights", "/exclude"]),

@@ -81,9 +81,9 @@ def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
     if not isinstance(named, str):
         return named
     root = None if config.root is None else base / config.root
-    whole = pointer != "/sampler/weights"
+    whole, objects = pointer != "/sampler/weights", pointer == "/exclude"
     try:
-        return sources.read_numbers(named, base.path, root, whole=whole)
+        return sources.read_numbers(named, base.path, root, whole=whole, objects=objects)
     except SourceError as error:
         kind = "an integer" if whole else "a number"
         expected = f"a file with {kind} a line, or of .npy content"

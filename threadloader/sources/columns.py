@@ -97,18 +97,19 @@ def _field_of(source: Any, index: int, field: str | int, pointer: str) -> Any:
 
 
 def read_numbers(
-    path: str, base: Path, root: Path | None, *, whole: bool = False
+    path: str, base: Path, root: Path | None, *, whole: bool = False, objects: bool = False
 ) -> npt.NDArray[Any] | list[float]:
     """Read a list of numbers from a file.
 
     Args:
         path: a ``.npy`` file with one row of numbers, told by its first bytes; or text with
-            one number a line, or one JSON object a line whose ``"index"`` is the number.
-            Empty lines do not count; nor does a last line that a kill has torn while it was
-            written to a quarantine file, of which the log tells.
+            one number a line. Empty lines do not count.
         base: the folder to which the path is relative.
         root: a folder that it may not leave.
         whole: whether each line has to be an integer, as 3.0 is.
+        objects: whether a line may be a JSON object, too, whose ``"index"`` is the number, as
+            in a quarantine file. A last line that a kill has torn while it was written there
+            does not count, and the log tells of it.
 
     Returns:
         int64 or float64 of shape ``(n,)`` from text, or a list where one is too large for
@@ -130,14 +131,14 @@ def read_numbers(
             raise SourceError(f"expected one row of numbers, got shape {numbers.shape}", file)
         return numbers
     lines = data.removeprefix(b"\xef\xbb\xbf").splitlines()
-    if lines and not data.endswith((b"\n", b"\r")) and _is_torn(lines[-1]):
+    if objects and lines and not data.endswith((b"\n", b"\r")) and _is_torn(lines[-1]):
         lines.pop()
         import logging  # as in `_telling`
 
         log = logging.getLogger("threadloader")
         log.warning("%s: line %d is cut short, and passed over", file, len(lines) + 1)
     values = [
-        _number(line, file, number, whole=whole)
+        _number(line, file, number, whole=whole, objects=objects)
         for number, line in enumerate(lines, start=1)
         if line.strip()
     ]
@@ -169,7 +170,7 @@ def _is_torn(line: bytes) -> bool:
     return False
 
 
-def _number(line: bytes, file: Path, number: int, *, whole: bool) -> int | float:
+def _number(line: bytes, file: Path, number: int, *, whole: bool, objects: bool) -> int | float:
     try:
         # As text: of bytes, json guesses UTF-16 where there are zeros.
         value = json.loads(line.decode(), object_pairs_hook=STRICT["object_pairs_hook"])
@@ -178,13 +179,14 @@ def _number(line: bytes, file: Path, number: int, *, whole: bool) -> int | float
         if by_handler(error):
             raise
         value = None
-    if isinstance(value, dict):
+    if objects and isinstance(value, dict):
         value = value.get("index")
     if whole and isinstance(value, float) and value.is_integer():  # as the config takes it
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         got = line[:40].decode(errors="replace")
-        kind = "an integer" if whole else "a number"
-        message = f'expected {kind}, or an object with an "index", got {got!r}'
-        raise SourceError(message, file, f"line {number}")
+        expected = "an integer" if whole else "a number"
+        if objects:
+            expected += ', or an object with an "index"'
+        raise SourceError(f"expected {expected}, got {got!r}", file, f"line {number}")
     return value
