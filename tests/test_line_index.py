@@ -483,7 +483,7 @@ def test_sixteen_threads_read_what_one_reads(tmp_path):
 
 
 def test_of_many_files_only_some_stay_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(_lines, "KEPT_OPEN", 2)
+    monkeypatch.setattr(_lines, "kept_open", lambda: 2)
     for number in range(5):
         (tmp_path / f"{number}.txt").write_bytes(b"%d\n" % number * 2)
     for _ in range(2):

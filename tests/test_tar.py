@@ -223,7 +223,7 @@ def test_an_archive_may_be_empty_beside_another(tmp_path):
 
 
 def test_more_archives_than_may_be_open_are_opened_for_each_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(tar, "KEPT_OPEN", 2)
+    monkeypatch.setattr(tar, "kept_open", lambda: 2)
     for i in range(3):
         write(tmp_path, {"1.cls": str(i)}, name=f"{i}.tar")
     source = opened(tmp_path, "*.tar")

@@ -188,7 +188,7 @@ def test_sixteen_threads_at_once_read_what_one_reads(tmp_path, open_, monkeypatc
     """Some files are kept open, some are opened for each read, some have no pread."""
     values = np.random.default_rng(0).integers(0, 2**16, (6, 900))
     write(tmp_path, *map(raw, values))
-    monkeypatch.setattr(tokens, "KEPT_OPEN", 3)
+    monkeypatch.setattr(tokens, "kept_open", lambda: 3)
     made = []
 
     def reader(path, keep):
@@ -370,7 +370,7 @@ def test_any_bytes_as_a_shard_are_a_refusal(tmp_path_factory, data, start):
 def test_a_file_of_another_size_than_at_opening_is_refused(
     tmp_path, open_, monkeypatch, keep, after
 ):
-    monkeypatch.setattr(tokens, "KEPT_OPEN", keep)
+    monkeypatch.setattr(tokens, "kept_open", lambda: keep)
     (path,) = write(tmp_path, raw(range(6)))
     source = open_(dtype="uint16", window=2)
     path.write_bytes(after)
@@ -383,7 +383,7 @@ def test_a_file_of_another_size_than_at_opening_is_refused(
 def test_reading_after_close_is_an_error_and_closing_twice_is_none(
     tmp_path, open_, monkeypatch, keep
 ):
-    monkeypatch.setattr(tokens, "KEPT_OPEN", keep)
+    monkeypatch.setattr(tokens, "kept_open", lambda: keep)
     write(tmp_path, raw(range(6)))
     source = open_(dtype="uint16", window=2)
     source.close()

@@ -21,13 +21,11 @@ import numpy.typing as npt
 from threadloader.errors import SourceError, by_handler
 
 from ._closing import Held, Token, close_all, close_left_over, closed_error
+from ._open_files import kept_open
 from ._paths import expand, inside
 from ._regular import open_regular
 
-__all__ = ["KEPT_OPEN", "FileReader", "expand", "inside"]
-
-KEPT_OPEN = 128
-"""Files that one source keeps open. Chosen: half of the 256 that macOS allows a process."""
+__all__ = ["FileReader", "expand", "inside", "kept_open"]
 
 _MOST = 1 << 30
 """Bytes asked for in one call: some systems refuse 2 GiB or more."""
@@ -51,7 +49,7 @@ class FileReader:
         path: the file; a regular one.
         shared: use ``os.pread``. Default: where there is one; False: for tests.
         keep: hold the file open. Otherwise each read opens it, and closes it again: for a
-            source of more files than a process may have open, see `KEPT_OPEN`.
+            source of more files than a process may have open, see `kept_open`.
 
     Attributes:
         path: the file.

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
 from ._closing import close_all
-from ._files import KEPT_OPEN, FileReader, expand, inside
+from ._files import FileReader, expand, inside, kept_open
 from ._index_cache import IndexCache, IntArray
 from ._line_scan import first_byte, scan
 from ._row_numbers import row_number
@@ -137,9 +137,10 @@ class LineFiles:
         cache = None
         if index != "memory":
             cache = IndexCache(None if index == "beside" else Path(index))
+        most = kept_open()
         with ExitStack() as undo:
             for path in paths:
-                reader = FileReader(path, keep=len(self._files) < KEPT_OPEN)
+                reader = FileReader(path, keep=len(self._files) < most)
                 undo.callback(reader.close)
                 self._files.append(_File(reader, skip_blank, cache, _chunk))
             undo.pop_all()

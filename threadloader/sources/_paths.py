@@ -26,6 +26,7 @@ from pathlib import Path, PurePath
 
 from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
+from ._open_files import too_many
 from ._telling import Telling
 
 __all__ = ["expand", "inside"]
@@ -264,7 +265,8 @@ def _listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None,
                 got = "got a file; name the folder that it is in"
             raise SourceError(f"expected the folder {folder}, {got}", pattern) from error
         reason = getattr(error, "strerror", None) or error
-        raise SourceError(f"expected a folder that can be listed, got: {reason}", folder) from error
+        message = f"expected a folder that can be listed, got: {reason}{too_many(error)}"
+        raise SourceError(message, folder) from error
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool | None:

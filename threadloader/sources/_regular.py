@@ -12,6 +12,7 @@ from pathlib import Path
 from threadloader.errors import SourceError, by_handler
 
 from ._fields import listed
+from ._open_files import too_many
 
 __all__ = ["none_there", "open_regular", "readable", "regular_status"]
 
@@ -73,7 +74,7 @@ def _unreadable(path: Path, error: OSError | ValueError) -> SourceError:
     if isinstance(error, FileNotFoundError):
         return none_there([path])
     reason = getattr(error, "strerror", None) or error
-    return SourceError(f"expected a file that can be read, got: {reason}", path)
+    return SourceError(f"expected a file that can be read, got: {reason}{too_many(error)}", path)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from threadloader.errors import ConfigError, Problem, SourceError
 from ._closing import close_all
 from ._decode import Decoders, apply, decoder_of, image_options
 from ._fields import chosen_fields, near
-from ._files import KEPT_OPEN, FileReader, expand
+from ._files import FileReader, expand, kept_open
 from ._hash import sha256
 from ._row_numbers import row_number
 from ._tar_headers import members
@@ -113,13 +113,14 @@ class TarSource:
         if not files:
             raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
         self._archives: list[_Archive] = []
+        keep = len(files) <= kept_open()
         with ExitStack() as undo:
             for path in files:
                 reader = FileReader(path)
                 undo.callback(reader.close)
                 archive = _Archive(reader, chosen, exact=fields is None)
                 chosen = chosen or archive.fields
-                if len(files) > KEPT_OPEN:
+                if not keep:
                     archive.let_go()
                 self._archives.append(archive)
             self._first = [0, *accumulate(len(archive.keys) for archive in self._archives)]

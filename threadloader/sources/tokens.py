@@ -26,7 +26,7 @@ import numpy.typing as npt
 from threadloader.errors import ConfigError, Problem, SourceError
 
 from ._closing import close_all
-from ._files import KEPT_OPEN, FileReader, expand
+from ._files import FileReader, expand, kept_open
 from ._fingerprint import checked_rows
 from ._hash import sha256
 from ._row_numbers import row_number, row_numbers
@@ -118,9 +118,10 @@ class TokensSource:
         first = [0]
         self.left_out = 0
         telling = Telling()
+        most = kept_open()
         with ExitStack() as undo:
             for path in paths:
-                reader = FileReader(path, keep=len(self._readers) < KEPT_OPEN)
+                reader = FileReader(path, keep=len(self._readers) < most)
                 undo.callback(reader.close)
                 begin, count = layout(reader, format, stored)
                 windows = max((count - self._span) // self._stride + 1, 0)

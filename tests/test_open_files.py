@@ -1,0 +1,83 @@
+"""How many files sources keep open, and what is said where the system opens no more."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from threadloader import SourceError
+from threadloader.sources import open_source
+from threadloader.sources._open_files import kept_open
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [(1, 1), (64, 8), (256, 32), (1024, 128), (1 << 20, 128), (None, 128)],
+)
+def test_an_eighth_of_what_the_process_may_have_open_is_kept_open(monkeypatch, limit, expected):
+    resource = pytest.importorskip("resource")
+    soft = resource.RLIM_INFINITY if limit is None else limit
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, resource.RLIM_INFINITY))
+    assert expected == kept_open()
+
+
+MANY = """
+import os
+import resource
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from threadloader import Loader
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+os.chdir(sys.argv[1])
+for number in range(200):
+    Path(f"{number}.jsonl").write_text(f"{number:2}\\n")
+sources = [
+    {"type": "text", "path": "*.jsonl"},
+    {"type": "jsonl", "path": "*.jsonl"},
+    {"type": "tokens", "path": "*.jsonl", "window": 3, "dtype": "uint8"},
+]
+configs = [{"source": source, "batch_size": 200} for source in sources]
+with ExitStack() as stack:
+    loaders = [stack.enter_context(Loader(config)) for config in configs * 2]
+    print(sorted({batches.info.indices.size for batches in loaders for _ in batches}))
+"""
+
+
+def test_several_sources_of_many_files_fit_into_a_low_limit(run_child, tmp_path):
+    pytest.importorskip("resource")
+    done = run_child(MANY, str(tmp_path))
+    assert ("", "[200]\n") == (done.stderr, done.stdout)
+
+
+def raising(error):
+    def refused(*args, **kwargs):
+        raise error
+
+    return refused
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize(("where", "name", "path"), [(Path, "open", "a.txt"), (os, "scandir", "*")])
+def test_who_has_too_many_files_open_is_told_what_to_do(
+    tmp_path, monkeypatch, number, where, name, path
+):
+    """In the place of a file, and of a folder that a pattern looks into."""
+    (tmp_path / "a.txt").write_text("a\n")
+    monkeypatch.setattr(where, name, raising(OSError(number, "too many")))
+    with pytest.raises(SourceError) as caught:
+        open_source({"type": "text", "path": path}, tmp_path)
+    monkeypatch.undo()
+    advice = "raise the limit of open files (ulimit -n), or open fewer files or loaders at once"
+    assert f"got: too many; {advice}" == str(caught.value)[-len(advice) - 15 :]
+
+
+def test_what_else_keeps_a_file_from_being_opened_is_told_without_that_advice(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "a.txt").write_text("a\n")
+    monkeypatch.setattr(Path, "open", raising(PermissionError(errno.EACCES, "no")))
+    with pytest.raises(SourceError, match=r"expected a file that can be read, got: no\Z"):
+        open_source({"type": "text", "path": "a.txt"}, tmp_path)
