@@ -565,6 +565,63 @@ def test_a_file_of_another_size_than_at_opening_is_refused(tmp_path, open_, afte
             read()
 
 
+@pytest.mark.parametrize("size", [100, 300], ids=["cut", "grown"])
+def test_a_mapped_file_of_another_size_than_at_opening_is_refused(tmp_path, open_, size):
+    """In its last page, which the system fills with zeros."""
+    save(tmp_path, x=np.arange(6))
+    source = open_(True, fields={"x": "x.npy"})
+    try:
+        os.truncate(tmp_path / "x.npy", size)
+    except PermissionError:
+        pytest.skip("this system cuts no mapped file")
+    for read in (lambda: source[0], lambda: source.take([5, 1]), lambda: source.column("x")):
+        with pytest.raises(SourceError, match=f"expected the 176 bytes .* got {size}; open"):
+            read()
+
+
+CUT = """
+import os
+import sys
+import numpy as np
+from threadloader import Loader, SourceError
+
+np.save(sys.argv[1], np.zeros(1 << 17))
+source = {"type": "npy", "path": sys.argv[1], "mmap": True}
+with Loader({"source": source, "batch_size": 1 << 17, "num_workers": 0}) as batches:
+    (batch,) = batches
+    try:
+        os.truncate(sys.argv[1], 4096)
+    except PermissionError:
+        sys.exit("this system cuts no mapped file")
+    try:
+        next(iter(batches))
+    except SourceError as error:
+        print(error)
+"""
+
+
+def test_a_mapped_file_that_is_cut_between_two_epochs_does_not_end_the_process(run_child, tmp_path):
+    done = run_child(CUT, str(tmp_path / "x.npy"))
+    if "cuts no" in done.stderr:
+        pytest.skip(done.stderr)
+    assert (0, "") == (done.returncode, done.stderr)
+    assert f"expected the {128 + (1 << 20)} bytes that it had when it was opened" in done.stdout
+
+
+def test_what_the_system_says_of_a_mapped_file_is_told(tmp_path, open_, monkeypatch):
+    """As of one that a server has removed."""
+
+    class Gone:
+        def size(self):
+            raise OSError(errno.ESTALE, "Stale file handle")
+
+    save(tmp_path, x=np.arange(6))
+    source = open_(True, path="x.npy")
+    monkeypatch.setattr(source._rows[0], "_opened", (Gone(), source._rows[0]._opened[1]))
+    with pytest.raises(SourceError, match="expected a file that can be read, got: Stale"):
+        source.take([0])
+
+
 def test_a_file_that_shrinks_while_it_is_opened_is_not_mapped(tmp_path, monkeypatch):
     """Its header is read; it is cut; then it is mapped."""
     save(tmp_path, x=np.arange(6))

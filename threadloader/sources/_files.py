@@ -23,7 +23,7 @@ from threadloader.errors import SourceError, by_handler
 from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._open_files import kept_open
 from ._paths import expand, inside
-from ._regular import open_regular
+from ._regular import open_regular, other_size
 
 __all__ = ["FileReader", "expand", "inside", "kept_open"]
 
@@ -137,16 +137,8 @@ class FileReader:
             message = f"expected {length} bytes, got: {error.strerror or error}"
             raise SourceError(message, self.path, f"byte {offset}") from error
         if size != self.size or len(data) != length:
-            raise self._changed(size)
+            raise other_size(self.path, self.size, size)
         return data
-
-    def _changed(self, size: int) -> SourceError:
-        """Give the error for a file that has another size by now."""
-        return SourceError(
-            f"expected the {self.size} bytes that it had when it was opened, "
-            f"got {size}; open the source again when the file is complete",
-            self.path,
-        )
 
     def gather(
         self,
@@ -224,7 +216,7 @@ class FileReader:
                 memory[at:end] = self.read(begin, end - at)
             else:
                 if at < end:  # the file ends here, whatever size it may have in a moment
-                    raise self._changed(begin)
+                    raise other_size(self.path, self.size, begin)
         self.read(0, 0)  # looks whether the file still has its size, once for all
 
     def _read_from(self, handle: FileIO, offset: int, length: int) -> bytes:

@@ -14,7 +14,7 @@ from threadloader.errors import SourceError, by_handler
 from ._fields import listed
 from ._open_files import too_many
 
-__all__ = ["none_there", "open_regular", "readable", "regular_status"]
+__all__ = ["none_there", "open_regular", "other_size", "readable", "regular_status", "unreadable"]
 
 
 def none_there(paths: Sequence[Path]) -> SourceError:
@@ -41,7 +41,7 @@ def regular_status(path: Path) -> os.stat_result:
     except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
         if by_handler(error):
             raise
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, socket or device"
         raise SourceError(f"expected a regular file, got {kind}", path)
@@ -66,15 +66,24 @@ def open_regular(path: Path) -> FileIO:
     except (OSError, ValueError) as error:
         if by_handler(error):
             raise
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: OSError | ValueError) -> SourceError:
-    """Give what to raise for a file of which the system says this."""
+def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
+    """Give the error of a file of which the system says this."""
     if isinstance(error, FileNotFoundError):
         return none_there([path])
     reason = getattr(error, "strerror", None) or error
     return SourceError(f"expected a file that can be read, got: {reason}{too_many(error)}", path)
+
+
+def other_size(path: Path, before: int, now: int) -> SourceError:
+    """Give the error of an open file that has another size by now, in bytes."""
+    return SourceError(
+        f"expected the {before} bytes that it had when it was opened, got {now}; "
+        "open the source again when the file is complete",
+        path,
+    )
 
 
 @contextmanager

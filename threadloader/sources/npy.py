@@ -15,7 +15,7 @@ import mmap
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from ._files import FileReader, inside
 from ._fingerprint import checked_rows
 from ._hash import sha256
 from ._npy_header import LONGEST, Header, read_header
-from ._regular import none_there, open_regular, readable
+from ._regular import none_there, open_regular, other_size, readable, unreadable
 from ._row_numbers import row_number, row_numbers
 from .arrays import ArraySource, Empty, stays_array
 
@@ -81,8 +81,8 @@ class NpySource:
 
     Args:
         data: the file, or a mapping of field to file.
-        mapped: map the files into memory. A mapped file must not be cut while it is in
-            use: reading past its new end kills the process, by the system and not
+        mapped: map the files into memory. A mapped file must not be cut while rows of it are
+            copied: reading past its new end kills the process, by the system and not
             by an exception.
 
     Raises:
@@ -283,9 +283,9 @@ class _Mapped:
             self.size = file.seek(0, io.SEEK_END)
             file.seek(0)
             self.header = _checked_header(path, file.read(LONGEST), self.size)
-            array = _mapped(path, file.fileno(), self.header, self.size)
+            whole, array = _mapped(path, file.fileno(), self.header, self.size)
         # Only this refers to the map, since ArraySource gives copies: without it, the map goes.
-        self._array: ArraySource | None = ArraySource(array)
+        self._opened: tuple[mmap.mmap | None, ArraySource] | None = whole, ArraySource(array)
 
     def one(self, row: int) -> Any:
         return self._open_array()[row]
@@ -295,19 +295,29 @@ class _Mapped:
         return taken
 
     def _open_array(self) -> ArraySource:
-        array = self._array
-        if array is None:
+        opened = self._opened
+        if opened is None:
             raise closed_error(self.path)
+        whole, array = opened
+        try:
+            # Before rows are read: past the end of a file that was cut that kills the process.
+            size = self.size if whole is None else whole.size()  # of the file, as it is now
+        except OSError as error:
+            if by_handler(error):
+                raise
+            raise unreadable(self.path, error) from error
+        if size != self.size:
+            raise other_size(self.path, self.size, size)
         return array
 
     def close(self) -> None:
-        self._array = None
+        self._opened = None
 
 
-def _mapped(path: Path, number: int, header: Header, size: int) -> _Array:
-    """Give the array of an open file, mapped, to be read only."""
+def _mapped(path: Path, number: int, header: Header, size: int) -> tuple[mmap.mmap | None, _Array]:
+    """Give the map of an open file, and its array there, to be read only."""
     if not header.size:  # there may be nothing to map, and none is needed
-        return np.empty(header.shape, header.dtype)
+        return None, np.empty(header.shape, header.dtype)
     try:
         # With the size: a file that has become shorter since is refused.
         whole = mmap.mmap(number, size, access=mmap.ACCESS_READ)
@@ -317,13 +327,8 @@ def _mapped(path: Path, number: int, header: Header, size: int) -> _Array:
             raise
         reason = getattr(error, "strerror", None) or error
         raise SourceError(f"expected a file that can be mapped, got: {reason}", path) from error
-    return np.ndarray(
-        header.shape,
-        header.dtype,
-        whole,
-        header.length,
-        order="F" if header.columns_first else "C",
-    )
+    order: Literal["F", "C"] = "F" if header.columns_first else "C"
+    return whole, np.ndarray(header.shape, header.dtype, whole, header.length, order=order)
 
 
 def _checked_header(path: Path, start: bytes, size: int) -> Header:
