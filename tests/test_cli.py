@@ -58,7 +58,10 @@ def check(folder, capsys):
 
 NPZ = {"type": "npz", "path": "x.npz"}
 TEXT = {"type": "text", "path": "a.txt"}
-MISSING = "none; a relative path starts at the folder of the config"
+MISSING = (
+    "none; a relative path starts at the folder of the config file, or without one at the "
+    "current folder"
+)
 
 
 def test_a_good_config_is_ok(check):

@@ -125,7 +125,7 @@ def test_a_pattern_that_finds_nothing_is_refused(tree, path):
 @pytest.mark.parametrize(
     ("path", "folder", "got"),
     [
-        ("no/*.npy", "no", "found none; a relative path starts at the folder of the config"),
+        ("no/*.npy", "no", "found none; a relative path starts at the folder of the"),
         ("a.npy/*", "a.npy", "got a file; name the folder that it is in"),
         ("a.npy/no/**", "a.npy/no", "found none; a relative path starts at the folder of the"),
     ],

@@ -1,4 +1,4 @@
-"""How many files sources keep open, and what is said where the system opens no more."""
+"""How many files sources keep open, and what is said where one cannot be opened."""
 
 import errno
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from threadloader import SourceError
+from threadloader import Loader, SourceError
 from threadloader.sources import open_source
 from threadloader.sources._open_files import kept_open
 
@@ -50,6 +50,18 @@ def test_several_sources_of_many_files_fit_into_a_low_limit(run_child, tmp_path)
     pytest.importorskip("resource")
     done = run_child(MANY, str(tmp_path))
     assert ("", "[200]\n") == (done.stderr, done.stdout)
+
+
+@pytest.mark.parametrize("path", ["no.txt", "*.txt", "no/*.txt"])
+def test_where_a_config_has_no_file_a_path_starts_where_the_message_says(
+    tmp_path, monkeypatch, path
+):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(SourceError) as caught:
+        Loader({"source": {"type": "text", "path": path}}).__enter__()
+    assert "or without one at the current folder" in str(caught.value)
+    assert str(tmp_path / "here" / path) in str(caught.value)
 
 
 def raising(error):

@@ -29,7 +29,12 @@ from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 from ._open_files import too_many
 from ._telling import Telling
 
-__all__ = ["expand", "inside"]
+__all__ = ["STARTS", "expand", "inside"]
+
+STARTS = (
+    "a relative path starts at the folder of the config file, or without one at the current folder"
+)
+"""What to say where a path leads to nothing."""
 
 _MAGIC = frozenset("*?[")
 
@@ -152,9 +157,7 @@ def _files_of(base: Path, name: str, root: Path | None) -> list[tuple[Path, bool
     _check_literal(start, parts[:first], parts[first:])
     if not found:
         raise SourceError(
-            "expected a file that matches this pattern, found none; "
-            "a relative path starts at the folder of the config",
-            pattern,
+            f"expected a file that matches this pattern, found none; {STARTS}", pattern
         )
     return [(start.joinpath(*below), is_link) for below, is_link in found]
 
@@ -260,7 +263,7 @@ def _listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None,
         if isinstance(error, (FileNotFoundError, NotADirectoryError)):
             if pattern is None:
                 raise SourceError("expected a folder, found none any more", folder) from error
-            got = "found none; a relative path starts at the folder of the config"
+            got = f"found none; {STARTS}"
             if isinstance(error, NotADirectoryError) and _is_there(folder):
                 got = "got a file; name the folder that it is in"
             raise SourceError(f"expected the folder {folder}, {got}", pattern) from error

@@ -13,6 +13,7 @@ from threadloader.errors import SourceError, by_handler
 
 from ._fields import listed
 from ._open_files import too_many
+from ._paths import STARTS
 
 __all__ = ["none_there", "open_regular", "other_size", "readable", "regular_status", "unreadable"]
 
@@ -20,14 +21,11 @@ __all__ = ["none_there", "open_regular", "other_size", "readable", "regular_stat
 def none_there(paths: Sequence[Path]) -> SourceError:
     """Give the error of files that are not there: its path is that of the first.
 
-    >>> print(none_there([Path("a"), Path("b")]))
-    a: expected a file, found none, nor at 'b'; a relative path starts at the folder of the config
+    >>> none_there([Path("a"), Path("b")]).message.partition(";")[0]
+    "expected a file, found none, nor at 'b'"
     """
     others = f", nor at {listed(map(str, paths[1:]))}" if len(paths) > 1 else ""
-    return SourceError(
-        f"expected a file, found none{others}; a relative path starts at the folder of the config",
-        paths[0],
-    )
+    return SourceError(f"expected a file, found none{others}; {STARTS}", paths[0])
 
 
 def regular_status(path: Path) -> os.stat_result:
