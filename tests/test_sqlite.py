@@ -932,7 +932,49 @@ def test_what_is_left_over_and_cannot_be_closed_fails_no_read(tmp_path, monkeypa
     source.close()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def in_fork(work):
+    """Tell whether something is true in a forked child."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    child = os.fork()
+    if not child:
+        true = False
+        try:
+            true = work()
+        finally:
+            os._exit(not true)
+    return 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the fork, where threads run
+def test_a_fork_reads_by_a_connection_of_its_own_and_closes_that_alone(tmp_path):
+    """SQLite forbids it to use, or to close, what the thread that forks had opened."""
+    source = opened(made(tmp_path))
+    (parents,) = source._connections._made
+
+    def read_and_close():
+        used = []
+        parents.thing.sql.set_trace_callback(used.append)
+        sample = source[1]["id"]
+        _, own = source._connections._made
+        source.close()
+        source.close()
+        kept = not used
+        parents.thing.sql.execute("SELECT 1").close()  # or it has been closed
+        return kept and sample == 2 and closed(own)
+
+    def closed(held):
+        try:
+            held.thing.sql.execute("SELECT 1").close()
+        except sqlite3.ProgrammingError:
+            return True
+        return False
+
+    assert in_fork(read_and_close)
+    assert 2 == source[1]["id"]
+    source.close()
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the fork, where threads run
 def test_a_fork_leaves_the_connections_of_its_parents_threads_alone(tmp_path):
     source = opened(made(tmp_path))
@@ -940,16 +982,13 @@ def test_a_fork_leaves_the_connections_of_its_parents_threads_alone(tmp_path):
         pool.submit(lambda: source[1]).result()
         before = list(source._connections._made)
         assert 2 == len(before)
-        child = os.fork()
-        if not child:
-            code = 1
-            try:
-                thread = threading.Thread(target=lambda: source[1])
-                thread.start()
-                thread.join()
-                there = list(source._connections._made)
-                code = int(there[:2] != before or len(there) != 3)
-            finally:
-                os._exit(code)
-        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+        def read():
+            thread = threading.Thread(target=lambda: source[1])
+            thread.start()
+            thread.join()
+            there = list(source._connections._made)
+            return there[:2] == before and len(there) == 3
+
+        assert in_fork(read)
     source.close()

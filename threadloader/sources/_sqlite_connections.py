@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 
 from threadloader.errors import ConfigError, Problem, SourceError, by_handler, lost_interrupt
 
+from . import _per_thread  # which counts forks
 from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._regular import regular_status
 from ._stamp import log_status
@@ -35,9 +36,15 @@ the loader has waited its `close_timeout` before."""
 
 _Status = tuple[int, ...]
 
+_of_parents: dict[Held[_Connection], None] = {}
+"""What the parents of a forked process have opened. SQLite forbids to use it there, and even to
+close it; so it is held here, since what is freed is closed."""
+
 
 class Connections:
     """A connection for each thread that asks for one, to a database that stays as it is.
+
+    A fork makes connections of its own, and leaves those of its parent alone.
 
     Args:
         path: the database; absolute.
@@ -108,7 +115,7 @@ class Connections:
 
     def _connection(self, place: str) -> _Connection:
         connection: _Connection | None = getattr(self._local, "connection", None)
-        if connection is not None:
+        if connection is not None and connection.is_ours():
             return connection
         if self._closed:
             raise closed_error(self._path)
@@ -197,6 +204,10 @@ class Connections:
         """
         self._closed = True
         made = self._made.copy()
+        of_parents = [each for each in made if not each.thing.is_ours()]
+        _of_parents.update(dict.fromkeys(of_parents))
+        for each in of_parents:
+            del made[each]
         until = time.monotonic() + _PATIENCE_SECONDS
         try:
             # All of them before one is waited for: so they end at the same time.
@@ -240,6 +251,7 @@ class _Connection:
     """One connection: read-only, with nothing allowed but reading."""
 
     def __init__(self, path: Path, authorize: Callable[..., int], longest: int) -> None:
+        self._forks = _per_thread._forks
         # Held by the thread that reads, and by the one that closes. Reentrant: an interrupt in
         # contextlib leaves it held, and its thread must not wait for itself.
         self.lock = threading.RLock()
@@ -260,6 +272,10 @@ class _Connection:
         except BaseException:
             self.sql.close()
             raise
+
+    def is_ours(self) -> bool:
+        """Tell whether this process has opened it, and no parent of it."""
+        return self._forks == _per_thread._forks
 
     def data_version(self) -> int:
         """Give a number that changes when another connection has written."""
