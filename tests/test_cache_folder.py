@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import random
+import shutil
 import sys
 import threading
 import tracemalloc
@@ -214,14 +215,17 @@ def test_a_damaged_sample_is_counted_once(tmp_path):
 @pytest.mark.parametrize("field", ["index", "offset", "length"])
 @pytest.mark.parametrize("value", [-1, 1 << 31, 1 << 40, (1 << 63) - 1])
 def test_an_index_that_lies_takes_no_memory(tmp_path, field, value):
-    filled(tmp_path)
-    (index,) = files(tmp_path, ".index")
+    folder, other = tmp_path / "folder", tmp_path / "other"
+    filled(folder)
+    (index,) = files(folder, ".index")
     data = bytearray(index.read_bytes())
     entries = np.frombuffer(data, _segments._ENTRY, offset=_segments.HEADER_BYTES)
     entries[field] = value
     index.write_bytes(data)
+    shutil.copytree(folder, other)
+    read(other)  # which imports what is needed for one that lies
     tracemalloc.start()
-    assert (0, COUNT, 0) == numbers(read(tmp_path))
+    assert (0, COUNT, 0) == numbers(read(folder))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 1_000_000
@@ -315,6 +319,56 @@ def test_a_folder_that_cannot_be_written_is_read(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(_folder, "Writer", refuse)
     assert (3, 3, 0) == numbers(read(tmp_path))
     assert 1 == caplog.text.count("Permission denied; no more are kept")
+
+
+class Disk:
+    """Takes the place of `FileIO` in `_segments`: files of one kind cannot be made, or written."""
+
+    def __init__(self, kind, error, writing):
+        self.kind, self.error, self.writing = kind, error, writing
+
+    def __call__(self, path, mode, **options):
+        disk = self
+
+        class File(FileIO):
+            def write(self, data):
+                raise disk.error
+
+        if Path(path).suffix != self.kind:
+            return FileIO(path, mode, **options)
+        if not self.writing:
+            raise self.error
+        return File(path, mode, **options)
+
+
+@pytest.mark.parametrize("writing", [False, True], ids=["making", "writing"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
+def test_of_a_segment_that_cannot_be_begun_no_file_is_left(tmp_path, monkeypatch, error, writing):
+    """Else each run would leave another one, for ever."""
+    monkeypatch.setattr(_segments, "FileIO", Disk(".index", error, writing))
+    with pytest.raises(type(error)):
+        Writer(tmp_path, "a", b"k" * 32)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_file_that_was_there_before_is_not_removed(tmp_path):
+    (tmp_path / "a.index").write_bytes(b"another's")
+    with pytest.raises(FileExistsError):
+        Writer(tmp_path, "a", b"k" * 32)
+    assert ["a.index"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_an_error_of_the_removal_does_not_hide_the_first(tmp_path, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left")
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(_segments, "FileIO", Disk(".index", full, writing=True))
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OSError, match="No space left") as caught:
+        Writer(tmp_path, "a", b"k" * 32)
+    assert full is caught.value
 
 
 @pytest.mark.parametrize("step", ["before", "between", "after"])

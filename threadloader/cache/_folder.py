@@ -19,6 +19,7 @@ from threadloader.errors import ConfigError, Problem, by_handler
 
 from ._base import MISSING, Cache, Count, follow
 from ._encode import DamagedError, Part, decode, encode
+from ._names import new_name
 from ._segments import (
     ENTRY_BYTES,
     FORMAT,
@@ -26,7 +27,6 @@ from ._segments import (
     LARGEST,
     RECORD_HEAD,
     Writer,
-    new_name,
     record,
     sound,
 )

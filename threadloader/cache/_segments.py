@@ -1,8 +1,8 @@
 """The files of a kept folder: segments, to which one process appends and all may read.
 
-A segment is two files of one name: a number, greater than those found before, and something
-random. ``NAME.data`` holds records, each a checksum of 16 bytes followed by the encoded sample.
-``NAME.index`` holds a header (magic, format, folder's key) and each record's index, place, length.
+A segment is two files of one name (`_names`). ``NAME.data`` holds records, each a checksum of
+16 bytes followed by the encoded sample. ``NAME.index`` holds a header (magic, format, folder's key)
+and each record's index, place, length.
 
 A record is written before its entry, and whatever interrupts a write ends the segment: a whole
 entry has its record before it, a torn one at the end is passed over. The checksum covers key,
@@ -15,8 +15,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
-import secrets
 import stat
 import struct
 import threading
@@ -27,6 +25,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+
+from threadloader.errors import by_handler
 
 from ._encode import Part
 
@@ -39,9 +39,7 @@ __all__ = [
     "Entries",
     "Segment",
     "Writer",
-    "new_name",
     "record",
-    "segment_names",
     "sound",
 ]
 
@@ -59,7 +57,6 @@ _CHUNK = 1 << 16  # entries read at once
 _MOST = 1 << 30  # bytes asked for in one call: some systems refuse 2 GiB or more
 LARGEST = (1 << 32) - 1
 """Bytes that a record may have."""
-_NAME = re.compile(r"([0-9a-f]{8}-[0-9a-f]{16})\.index")
 _SALT = struct.Struct("<qq")
 
 Entries = npt.NDArray[np.void]
@@ -82,30 +79,6 @@ def sound(made: bytes, key: bytes, index: int) -> bool:
 def _checksum(contents: memoryview, key: bytes, index: int) -> bytes:
     salt = _SALT.pack(index, len(contents))
     return hashlib.blake2b(contents, digest_size=RECORD_HEAD, key=key, salt=salt).digest()
-
-
-def segment_names(folder: Path) -> list[str]:
-    """List the segments in a folder, those begun later last.
-
-    Raises:
-        OSError: it cannot be listed.
-    """
-    with os.scandir(folder) as entries:
-        found = (_NAME.fullmatch(entry.name) for entry in entries)
-        return sorted(match[1] for match in found if match)
-
-
-def new_name(folder: Path) -> str:
-    """Give the name of a new segment.
-
-    It sorts after all there are, so that a sample prepared anew because its record was
-    damaged is found in place of that one.
-
-    Raises:
-        OSError: the folder cannot be listed.
-    """
-    last = max((int(name[:8], 16) for name in segment_names(folder)), default=0)
-    return f"{min(last + 1, 0xFFFFFFFF):08x}-{secrets.token_hex(8)}"
 
 
 def _open_regular(path: Path) -> FileIO:
@@ -160,8 +133,8 @@ class Segment:
             samples: how many samples there are.
 
         Yields:
-            Entries, at most some 10,000 at once: those that are about samples that there
-            are and about bytes that the file of records has.
+            Entries, at most `_CHUNK` at once: those that are about samples that there are
+            and about bytes that the file of records has.
 
         Raises:
             OSError: a file cannot be read.
@@ -237,7 +210,7 @@ class Writer:
         size: bytes of both files.
 
     Raises:
-        OSError: the files cannot be made.
+        OSError: the files cannot be made; then neither is left.
     """
 
     def __init__(self, folder: Path, name: str, key: bytes) -> None:
@@ -246,9 +219,8 @@ class Writer:
         self.size = HEADER_BYTES
         self._end = 0
         with ExitStack() as undo:
-            # "x": a new file, and never through a link that stands in its place.
-            self._data = undo.enter_context(FileIO(folder / f"{name}.data", "xb"))
-            self._index = undo.enter_context(FileIO(folder / f"{name}.index", "xb"))
+            self._data = _made(folder / f"{name}.data", undo)
+            self._index = _made(folder / f"{name}.index", undo)
             _write_all(self._index, _header(key))
             undo.pop_all()
 
@@ -280,6 +252,23 @@ class Writer:
             self._data.close()
         finally:
             self._index.close()
+
+
+def _made(path: Path, undo: ExitStack) -> FileIO:
+    """Make a file, which is closed and removed if what follows fails."""
+    # "x": a new file, and never through a link that stands in its place.
+    file = FileIO(path, "xb")
+    undo.callback(_remove, path)
+    undo.callback(file.close)  # before that: Windows removes no open file
+    return file
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError as error:  # what came before counts
+        if by_handler(error):
+            raise
 
 
 def _header(key: bytes) -> bytes:

@@ -12,7 +12,8 @@ import numpy as np
 
 from threadloader.errors import by_handler
 
-from ._segments import Entries, Segment, segment_names
+from ._names import segment_names
+from ._segments import Entries, Segment
 
 __all__ = ["PLACE_BYTES", "Place", "Shelf", "unless_held"]
 
