@@ -212,6 +212,26 @@ def test_a_damaged_sample_is_counted_once(tmp_path):
     cache.close()
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_what_is_wrong_with_the_process_is_no_damage(tmp_path, monkeypatch, number, caplog):
+    """Where no more files may be open, the sample is prepared, and its record found later."""
+    filled(tmp_path)
+    before = files(tmp_path)
+    cache = Folder(tmp_path, "key", COUNT)
+
+    def refuse(*args):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "read", refuse)
+        assert same(made(0), cache.get(0, made))
+    assert (0, 1, 0) == numbers(cache.stats())
+    assert same(made(0), cache.get(0, made))
+    assert (1, 1, 0) == numbers(cache.stats())
+    cache.close()
+    assert (before, "") == (files(tmp_path), caplog.text)
+
+
 @pytest.mark.parametrize("field", ["index", "offset", "length"])
 @pytest.mark.parametrize("value", [-1, 1 << 31, 1 << 40, (1 << 63) - 1])
 def test_an_index_that_lies_takes_no_memory(tmp_path, field, value):

@@ -40,6 +40,9 @@ _LOOK_SECONDS = 1.0
 """How often, at most, a miss looks for what other processes have written. Chosen: looking
 takes 11 to 17 microseconds of processor time for each segment that others have written."""
 
+_OF_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors of the system that say nothing about a file: too many are open, or memory is short."""
+
 _SUB_FOLDER = re.compile(r"[0-9a-f]{32}")
 
 
@@ -151,6 +154,8 @@ class Folder(Cache):
         except (OSError, ValueError, DamagedError) as error:  # ValueError: it has been closed
             if by_handler(error):
                 raise
+            if getattr(error, "errno", None) in _OF_PROCESS:
+                return MISSING  # the record stays where it is, and is found the next time
             problem = str(error)
         if self._shelf.forget(index, place):
             self._count.mine[Count.DAMAGED] += 1
