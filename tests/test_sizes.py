@@ -1,8 +1,11 @@
 """How many bytes a batch has, for the bound in bytes and what is told of it."""
 
 import math
+import sys
 from collections import OrderedDict, UserDict, namedtuple
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -25,9 +28,72 @@ def test_lists_and_tuples_are_looked_into(batch):
     assert BOTH == nbytes(batch)
 
 
-@pytest.mark.parametrize("batch", ["abc", b"abc", bytearray(b"abc"), memoryview(b"abc")], ids=type)
-def test_texts_and_bytes_count_as_long_as_they_are(batch):
-    assert 3 == nbytes(batch)
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [("a", 1), ("é", 1), ("字", 2), ("😀", 4), (b"a", 1), (bytearray(b"a"), 1)],
+    ids=repr,
+)
+def test_texts_and_bytes_count_as_the_memory_that_they_take(text, width):
+    """A character takes 1, 2 or 4 bytes, by the widest of its text."""
+    assert [sys.getsizeof(text * n) for n in (1, 100)] == [nbytes(text * n) for n in (1, 100)]
+    assert 900 * width == nbytes(text * 1000) - nbytes(text * 100)
+
+
+def test_a_text_of_a_class_of_its_own_counts_as_one():
+    class Word(str):
+        __slots__ = ()
+
+        def __sizeof__(self):
+            raise RuntimeError("not asked")
+
+    assert 200 <= nbytes(Word("字" * 100)) < 400
+
+
+def test_a_memoryview_counts_as_what_it_shows():
+    assert 3 == nbytes(memoryview(b"abc"))
+
+
+@dataclass
+class Sample:
+    x: object
+    y: object = None
+    kind: ClassVar[np.ndarray] = X
+
+
+@dataclass(slots=True)
+class Slotted(Sample):
+    z: object = field(init=False)  # never set
+
+
+@pytest.mark.parametrize("kind", [Sample, Slotted])
+def test_the_fields_of_dataclasses_are_looked_into(kind):
+    missing = 8 * (kind is Slotted)
+    assert BOTH + missing == nbytes(kind(X, {"y": Y}))
+    assert 24 + 8 + missing == nbytes([kind(X)])
+
+
+def test_a_dataclass_that_tells_its_size_counts_as_that():
+    @dataclass
+    class Own:
+        x: object
+        nbytes: int = 7
+
+    assert [7, 24 + 8] == [nbytes(Own(X)), nbytes(Own(X, -1))]
+
+
+def test_a_dataclass_that_holds_itself_is_looked_into_once():
+    sample = Sample(X)
+    sample.y = [sample]
+    assert 24 == nbytes(sample)
+
+
+def test_the_class_of_a_dataclass_is_no_sample():
+    assert 8 == nbytes(Sample)
+
+
+def test_a_view_counts_as_what_it_shows():
+    """What it is a part of may be the whole data set, or a group of batches."""
+    assert 24 == nbytes(np.zeros((1000, 3), np.float32)[5:7])
 
 
 @pytest.mark.parametrize("batch", [7, None, object()], ids=type)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,24 @@ _OTHER = 8
 _DEEPEST = 64
 """Containers inside each other that are looked into, as many as a fingerprint reads."""
 
+_TEXTS = (str, bytes, bytearray)
+_NUMBERS = frozenset({bool, int, float, complex, type(None)})
+_ALONE = frozenset({np.ndarray, *_TEXTS, *_NUMBERS})
+"""The usual kinds that hold nothing, which are seen at once."""
+
 
 def nbytes(batch: Any) -> int:
     """Give the bytes of the arrays, texts and bytes of a batch, about.
 
-    Mappings, lists and tuples are looked into, each once and not endlessly deep. What tells its
-    own `nbytes`, as arrays and tensors do, counts as that; whatever else there may be, a number
-    or an object of the collate's own, counts as 8.
+    Mappings, lists, tuples and the fields of dataclasses are looked into, each once and not
+    endlessly deep. What tells its own `nbytes`, as arrays and tensors do, counts as that: so a view
+    counts as what it shows, and not as the array that it keeps, which may be the whole data set's.
+    Texts and bytes count as the memory that Python has for them. Whatever else there may be, a
+    number or an object of the collate's own, counts as 8.
 
     >>> import numpy as np
-    >>> nbytes({"x": np.zeros((2, 3), np.float32), "name": ["one", b"two"]})
-    30
+    >>> nbytes({"x": np.zeros((2, 3), np.float32), "number": [1, 2]})
+    40
     """
     total = 0
     level = [batch]
@@ -37,27 +45,55 @@ def nbytes(batch: Any) -> int:
     for _ in range(_DEEPEST):
         inside: list[Any] = []
         for it in level:
-            if not isinstance(it, (Mapping, list, tuple)):
+            if id(it) in seen:
+                continue
+            held = _held(it)
+            if held is None:
                 total += _alone(it)
-            elif id(it) not in seen:
+            else:
                 seen[id(it)] = it
-                inside.extend(it.values() if isinstance(it, Mapping) else it)
+                inside.extend(held)
         if not inside:
             return total
         level = inside
     return total + sum(map(_alone, level))
 
 
+def _held(it: Any) -> Iterable[Any] | None:
+    """Give what a container holds; None of what is none, or tells its own size."""
+    if type(it) in _ALONE:
+        return None
+    if isinstance(it, (list, tuple)):
+        return it
+    if isinstance(it, Mapping):
+        return it.values()
+    if isinstance(it, type) or not dataclasses.is_dataclass(it) or _told(it) is not None:
+        return None
+    # What has never been set counts as any other value.
+    return [_attribute(it, field.name) for field in dataclasses.fields(it)]
+
+
 def _alone(it: Any) -> int:
-    if isinstance(it, (str, bytes, bytearray)):
-        return len(it)
+    if type(it) in _NUMBERS:
+        return _OTHER
+    for kind in _TEXTS:
+        if isinstance(it, kind):
+            return kind.__sizeof__(it)
+    told = _told(it)
+    return _OTHER if told is None else told
+
+
+def _told(it: Any) -> int | None:
+    """Give the size that something tells; None if it tells none."""
+    size = _attribute(it, "nbytes")
+    return int(size) if isinstance(size, (int, np.integer)) and size >= 0 else None
+
+
+def _attribute(it: Any, name: str) -> Any:
     # Of a lazy or strange object it may be None, a method, NaN, or raise, as of a sparse tensor.
     try:
-        size = getattr(it, "nbytes", _OTHER)
+        return getattr(it, name, None)
     except Exception as error:
         if by_handler(error):
             raise
-        return _OTHER
-    if isinstance(size, (int, np.integer)) and size >= 0:
-        return int(size)
-    return _OTHER
+        return None
