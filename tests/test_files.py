@@ -1012,6 +1012,14 @@ def test_a_changed_byte_of_a_png_is_an_error_or_changes_nothing(pillow):
                 assert expected == decode(bytes(changed)).tolist()
 
 
+def test_what_is_no_image_is_told_without_an_address_in_memory(pillow):
+    """So that it is told in the same words in every run."""
+    _, decoders = pillow
+    with pytest.raises(SourceError) as caught:
+        decoders["image"]()(b"no image")
+    assert str(caught.value).endswith("WEBP), got: cannot identify image file")
+
+
 def test_a_damaged_image_names_its_file(tmp_path, pillow):
     module, decoders = pillow
     write(tmp_path, {"a.png": encoded(module)[:-30]})

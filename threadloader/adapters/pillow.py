@@ -9,6 +9,7 @@ turn a TIFF, or unpack a small file into more memory than the limit.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from io import BytesIO
 from typing import Any
@@ -61,6 +62,9 @@ _BACK = {
 }
 """What undoes an orientation, by the names of Pillow."""
 
+_OBJECT = re.compile(" ?<[^<>]* at 0x[0-9A-Fa-f]+>")
+"""How Pillow tells what it reads from: by an address, which is another one in each run."""
+
 
 def image_decoder(
     mode: str = "RGB", max_pixels: int = MAX_PIXELS
@@ -112,7 +116,7 @@ def image_decoder(
                 'raise "max_pixels", and PIL.Image.MAX_IMAGE_PIXELS in your program'
             ) from error
         except Exception as error:  # Pillow raises many kinds over damaged bytes
-            reason = str(error) or type(error).__name__
+            reason = _OBJECT.sub("", str(error)) or type(error).__name__
             raise SourceError(
                 f"expected a whole image ({', '.join(formats)}), got: {reason}"
             ) from error
