@@ -51,8 +51,8 @@ def key_of(*parts: Any) -> str:
             - object: its class, its attributes, and the value that it has beside them (a class
               may derive from str or deque); or, if it has a method ``fingerprint() -> str``,
               what that says;
-            - module of yours, wherever it is met: what stands there under a name that any code
-              or text says which is met (``settings.SIZE``, ``package.texts.clean``);
+            - module of yours: the values of those of its names that occur in any code or string
+              that is reached (``settings.SIZE``, ``package.texts.clean``);
             - ``functools.partial``, bound method, property, wrapped function and the like: what
               they are made of;
             - dict, list, tuple, set, numpy array, tensor of torch: all that is in it.

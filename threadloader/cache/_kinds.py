@@ -205,9 +205,10 @@ def tensor_class() -> Any:
 def counts(kind: type, name: str, value: Any) -> bool:
     """Tell whether what a class has under a name was put there by whoever wrote the class.
 
-    Of the names that the interpreter gives (in an enumeration also the library) that is so of what
-    it calls, of fields, and of plain values; the others say where and how the class is written, or
-    are a library's, which may remember there who has asked.
+    Ordinary names always count. Special ones, as ``__hash__``, count if their value is callable, a
+    descriptor, or says the fields of the class, or is plain data other than where and how the class
+    is written; an enumeration's own, as ``_missing_``, if it is callable or a descriptor. What does
+    not count may be a library's, which remembers there who has asked.
     """
     special = name.startswith("__") and name.endswith("__")
     if special and (name in _TOLD_OF_CLASSES or (name not in _WRITTEN and is_plain(value))):

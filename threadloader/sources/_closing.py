@@ -7,7 +7,7 @@ Nobody waits for a lock here, nor in the ``close`` of what uses this: a signal's
 finalizer, may close in the middle of any of it in the same thread, and in a forked child
 whoever held the lock is not there. So a flag says that all is closed, and is set before a dict
 of what is open is looked at. Whoever opens something puts it there before looking at the flag:
-so one of both sees the other. Each use of the dict is one operation, which the language
+so one of the two sees the other. Each use of the dict is one operation, which the language
 promises to be atomic ("Thread safety for dict objects", Python's documentation).
 """
 
@@ -27,10 +27,10 @@ _Thing = TypeVar("_Thing")
 
 
 class Token:
-    """Ends with the thread that keeps it in a `threading.local`: so others see that it has ended.
+    """Lives as long as the thread that keeps it in a `threading.local`: so others see its end.
 
-    By a thread's number they would not, since numbers are used again. And to ask which threads
-    run (`sys._current_frames`) may wait for ever on CPython 3.11, if garbage is collected then.
+    A thread's number does not show it, since numbers are used again. And asking which threads run
+    (`sys._current_frames`) may wait for ever on CPython 3.11, if garbage is collected then.
     """
 
     __slots__ = ("__weakref__",)
@@ -40,7 +40,7 @@ class Held(Generic[_Thing]):
     """What a thread has made for itself, and others may close.
 
     Args:
-        thing: it. To close it again does no harm, nor in the middle of that in the same thread.
+        thing: what it is. It may be closed twice, and inside of its own closing by the same thread.
         token: of the thread.
     """
 
@@ -50,8 +50,8 @@ class Held(Generic[_Thing]):
         self.thing = thing
         self._process = os.getpid()
         self._token = weakref.ref(token)
-        # Held by who closes the thing, and only tried. Reentrant: an interrupt after the taking
-        # leaves it held, and its thread closes the thing the second time.
+        # Whoever closes the thing holds it; nobody waits for it. Reentrant: where an interrupt
+        # leaves it held, that thread can close the thing the second time.
         self._closing = threading.RLock()
 
     def close(self, close: Callable[[_Thing], object]) -> bool:
@@ -74,7 +74,7 @@ def close_left_over(held: dict[Held[_Thing], None], close: Callable[[_Thing], ob
 
     Args:
         held: what threads have made; what is closed is taken out.
-        close: closes one. An error of that is nobody's result, and passed over.
+        close: closes one. An error of that is passed over: whoever is here has not caused it.
     """
     for each in held.copy():
         if not each.is_left_over():

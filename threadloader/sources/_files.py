@@ -34,7 +34,7 @@ _TOGETHER = 8 << 20
 """Bytes that `FileReader.gather` reads at once: memory beside what it gives. Chosen."""
 
 _GAP = 4096
-"""Bytes between two places that `FileReader.gather` reads along, rather than read twice.
+"""Where no more bytes lie between two ranges, `FileReader.gather` reads both at once, with these.
 Chosen: a page, which the system reads in any case."""
 
 

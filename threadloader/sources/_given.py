@@ -27,9 +27,9 @@ def as_source(data: Any) -> Any:
             and so is a list: a list of arrays is a list of samples, which may differ in shape.
 
     Returns:
-        The source. Of an array library's array or a class whose ``take(n)`` means
-        "the first n", everything but ``take`` is used; of one that answers for the attributes
-        of another object, or overrides ``[]`` alone, nothing that would go round its ``[]``.
+        The source. Of another library's array, or where ``take(n)`` means "the first n",
+        ``take`` is not used. Where an object passes on the attributes of another one, or its
+        class overrides ``[]`` alone, nothing is used that would go round its ``[]``.
 
     Raises:
         ConfigError: it cannot be indexed, or its arrays do not fit together.
@@ -80,8 +80,8 @@ def _holds_array(data: Any) -> bool:
 def _is_array(part: Any) -> bool:
     if isinstance(part, np.ndarray):  # of no dimension, too: it is refused
         return True
-    try:  # not numpy's single values, nor other libraries'
-        # What is raised takes long to look into, and many samples may have no shape.
+    try:  # not numpy's single values, nor those of other libraries
+        # With a default: many samples may have no shape, and to look into an error takes long.
         return hasattr(type(part), "__array__") and len(getattr(part, "shape", ())) > 0
     except Exception as error:  # a sample may be anything, and have any shape or none
         if from_signal(error):
@@ -115,8 +115,8 @@ _AT_ONCE = ("take", "take_into", "__getitems__", "column")
 def has_own(source: Any, name: str) -> bool:
     """Tell whether what an object offers by a name belongs to the ``[]`` that it has.
 
-    Not if ``__getattr__`` gives another object's, or a base class gives its own to a class that
-    has a ``[]`` of its own: it knows nothing of what that makes of a sample.
+    It does not if ``__getattr__`` gives what another object has, or if it comes from a base of the
+    class that has the ``[]``: there nobody knows what this ``[]`` makes of a sample.
     """
     own = attributes_of(source)
     if name in own:
