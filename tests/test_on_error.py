@@ -816,10 +816,11 @@ def test_a_lock_does_not_outlive_the_write(tmp_path, monkeypatch):
     assert [1, 2] == [line["index"] for line in lines(path)]
 
 
-def test_processes_share_a_quarantine_file(tmp_path, run_child):
-    """Each adds a line at a time, and now and then leaves one as a kill does: none is lost."""
-    path = tmp_path / "bad.jsonl"
-    code = """
+SHARE = """
+import subprocess
+import sys
+
+code = '''
 import sys
 from pathlib import Path
 from threadloader.quarantine import Quarantine
@@ -829,20 +830,19 @@ for index in range(first, first + 100):
     if index % 5 == 0:
         with path.open("ab+", buffering=0) as file:  # closing gives the lock back, as a kill does
             Quarantine(path)._hold(file)
-            file.write(b'{"index": 7, "pa')
+            Quarantine(path)._write(file, b'{"index": 7, "pa')  # what another has torn goes first
+'''
+each = [sys.executable, "-c", code]
+runs = [subprocess.Popen([*each, first, sys.argv[1]]) for first in ("0", "1000", "2000")]
+sys.exit(any([run.wait() for run in runs]))
 """
-    results = []
-    threads = [
-        threading.Thread(
-            target=lambda first=first: results.append(run_child(code, first, str(path)))
-        )
-        for first in ("0", "1000", "2000")
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [("", 0)] * 3 == [(child.stderr, child.returncode) for child in results]
+
+
+def test_processes_share_a_quarantine_file(tmp_path, run_child):
+    """Each adds a line at a time, and now and then leaves one as a kill does: none is lost."""
+    path = tmp_path / "bad.jsonl"
+    child = run_child(SHARE, str(path))
+    assert ("", 0) == (child.stderr, child.returncode)
     Quarantine(path).add([{"index": 5000}])
     expected = [*range(100), *range(1000, 1100), *range(2000, 2100), 5000]
     assert expected == sorted(line["index"] for line in lines(path))
