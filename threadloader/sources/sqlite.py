@@ -174,7 +174,8 @@ class SqliteSource:
         # an index, say, that `_row` does not use. With a condition on all columns it plans both
         # alike. (This one is always true, as its first part tells; but not yet to who plans.)
         names = ", ".join(map(_quoted, self.columns))
-        return f"{keys} WHERE ?1 OR ?1 IN ({names})", (1,)
+        # Two values and not "?1" twice: Python 3.12.1 warns of that, since it counts as named.
+        return f"{keys} WHERE ? OR ? IN ({names})", (1, 1)
 
     def _read_keys(self, query: str, values: tuple[int, ...]) -> npt.NDArray[np.int64]:
         parts = [np.empty(0, np.int64)]
