@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import threadloader
-from threadloader import Batches, Loader, LoaderError, _told, _tried, cli
+from threadloader import Loader, LoaderError, _told, _tried, cli
 from threadloader.adapters import launcher
+from threadloader.loader._supply import Supply
 
 ROOT = Path(__file__).parent.parent
 
@@ -508,10 +509,10 @@ def test_beside_a_section_whose_name_is_too_long_to_be_told_what_is_wrong_is_tol
 def test_what_names_no_option_is_told_once_and_ends_it(check, monkeypatch):
     """Behind what the options before it have."""
 
-    def fails(batches):
+    def fails(supply):
         raise RuntimeError("bad")
 
-    monkeypatch.setattr(Batches, "_start", fails)
+    monkeypatch.setattr(Supply, "start", fails)
     code, out, _ = check(write({"source": NPZ, "exclude": "none.txt"}))
     first, last = out.splitlines()
     assert code == 1

@@ -701,12 +701,16 @@ def test_an_engine_whose_feeder_cannot_start_says_so():
 
     class NoLaunch(Runtime):
         def launch(self, function, args):
-            raise RuntimeError("no launch")
+            raise RuntimeError("can't start new thread")
 
-    for runtime, text in ((NoFeeder(), "no feeder"), (NoLaunch(), "no launch")):
+    for runtime, text in ((NoFeeder(), "no feeder"), (NoLaunch(), "can't start new thread")):
         engine = Engine(2, 5.0, runtime)
-        with pytest.raises(RuntimeError, match=text):
+        with pytest.raises(RuntimeError, match=text) as caught:
             engine.start()
+        # What the system refuses is told with the option that asks for it.
+        told = ['threadloader: "num_workers" asks for 2 threads, besides one that feeds them, ']
+        notes = [note[: len(told[0])] for note in getattr(caught.value, "__notes__", [])]
+        assert notes == (told if runtime.__class__ is NoLaunch else [])
         engine.stop()
 
 

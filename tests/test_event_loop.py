@@ -28,9 +28,17 @@ def begun(batches):
     return iter(batches)
 
 
-def test_a_read_may_run_a_loop_of_its_own():
+class AwaitedToo(Awaited):
+    """Its `take` is another than a source's, and is not used: something stands around it."""
+
+    def take(self, n):
+        return self[:n]
+
+
+@pytest.mark.parametrize("kind", [Awaited, AwaitedToo])
+def test_a_read_may_run_a_loop_of_its_own(kind):
     async def train():
-        with Loader(CONFIG, Awaited(ROWS)) as batches:
+        with Loader(CONFIG, kind(ROWS)) as batches:
             got = [batch.item() for batch in begun(batches)]
             return got, batches.stats().prepared_here
 

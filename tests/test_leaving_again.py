@@ -267,6 +267,21 @@ with Loader({"batch_size": 2, "num_workers": 0, "shuffle": False}, Slow()) as ba
     assert ("[[0, 1], [2, 3], [4, 5], [6, 7]]\n", 0) == (done.stdout, done.returncode), done.stderr
 
 
+def test_a_loader_may_be_left_in_the_midst_of_its_leaving():
+    """By a signal's handler, in the lines where nobody else may enter: its thread has the guard."""
+    loader = Loader({"num_workers": 0}, list(range(4)))
+
+    def leave():
+        loader.__enter__()
+        with loader._guard:
+            loader.__exit__(None, None, None)
+
+    thread = threading.Thread(target=leave, daemon=True)
+    thread.start()
+    thread.join(WAIT)
+    assert not thread.is_alive()
+
+
 def test_of_two_that_enter_at_once_behind_a_worker_that_has_left_one_is_let_in():
     """Both close what it could not close; the one that is done with it last does not enter, too."""
     done = threading.Event()

@@ -1956,6 +1956,8 @@ def test_a_recipe_that_is_taken_for_its_batches_says_where_they_are(name):
         getattr(loader, name)
     with pytest.raises(AttributeError, match=r"has no attribute 'epoch'$"):
         loader.epoch  # noqa: B018 (asked for, and of a name that batches have not)
+    with pytest.raises(AttributeError, match=r"has no attribute '_supply'$"):  # not for users
+        loader._supply  # noqa: B018
 
 
 @pytest.mark.parametrize("at", [2, 3, 4])
