@@ -12,6 +12,8 @@ from conftest import our_threads
 from sweep import Sweep
 
 from threadloader import BusyError, ClosedError, Loader, per_thread
+from threadloader._runtime import RUNTIME
+from threadloader.loader._door import Door
 from threadloader.loader._turn import Turn
 
 WAIT = 60.0
@@ -273,7 +275,7 @@ def test_a_loader_may_be_left_in_the_midst_of_its_leaving():
 
     def leave():
         loader.__enter__()
-        with loader._guard:
+        with loader._door._guard():
             loader.__exit__(None, None, None)
 
     thread = threading.Thread(target=leave, daemon=True)
@@ -312,3 +314,47 @@ def test_of_two_that_enter_at_once_behind_a_worker_that_has_left_one_is_let_in()
         loader.__enter__()
     assert [[0, 1, 2, 3]] == [sorted(batch) for batch in entered[1]]
     loader.__exit__(None, None, None)
+
+
+def test_who_leaves_and_fails_ends_nothing_of_who_has_entered_meanwhile():
+    """Closing the source fails; by then the next one is let in, and is left alone."""
+    entered, errors = [], [OSError("close failed")]
+
+    class Failing(Part):
+        @staticmethod
+        def closing():
+            if errors:
+                raise errors.pop()
+
+    loader = Loader({"num_workers": 0}, per_thread(Failing))
+    let_in = loader._door.let_in
+
+    def and_enter(batches):
+        let_in(batches)
+        if not entered:
+            thread = threading.Thread(target=lambda: entered.append(loader.__enter__()))
+            thread.start()
+            thread.join(WAIT)
+
+    loader._door.let_in = and_enter
+    with pytest.raises(OSError, match="close failed"), loader:
+        pass
+    assert [[0, 1, 2, 3]] == [sorted(batch) for batch in entered[0]]
+    entered[0].close()
+
+
+def test_a_worker_that_leaves_late_leaves_nothing_of_who_is_in_by_then():
+    """Only what is open can be left unclosed; who enters next would close it under its user."""
+    door, old, new = Door(RUNTIME), object(), object()
+    door.enter("somebody")
+    door.batches = old
+    door.let_out(old, unclosed=True)
+    assert door.unclosed() is old
+    door.let_in(old)
+    door.enter("somebody else")
+    door.batches = new
+    door.let_out(old, unclosed=True)
+    door.let_in(old)
+    assert door.unclosed() is None
+    assert door.has("somebody else")
+    assert door.batches is new

@@ -294,6 +294,27 @@ def test_a_signal_behind_the_launch_comes_out_and_it_is_logged_once(heard, go_on
     assert ["stuck"] == texts
 
 
+def test_what_a_handler_raises_while_a_stack_is_asked_for_is_not_lost(monkeypatch):
+    """It comes while the module is imported, and may be of the very kind that is passed over."""
+
+    class Interrupted:
+        def find_spec(self, name, path=None, target=None):
+            if name == "traceback":
+                signal.raise_signal(signal.SIGINT)
+
+    def ring(number, frame):
+        raise ImportError("mine")
+
+    before = signal.signal(signal.SIGINT, ring)
+    try:
+        monkeypatch.delitem(sys.modules, "traceback")
+        monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+        with pytest.raises(ImportError, match="mine"):
+            RUNTIME.stack(SimpleNamespace(ident=threading.get_ident()))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_where_no_module_can_be_imported_any_more_a_stack_and_a_record_still_come(
     monkeypatch, capsys
 ):

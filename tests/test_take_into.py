@@ -262,6 +262,24 @@ def test_a_take_of_an_object_itself_is_used_and_not_that_of_its_class(make):
         assert [100.0, 101.0] == next(iter(batches)).tolist()
 
 
+class NotIntoMemory(Counting):
+    take_into = None
+
+
+class NotThisOne(Counting):
+    def __init__(self):
+        super().__init__()
+        self.take_into = None
+
+
+@pytest.mark.parametrize("wrapped", [lambda kind: kind(), per_thread], ids=["own", "per thread"])
+@pytest.mark.parametrize("kind", [NotIntoMemory, NotThisOne])
+def test_none_says_that_a_method_is_not_offered(kind, wrapped):
+    """As for special methods in Python: the class before has one, and it is not asked."""
+    with Loader({"batch_size": 2, "num_workers": 0}, wrapped(kind)) as batches:
+        assert list(range(8)) == sorted(np.concatenate(list(batches)).tolist())
+
+
 def test_a_class_whose_take_means_something_else_offers_none_into_memory():
     """With its ``take`` goes what is beside it."""
 

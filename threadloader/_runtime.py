@@ -15,6 +15,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .errors import by_handler
+
 if TYPE_CHECKING:
     import logging
 
@@ -166,7 +168,12 @@ class Runtime:
             return "(no Python frame)\n"
         try:
             import traceback  # imported when it is asked for
-        except (OSError, ImportError):  # no file can be opened any more, or Python has gone
+        except (
+            OSError,
+            ImportError,
+        ) as error:  # no file can be opened any more, or Python has gone
+            if by_handler(error):
+                raise
             return _plain(frame)
         return "".join(traceback.format_stack(frame))
 

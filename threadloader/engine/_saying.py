@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any, Literal
 
 from .._runtime import RUNTIME, log
+from ..errors import by_handler
 from ._own import here
 from ._signals import attempt
 from ._slots import caught
@@ -40,7 +41,9 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
     def record(text: str) -> None:
         try:
             logger = log()
-        except (OSError, ImportError):  # no file can be opened any more, or Python has gone
+        except (OSError, ImportError) as error:  # no file can be opened any more, or it has gone
+            if by_handler(error):
+                raise
             sys.stderr.write(f"threadloader: {text}\n")
         else:
             getattr(logger, how)("%s", text)

@@ -16,10 +16,11 @@ import numpy as np
 from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
 from ..engine import from_signal
-from ..errors import BusyError, ClosedError, ConfigError, WorkerError
+from ..errors import ClosedError, ConfigError, WorkerError
 from ._arguments import check_collate, count_of, wrong
 from ._batches import Batches
 from ._caching import both, cached_source, counted, stamp_of
+from ._door import Door
 from ._failure import note_beside
 from ._making import make_recipe
 from ._opening import identity_of, length_of, open_configured
@@ -120,11 +121,7 @@ class Loader:
         several = isinstance(self._transform, transforms.Several)
         drawing = transform is None or several or transforms.takes_rng(transform)
         self._steady = None if drawing else transform
-        self._batches: Batches | None = None
-        # Who has entered, or None. Looked at and set under the guard; cleared by who leaves, last.
-        self._entered: object | None = None
-        self._left = False  # whether one of its own threads has left, which cannot wait for itself
-        self._guard = self._runtime.turn()  # a handler in these lines may leave
+        self._door = Door(self._runtime)
 
     @property
     def config(self) -> LoaderConfig:
@@ -154,7 +151,9 @@ class Loader:
             raise ClosedError("a Loader cannot be entered while the interpreter shuts down")
         close, me = None, object()
         try:
-            self._enter(me)
+            if (left := self._door.unclosed()) is not None:
+                self._leave(left, None)
+            self._door.enter(me)
             source: sources.Source
             ours = self._source is None or self._opened
             spec = self._config.source if ours else None
@@ -196,7 +195,7 @@ class Loader:
                 not_pinned,
                 dict if cache is None else partial(counted, cache),
             )
-            self._batches = batches
+            self._door.batches = batches
             if self._resume is not None:
                 batches.load_state_dict(self._resume)
             batches._skip(self._skip_steps)
@@ -206,12 +205,12 @@ class Loader:
             # isinstance would ask the error itself, which may be of any kind.
             if issubclass(type(error), ConfigError):
                 self._report.complete(cast("ConfigError", error), self._in_code)
-            if self._entered is me:
+            if self._door.has(me):
+                made = self._door.batches
                 try:
-                    self._leave(self._batches, error, close)
+                    self._leave(made, error, close)
                 except BaseException:  # interrupted again and again, it shuts nobody out
-                    if self._entered is me:
-                        self._batches = self._entered = None
+                    self._door.let_in(made)
                     raise
             if issubclass(type(error), StopIteration):  # would be taken for an end further out
                 message = "StopIteration was raised while the source was opened; see its cause"
@@ -225,17 +224,22 @@ class Loader:
         traceback: TracebackType | None,
     ) -> None:
         """Close the batches. An exception of the body passes, whatever closing does."""
+        batches: Batches | None = None
         try:
-            if (batches := self._batches) is not None:
+            batches = self._door.batches
+            if batches is not None:
                 # Before it closes: whoever learns of that may enter at once (see `_leave`).
-                self._left = batches._supply.inside()
+                self._door.let_out(batches, unclosed=batches._supply.inside())
                 self._leave(batches, error)
         except BaseException:
-            if (batches := self._batches) is not None:  # a Ctrl-C came too early, or twice
+            if batches is None:  # a Ctrl-C came before it was looked at
+                batches = self._door.batches
+            # Else it is closed, and these are somebody else's.
+            if batches is not None and self._door.batches is batches:
                 try:
                     self._leave(batches, error)
                 except BaseException:  # interrupted again and again, it shuts nobody out
-                    self._batches = self._entered = None
+                    self._door.let_in(batches)
                     raise
             raise
 
@@ -253,24 +257,19 @@ class Loader:
             close = batches._close
         try:
             if close is not None and close() is False:
-                self._left = True  # if that was a finalizer, nobody else leaves: see `_enter`
+                # If that was a finalizer, nobody else leaves: see `__enter__`.
+                self._door.let_out(cast("Batches", batches), unclosed=True)
                 return
         except BaseException as problem:
             # A Ctrl-C, or whatever a signal handler raises, that came before the threads were told
             # to end must not leave them. What has been closed is not closed twice.
             cast("Callable[[], bool | None]", close)()
-            self._let_in(batches)
+            self._door.let_in(batches)
             if error is None or from_signal(problem):
                 raise
             note_beside(error, problem)
         # Last: until here a repeated __exit__ finishes what an interrupt cut short.
-        self._let_in(batches)
-
-    def _let_in(self, batches: Batches | None) -> None:
-        # Two may close what one of its own threads has left; the first may be in again by now.
-        with self._guard:
-            if self._batches is batches:
-                self._batches = self._entered = None
+        self._door.let_in(batches)
 
     def __iter__(self) -> Iterator[Any]:
         """Refuse: a recipe has no batches.
@@ -290,11 +289,3 @@ class Loader:
             if not name.startswith("_") and hasattr(Batches, name):
                 text += f"; it is a recipe: with Loader(...) as batches: batches.{name} ..."
             raise AttributeError(text, name=name, obj=self)
-
-    def _enter(self, me: object) -> None:
-        if self._left and (left := self._batches) is not None:  # what is left to be done there
-            self._leave(left, None)
-        with self._guard:
-            if self._entered is not None:
-                raise BusyError("this Loader is open already; make another for a second user")
-            self._entered, self._left = me, False

@@ -222,7 +222,8 @@ def _together(
 def _taking(source: Any, empty: Callable[..., Any]) -> Callable[[Any], Any]:
     """Give what builds whole batches, in memory that is used again where the source can."""
     kind = _builder(sources.behind(source))
-    if kind is None or "take_into" not in vars(kind):
+    # It may be None, to say that there is none, or hidden by what stands around the object.
+    if kind is None or "take_into" not in vars(kind) or getattr(source, "take_into", None) is None:
         return functools.partial(_take, source)
     # Counting the rows takes a third as long as gathering them from memory. Ours are tested.
     ours = _package(kind) == _package(Recipe)
