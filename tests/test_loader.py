@@ -776,6 +776,38 @@ class TestState:
                 gc.enable()
             assert [[0, 1], [2, 3], [4, 5]] == lists(batches)
 
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_an_iterator_that_is_closed_lets_a_state_be_loaded(self, workers):
+        """As behind a `break`, where the loop's variable still has it; and it gives no more."""
+        with load(Numbers(12), batch_size=2, num_workers=workers) as batches:
+            for epoch in batches.epochs(2):
+                assert [[0, 1], [2, 3]] == lists(itertools.islice(epoch, 2))
+                state = batches.state_dict()
+                assert [[4, 5]] == lists(itertools.islice(epoch, 1))
+                break
+            with pytest.raises(BusyError, match=r"or call its close\(\)"):
+                batches.load_state_dict(state)
+            epoch.close()
+            epoch.close()
+            assert [] == list(epoch)
+            batches.load_state_dict(state)
+            assert [[4, 5], [6, 7], [8, 9], [10, 11]] == lists(batches)
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_closing_an_iterator_leaves_what_was_delivered_and_a_newer_one_as_they_are(
+        self, workers
+    ):
+        with load(Numbers(6), batch_size=2, num_workers=workers) as batches:
+            first = iter(batches)
+            assert [0, 1] == next(first).tolist()
+            before = batches.state_dict()
+            first.close()
+            assert before == batches.state_dict()
+            second = iter(batches)
+            assert 1 == second.number
+            first.close()
+            assert [[0, 1], [2, 3], [4, 5]] == lists(second)
+
     def test_loading_while_an_iterator_is_live_is_refused(self):
         with Loader({"batch_size": 2}, Numbers(6)) as batches:
             state, epoch = batches.state_dict(), iter(batches)

@@ -40,6 +40,17 @@ class Epoch:
         """
         return self._run.next(self)
 
+    def close(self) -> None:
+        """End it here: no more of its batches are delivered, as if nobody held it any more.
+
+        Then `load_state_dict` goes elsewhere, and the next iterator begins the next epoch.
+        Harmless where it is over, or a newer one has taken its place.
+
+        Raises:
+            BusyError: another thread is inside `next`, or the calling thread is the loader's own.
+        """
+        self._run.end(self)
+
 
 class Epochs:
     """The epochs of a run, one after the other: an iterator of `Epoch`."""

@@ -159,13 +159,27 @@ class Run:
             place = self.place
             if place.is_live:
                 raise BusyError(
-                    "load_state_dict while an iterator is live: load before the loop, "
-                    "or let the iterator end first"
+                    "load_state_dict while an iterator is live: load before the loop, or let the "
+                    "iterator end first, or call its close()"
                 )
             plan, cursor = read()
             if place.stream is not None:
                 place.stream.cancel()
             self.results.place = Place(plan, cursor, place.shown, place.tally)
+        finally:
+            turn.inside, turn.lock = False, fresh
+
+    def end(self, epoch: Epoch) -> None:
+        """End an iterator, as `Epoch.close` has it."""
+        turn = self.turn
+        fresh = turn.take()
+        try:
+            turn.inside = True
+            place = self.results.place
+            if place.live is not None and place.live() is epoch:
+                following = place.settled()._replace(live=None)
+                epoch._ended = True
+                self.results.place = following
         finally:
             turn.inside, turn.lock = False, fresh
 
