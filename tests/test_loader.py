@@ -2011,3 +2011,16 @@ def test_a_read_of_several_batches_that_fails_once_is_counted(workers, in_memory
     with Loader({**config, "shuffle": False}, source) as batches:
         assert list(range(40)) == np.concatenate(list(batches)).tolist()
         assert (1, 0) == (batches.stats().retried, batches.stats().failed)
+
+
+@pytest.mark.parametrize(
+    "config", [{"batch_size": 32, "drop_last": True}, {"exclude": [*range(9)]}]
+)
+def test_epochs_without_an_end_and_without_a_batch_are_told(config, caplog):
+    """The loop over them goes on for ever, and would say nothing."""
+    with load(Numbers(9), **config) as batches:
+        assert [] == [batch for epoch in batches.epochs(2) for batch in epoch]
+        assert [] == caplog.records
+        batches.epochs()
+    (record,) = caplog.records
+    assert record.getMessage().startswith("epochs without an end, and without a batch: the source")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
-from .._runtime import Runtime
+from .._runtime import Runtime, log
 from ..config import LoaderConfig
 from ..engine import from_signal
 from ..errors import ConfigError, Problem, StateError
@@ -17,7 +17,7 @@ from ._arguments import count_of
 from ._epochs import Epoch, Epochs
 from ._forks import follow
 from ._run import Run
-from ._sampling import Samplings
+from ._sampling import NO_BATCH, Samplings
 from ._schedule import Plan
 from ._skip_steps import NoStepsError, after_steps
 from ._skipping import Skipping
@@ -68,6 +68,7 @@ class Batches:
         self._cache_stats = cache_stats
         length = samplings.now.sampler.length
         steps = None if length is None else deal.steps(length)  # else it is a callable
+        self._has_none = steps == 0  # no step in any epoch
         self._supply = Supply(config, recipe, deal, runtime, steps)
         # How to close the source, if it is ours; None once that is done, by the one thread that
         # has the lock.
@@ -76,9 +77,7 @@ class Batches:
         self._at_source = False  # whether it is being closed; written by who has the lock
         self._closed_at: float | None = None  # written by who closes first
         self._waited = 0.0  # the most seconds of waiting that `stats` has told, to whomever
-        # Imported now: at the first `save`, hours later, it may be that no file can be opened any
-        # more, or that the package was replaced by another version.
-        from ..state import write
+        from ..state import write  # now: hours later, maybe no file can be opened
 
         self._write = write
         self._saved = False  # goes to True with the first `save`, whoever calls it
@@ -139,6 +138,8 @@ class Batches:
         end = self._config.num_epochs
         if n is not None:
             end = count_of("epochs(n)", n, "an integer >= 0 or None")
+        if end is None and self._has_none:
+            log().warning("epochs without an end, and without a batch: %s", NO_BATCH)
         return Epochs(self._run, end)
 
     @property
@@ -153,9 +154,8 @@ class Batches:
         tally, since = place.tally, self._run.since  # in this order, as `Run.since` says
         if since is not None:
             tally = tally.waited(min(since, now), now)
-        # The loop reads its clock a moment before it writes down what it has waited. In that moment
-        # this sees a little too much, and between the clearing of `since` and the writing too
-        # little: so what was told once is not taken back.
+        # A moment before the loop writes down what it has waited this sees a little too much, and
+        # between the clearing of `since` and the writing too little: what was told stays told.
         waited = max(self._waited, tally.data_wait_seconds)
         if self._closed_at is not None and tally.started is not None:
             # Without workers a batch is made to its end, and waited for, after the close.
