@@ -2024,3 +2024,25 @@ def test_epochs_without_an_end_and_without_a_batch_are_told(config, caplog):
         batches.epochs()
     (record,) = caplog.records
     assert record.getMessage().startswith("epochs without an end, and without a batch: the source")
+
+
+def test_options_are_replaced_and_all_else_stays(tmp_path, monkeypatch):
+    """Relative paths start at the config's folder still, where the current one has such files."""
+    for folder, first in (("there", 0), ("here", 100)):
+        (tmp_path / folder).mkdir()
+        np.savez(tmp_path / folder / "d.npz", x=np.arange(first, first + 4))
+    file = tmp_path / "there" / "train.json"
+    spec = {"source": {"type": "npz", "path": "d.npz"}, "root": ".", "shuffle": False}
+    file.write_text(json.dumps(spec))
+    monkeypatch.chdir(tmp_path / "here")
+    given = {"transform": lambda sample: sample["x"] * 2, "sampler": [3, 1, 0]}
+    loader = Loader(file, **given, shard={"index": 1, "count": 2}, skip_steps=1)
+    with loader.replace(batch_size=1, num_workers=0) as batches:
+        assert [[6]] == lists(batches)
+    with loader.replace(batch_size=1, shard={"index": 0, "count": 2}) as batches:
+        assert [[0]] == lists(batches)
+    assert (32, 2) == (loader.config.batch_size, loader.config.num_workers)
+    with pytest.raises(ConfigError, match="/batch_size"):
+        loader.replace(batch_size=0)
+    with pytest.raises(TypeError, match="batch_sze"):
+        loader.replace(batch_sze=2)

@@ -23,18 +23,11 @@ from ._caching import both, cached_source, counted, stamp_of
 from ._door import Door
 from ._failure import note_beside
 from ._making import make_recipe
-from ._opening import identity_of, length_of, open_configured
+from ._opening import identity_of, length_of, open_configured, transform_of
 from ._sampling import Samplings, deal_of
 from ._skipping import Skipping, policy_of
 
 __all__ = ["Loader"]
-
-
-def _configured(spec: Mapping[str, Any]) -> Callable[..., Any]:
-    """Give the transform that a config names; "mlm" is the one there is."""
-    from ..masking import mlm  # imported when it is asked for
-
-    return mlm(**{option: value for option, value in spec.items() if option != "type"})
 
 
 class Loader:
@@ -106,13 +99,15 @@ class Loader:
         states = (Mapping, str, PathLike)
         if resume is not None and (not isinstance(resume, states) or resume == ""):
             raise wrong("resume", "a state, or the path of a file of one", resume)
+        self._given = {"source": source, "transform": transform, "collate": collate}
+        self._given |= {"sampler": sampler, "resume": resume, "skip_steps": skip_steps}
         self._source = source
         self._opened = False  # whether that is the source of the config; `based` says so
         self._collate, self._sampler, self._resume = collate, sampler, resume
         self._skip_steps = count_of("skip_steps", skip_steps)
         try:
             if transform is None and self._config.transform is not None:
-                transform = _configured(self._config.transform)
+                transform = transform_of(self._config.transform)
         except ConfigError as error:
             self._report.complete(error)
             raise
@@ -127,6 +122,20 @@ class Loader:
     def config(self) -> LoaderConfig:
         """The config, with what was given in code and the defaults filled in; a copy."""
         return copy.deepcopy(self._config)
+
+    def replace(self, **options: Any) -> Loader:
+        """Give a loader like this one, but with other options, as in ``replace(num_workers=0)``.
+
+        Relative paths start where they did, at the folder of the config file, which `config` does
+        not know: one made of that starts them at the current folder.
+
+        Raises:
+            ConfigError: an option is wrong.
+            TypeError: there is no such option.
+        """
+        other = Loader(dataclasses.replace(self._config, **options), **self._given)
+        other._base, other._opened = self._base, self._opened
+        return other
 
     def __enter__(self) -> Batches:
         """Open the source and start the threads.

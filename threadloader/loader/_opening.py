@@ -12,7 +12,7 @@ from ..config import LoaderConfig
 from ..errors import SourceError
 from ..order import LONGEST, VERSION
 
-__all__ = ["identity_of", "length_of", "open_configured"]
+__all__ = ["identity_of", "length_of", "open_configured", "transform_of"]
 
 
 def open_configured(
@@ -76,6 +76,13 @@ def identity_of(
         "sampler": sampler,
         "order": VERSION,
     }
+
+
+def transform_of(spec: Mapping[str, Any]) -> Callable[..., Any]:
+    """Give the transform that a config names; "mlm" is the one there is."""
+    from ..masking import mlm  # imported when it is asked for
+
+    return mlm(**{option: value for option, value in spec.items() if option != "type"})
 
 
 def _no_length(got: object) -> SourceError:
