@@ -13,6 +13,7 @@ from sweep import Sweep
 
 from threadloader import BusyError, ClosedError, Loader, per_thread
 from threadloader._runtime import RUNTIME
+from threadloader.loader import _forks
 from threadloader.loader._door import Door
 from threadloader.loader._turn import Turn
 
@@ -358,3 +359,40 @@ def test_a_worker_that_leaves_late_leaves_nothing_of_who_is_in_by_then():
     assert door.unclosed() is None
     assert door.has("somebody else")
     assert door.batches is new
+
+
+def test_a_fork_has_a_door_of_its_own(monkeypatch):
+    """Whoever had the parent's in hand is not there, and would shut the child out for good."""
+    door, held, over = Door(RUNTIME), threading.Event(), threading.Event()
+
+    def hold():
+        with door._guard():
+            held.set()
+            over.wait(WAIT)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert held.wait(WAIT)
+    monkeypatch.setattr(_forks, "count", _forks.count + 1)
+    entering = threading.Thread(target=door.enter, args=("the child",), daemon=True)
+    entering.start()
+    entering.join(WAIT)
+    over.set()
+    holding.join(WAIT)
+    assert door.has("the child")
+
+
+def test_a_loader_that_is_left_in_a_read_of_its_own_thread_can_be_entered_again():
+    """Without workers: what is being read ends behind it, and nobody else leaves."""
+    left = []
+
+    class Leaving(Part):
+        def __getitem__(self, index):
+            if not left:
+                left.append(loader.__exit__(None, None, None))
+            return index
+
+    loader = Loader({"num_workers": 0}, Leaving())
+    assert [0, 1, 2, 3] == sorted(next(iter(loader.__enter__())))
+    with loader as batches:
+        assert [[0, 1, 2, 3]] == [sorted(batch) for batch in batches]

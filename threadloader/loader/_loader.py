@@ -233,18 +233,14 @@ class Loader:
         traceback: TracebackType | None,
     ) -> None:
         """Close the batches. An exception of the body passes, whatever closing does."""
-        batches: Batches | None = None
+        batches = self._door.batches  # once: when they are closed, somebody else may be in
         try:
-            batches = self._door.batches
             if batches is not None:
                 # Before it closes: whoever learns of that may enter at once (see `_leave`).
                 self._door.let_out(batches, unclosed=batches._supply.inside())
                 self._leave(batches, error)
         except BaseException:
-            if batches is None:  # a Ctrl-C came before it was looked at
-                batches = self._door.batches
-            # Else it is closed, and these are somebody else's.
-            if batches is not None and self._door.batches is batches:
+            if batches is not None:  # a Ctrl-C came before its first line, or twice in it
                 try:
                     self._leave(batches, error)
                 except BaseException:  # interrupted again and again, it shuts nobody out
