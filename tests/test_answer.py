@@ -15,7 +15,7 @@ from threadloader import cli
 ROOT = Path(__file__).parent.parent
 
 MINE = """
-import atexit, os, subprocess, sys
+import atexit, contextlib, os, subprocess, sys
 
 def prints():
     "In every way that there is, of which a shell and an os.write know no sys.stdout."
@@ -35,6 +35,17 @@ def closes():
 
 def closes_stderr():
     sys.stderr.close()
+    return list(range(8))
+
+def redirects():
+    with contextlib.redirect_stderr(sys.stdout):
+        print("redirected")
+        subprocess.run([sys.executable, "-c", "print('to a number')"], stdout=sys.stdout)
+    return list(range(8))
+
+def replaces():
+    sys.stderr = sys.stdout
+    print("replaced")
     return list(range(8))
 
 def plain():
@@ -93,6 +104,18 @@ def test_user_code_that_closes_its_streams_does_not_end_the_command(folder, sour
     """Of stdout it has closed nothing of the command's; without a stderr that goes on."""
     done = verified(MODULE, "--source", f"mine:{source}")
     assert (0, "c.json: OK", "") == (done.returncode, done.stdout[:10], done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [("redirects", ["redirected", "to a number"]), ("replaces", ["replaced"])],
+)
+def test_user_code_whose_stderr_is_its_stdout_prints_to_the_first_stderr(folder, source, says):
+    done = verified(MODULE, "--source", f"mine:{source}")
+    assert (0, "c.json: OK") == (done.returncode, done.stdout[:10])
+    # Once for each run, and nothing else: no line is lost, and none comes twice.
+    assert set(says) == set(done.stderr.split("\n")) - {""}
+    assert 1 == len({done.stderr.split("\n").count(line) for line in says})
 
 
 @pytest.mark.skipif(os.name == "nt", reason="it takes a shell that closes descriptors")

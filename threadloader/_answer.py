@@ -10,6 +10,7 @@ import contextlib
 import io
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any, TextIO
 
@@ -59,22 +60,40 @@ def _kept(stdout: TextIO | None) -> Iterator[TextIO | None]:
 
 
 class _ToStderr(io.RawIOBase):
-    """Writes to stderr, whatever that is by then."""
+    """Writes to stderr, whatever that is by then; where that is this one, to the first stderr."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.local()
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any, /) -> int:
         written = bytes(data)
-        if sys.stderr is not None:
-            # Where nobody reads it, or the disk is full, nobody misses it: a sample that prints
-            # has not failed by that.
-            with contextlib.suppress(OSError, ValueError):
-                sys.stderr.write(written.decode(errors="backslashreplace"))
+        with self._stderr() as stderr:
+            if stderr is not None:
+                # Where nobody reads it, or the disk is full, nobody misses it: a sample that
+                # prints has not failed by that.
+                with contextlib.suppress(OSError, ValueError):
+                    stderr.write(written.decode(errors="backslashreplace"))
         return len(written)
 
     def fileno(self) -> int:
-        return super().fileno() if sys.stderr is None else sys.stderr.fileno()
+        with self._stderr() as stderr:
+            return super().fileno() if stderr is None else stderr.fileno()
+
+    @contextlib.contextmanager
+    def _stderr(self) -> Iterator[TextIO | None]:
+        """Give what stands for stderr: user code may have put in its place what leads here."""
+        if getattr(self._thread, "inside", False):
+            yield sys.__stderr__
+            return
+        self._thread.inside = True
+        try:
+            yield sys.stderr
+        finally:
+            self._thread.inside = False
 
 
 def _to_stderr() -> None:
