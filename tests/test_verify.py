@@ -37,6 +37,7 @@ from threadloader import (
     Loader,
     LoaderConfig,
     LoaderError,
+    MaskTokens,
     WorkerError,
     cli,
     per_thread,
@@ -60,7 +61,7 @@ from threadloader.verify import (
 )
 from threadloader.verify._compare import differing
 from threadloader.verify._follow import told
-from threadloader.verify._plan import runs
+from threadloader.verify._plan import Leg, runs
 from threadloader.verify._probe import overwritten, repeated
 from threadloader.verify._progress import Progress
 from threadloader.verify._result import result
@@ -175,6 +176,24 @@ def test_a_lock_around_whole_runs_shows_what_calls_alone_do_not():
     report = report_of(Opaque, collate=unpacked)
     assert [("source", "not-thread-safe")] == found(report)
     assert "with a lock around the source, 0 of 3" in report.causes[0].evidence[0]
+
+
+@pytest.mark.parametrize("guarded", ["source", "transform", "collate"])
+def test_a_lock_around_a_part_changes_no_batch(guarded):
+    """Not even those of a transform that gives other samples one by one than by its `many`."""
+    hides = MaskTokens(vocabulary=100, mask_token=99)
+    case = _case.Case(
+        LoaderConfig(batch_size=4),
+        Path(),
+        lambda: [np.arange(8) + n for n in range(8)],
+        hides,
+        list,
+    )
+    made = []
+    for names in ((), (guarded,)):
+        with case.batches(Leg(0, 1), names) as batches:
+            made.append(list(batches))
+    assert digest(made[0]) == digest(made[1])
 
 
 def test_a_lock_around_the_collate_is_tried_where_calls_alone_show_nothing(monkeypatch):

@@ -17,7 +17,7 @@ from .._named import given_by
 from ..config import LoaderConfig
 from ..loader import Batches, Loader, based, open_configured, read_by, unlisted
 from ..sources import as_source, fingerprint
-from ..transforms import Transform
+from ..transforms import Several, Transform, bind
 from ._plan import Leg
 
 __all__ = ["CODE", "PARTS", "Case", "hurried"]
@@ -126,7 +126,8 @@ class Case:
         lock = threading.Lock()
         transform, collate = self.transform, self.collate
         if transform is not None and "transform" in guarded:
-            transform = _guarded(transform, lock)
+            several = isinstance(bind(transform), Several)
+            transform = (_GuardedSeveral if several else _guarded)(transform, lock)
         if collate is not None and "collate" in guarded:
             collate = _guarded(collate, lock)
         with contextlib.ExitStack() as stack:
@@ -158,6 +159,22 @@ def _guarded(function: Callable[..., Any], lock: threading.Lock) -> Callable[...
             return function(*args, **options)
 
     return locked
+
+
+class _GuardedSeveral:
+    """A transform that offers ``many``, called by one thread at a time."""
+
+    def __init__(self, given: Any, lock: threading.Lock) -> None:
+        self._given = given
+        self._lock = lock
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        with self._lock:
+            return self._given(*args, **options)
+
+    def many(self, samples: Any, key: int, positions: Any) -> list[Any]:
+        with self._lock:
+            return list(self._given.many(samples, key, positions))
 
 
 class _GuardedSource:
