@@ -71,6 +71,22 @@ def test_a_sample_is_the_data_and_the_relative_path(tmp_path):
     ] == samples(opened(tmp_path))
 
 
+def test_a_file_of_the_year_2300_is_read_until_it_changes(tmp_path):
+    """Such a time is, in nanoseconds, more than an int64 holds."""
+    file = write(tmp_path, {"a.txt": b"one"}) / "data" / "a.txt"
+    for later in (0, 1):
+        time = (10_413_792_000 + later) * 10**9
+        with suppress(OSError, OverflowError):
+            os.utime(file, ns=(0, time))
+        if file.stat().st_mtime_ns != time:
+            pytest.skip("this system does not keep such times")
+        if not later:
+            source = opened(tmp_path)
+            assert b"one" == source[0]["data"]
+    with pytest.raises(SourceError, match="changed since"):
+        source[0]
+
+
 def test_files_are_sorted_folder_by_folder_by_their_bytes(tmp_path):
     names = ["Z", "a/2", "a/10", "a-b/1", "a", "é", "ż", "z", "😀", "ﬀ"]
     names = [f"{name}/x.txt" if name == "a" else f"{name}.txt" for name in names]

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +170,17 @@ def test_an_index_of_another_state_of_the_file_is_made_anew(file, passes, change
     assert 2 == len(passes)
     assert ["x"] * 8 == read(file)[:8]
     assert 2 == len(passes)
+
+
+def test_an_index_is_made_for_a_file_of_the_year_2300(file, passes):
+    """Such a time is, in nanoseconds, more than an int64 holds."""
+    time = 10_413_792_000 * 10**9
+    with suppress(OSError, OverflowError):
+        os.utime(file, ns=(0, time))
+    if file.stat().st_mtime_ns != time:
+        pytest.skip("this system does not keep such times")
+    assert read(file) == read(file)
+    assert 1 == len(passes)
 
 
 def test_every_truncation_and_every_changed_byte_of_an_index_is_seen(file, passes, caplog):

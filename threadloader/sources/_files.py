@@ -23,7 +23,7 @@ from threadloader.errors import SourceError, by_handler
 from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._open_files import kept_open
 from ._paths import expand, inside
-from ._regular import open_regular, other_size
+from ._regular import open_regular, other_size, time_of_change
 
 __all__ = ["FileReader", "expand", "inside", "kept_open"]
 
@@ -82,7 +82,7 @@ class FileReader:
             self._first.close()
 
     def modified(self) -> int:
-        """Give the time of the file's last change, in nanoseconds, as the system has it now.
+        """Give the time of the file's last change, as the system has it now; see `time_of_change`.
 
         Raises:
             ClosedError: the reader is closed.
@@ -91,7 +91,7 @@ class FileReader:
         try:
             handle = self._first if self._keep else self._handle()
             try:
-                return os.fstat(handle.fileno()).st_mtime_ns
+                return time_of_change(os.fstat(handle.fileno()))
             finally:
                 if not self._keep:
                     handle.close()

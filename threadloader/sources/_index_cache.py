@@ -77,7 +77,7 @@ class IndexCache:
         Args:
             file: the file.
             size: its size in bytes.
-            modified: the time of its last change, in nanoseconds.
+            modified: the time of its last change, as `FileReader.modified` gives it.
             begin: where its first line begins.
             skip_blank: whether blank lines are left out.
         """

@@ -15,7 +15,15 @@ from ._fields import listed
 from ._open_files import too_many
 from ._paths import STARTS
 
-__all__ = ["none_there", "open_regular", "other_size", "readable", "regular_status", "unreadable"]
+__all__ = [
+    "none_there",
+    "open_regular",
+    "other_size",
+    "readable",
+    "regular_status",
+    "time_of_change",
+    "unreadable",
+]
 
 
 def none_there(paths: Sequence[Path]) -> SourceError:
@@ -44,6 +52,15 @@ def regular_status(path: Path) -> os.stat_result:
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, socket or device"
         raise SourceError(f"expected a regular file, got {kind}", path)
     return status
+
+
+def time_of_change(status: os.stat_result) -> int:
+    """Give the time of a file's last change, in nanoseconds, as far as an int64 holds it.
+
+    A time after the year 2262, which a file system may have, is taken modulo 2**64: it is only
+    ever compared.
+    """
+    return (status.st_mtime_ns + 2**63) % 2**64 - 2**63
 
 
 def open_regular(path: Path) -> FileIO:

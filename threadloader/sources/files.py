@@ -31,7 +31,7 @@ from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside
 from ._hash import sha256
 from ._labels import labels_of
-from ._regular import open_regular
+from ._regular import open_regular, time_of_change
 from ._row_numbers import row_number
 from ._telling import Telling
 
@@ -104,7 +104,7 @@ class FilesSource:
         self._decoder = decoder
         self._labels = labels
         self.classes = classes
-        # Size and time of change, in nanoseconds, of each file.
+        # Size and time of change of each file.
         self._status = np.empty((len(names), 2), np.int64)
         digest = sha256()
         telling = Telling()
@@ -198,7 +198,7 @@ def _shown(path: str) -> str:
 
 
 def _look(path: Path) -> tuple[int, int]:
-    """Give the size and the time of change of a regular file."""
+    """Give the size of a regular file, and its time as `time_of_change` has it."""
     try:
         status = path.stat()
         regular = stat.S_ISREG(status.st_mode)
@@ -209,7 +209,7 @@ def _look(path: Path) -> tuple[int, int]:
     if not regular:
         open_regular(path).close()  # says what is wrong with it
         raise SourceError("expected a regular file, got one that comes and goes", path)
-    return status.st_size, status.st_mtime_ns
+    return status.st_size, time_of_change(status)
 
 
 def _read(path: Path, size: int, changed: int) -> bytes:
@@ -234,7 +234,7 @@ def _read(path: Path, size: int, changed: int) -> bytes:
         if by_handler(error):
             raise
         raise SourceError(f"expected {size} bytes, got: {error.strerror or error}", path) from error
-    if (len(data), status.st_size, status.st_mtime_ns) != (size, size, changed):
+    if (len(data), status.st_size, time_of_change(status)) != (size, size, changed):
         raise SourceError(
             f"expected the file as it was when the source was opened, {size} bytes, got "
             f"{status.st_size} bytes, changed since; open the source again when the file "
