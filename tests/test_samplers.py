@@ -855,4 +855,12 @@ def test_a_mask_is_never_lost_without_a_word():
     with pytest.raises(ConfigError, match="a masked array, whose mask would be lost"):
         checked(masked, 10, "/sampler")
     with pytest.raises(ConfigError, match="expected labels without a mask"):
-        classes(masked, 3, "/sampler/field", np.ones(3, bool))
+        classes(masked, 3, "/sampler/field", kept_of(3))
+
+
+@pytest.mark.parametrize("kind", ["weighted", "weighted_no_replacement", "balanced"])
+def test_too_few_labels_or_weights_are_an_error_however_many_samples_there_are(kind):
+    """Nothing takes memory for each sample before they are counted."""
+    spec = {"type": kind, "labels": [0, 1], "weights": [0, 1]}
+    with pytest.raises(ConfigError, match=f"for each of the {10**13} samples"):
+        room.configured(spec, 10**13, 0, kept_of(10**13))

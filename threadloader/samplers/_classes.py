@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import ConfigError, Problem
 from ..order import Indices
+from ._kept import Kept
 
 __all__ = ["classes"]
 
 _KINDS = {bool: "bools", int: "integers", str: "texts", bytes: "bytes"}  # a bool is an int
 
 
-def classes(labels: Any, n: int, pointer: str, kept: NDArray[np.bool_]) -> Indices:
+def classes(labels: Any, n: int, pointer: str, kept: Kept) -> Indices:
     """Number the classes of samples, in the order of their labels.
 
     The numbers do not depend on what is excluded, which may change while a run goes on: an
@@ -25,7 +25,7 @@ def classes(labels: Any, n: int, pointer: str, kept: NDArray[np.bool_]) -> Indic
         labels: the label of each sample: integers, bools or texts, in an array or a list.
         n: samples of the source.
         pointer: the option that names them, for messages.
-        kept: bool, shape (n,): which samples are not excluded.
+        kept: the samples that are not excluded.
 
     Returns:
         int64, shape (n,): 0 .. k - 1; -1 for an excluded sample without a label.
@@ -34,9 +34,9 @@ def classes(labels: Any, n: int, pointer: str, kept: NDArray[np.bool_]) -> Indic
         ConfigError: one that is kept is missing, or is no label, or of another kind than the
             first of them.
 
-    >>> classes(["cat", "dog", "cat"], 3, "", np.ones(3, bool))
+    >>> classes(["cat", "dog", "cat"], 3, "", Kept(3, np.array([], int)))
     array([0, 1, 0])
-    >>> classes(["cat", None, "ant"], 3, "", np.array([True, False, True]))
+    >>> classes(["cat", None, "ant"], 3, "", Kept(3, np.array([1])))
     array([ 1, -1,  0])
     """
     if isinstance(labels, np.ma.MaskedArray):
@@ -61,7 +61,7 @@ def classes(labels: Any, n: int, pointer: str, kept: NDArray[np.bool_]) -> Indic
     return np.fromiter((numbers[label] for label in values), np.int64, n)
 
 
-def _with_kinds(labels: list[Any], pointer: str, kept: NDArray[np.bool_]) -> list[Any]:
+def _with_kinds(labels: list[Any], pointer: str, kept: Kept) -> list[Any]:
     """Give the kind and the value of labels, None for what is no label.
 
     The value is what Python has for labels of numpy's, or of another library's.
@@ -69,7 +69,7 @@ def _with_kinds(labels: list[Any], pointer: str, kept: NDArray[np.bool_]) -> lis
     values = [it.item() if getattr(it, "shape", None) == () else it for it in labels]
     kinds = list(map(_kind, values))
     first = ""
-    for index in np.flatnonzero(kept).tolist():
+    for index in np.flatnonzero(kept.everything()).tolist():
         first = first or kinds[index]
         if not first or kinds[index] != first:
             expected = f"{first} alone, as the first label is" if first else "integers or texts"

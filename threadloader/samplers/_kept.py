@@ -50,6 +50,7 @@ class Kept:
     def __init__(self, n: int, excluded: Indices) -> None:
         self.count = n - len(excluded)
         self.all = len(excluded) == 0
+        self._n = n
         self._excluded = excluded
         # How many are kept before each excluded one.
         self._before = excluded - np.arange(len(excluded))
@@ -72,6 +73,16 @@ class Kept:
             return np.ones(len(indices), np.bool_)
         places = np.minimum(np.searchsorted(self._excluded, indices), len(self._excluded) - 1)
         return np.asarray(self._excluded[places] != indices)
+
+    def everything(self) -> NDArray[np.bool_]:
+        """Say of each sample of the source, shape (n,), whether it is kept.
+
+        >>> Kept(3, np.array([1])).everything()
+        array([ True, False,  True])
+        """
+        kept = np.ones(self._n, np.bool_)
+        kept[self._excluded] = False
+        return kept
 
     def gone_from(self, indices: range) -> Indices:
         """Give the places in a range of dataset indices at which one is excluded, ascending.

@@ -40,7 +40,7 @@ def configured(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sample
 
 def _by_weight(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
     whole = _weights(spec["weights"], n)
-    weights = whole[kept.mask(np.arange(n))]
+    weights = whole[kept.everything()]
     chosen = int(np.count_nonzero(weights))
     if not chosen:
         raise _wrong("weights", "a weight above 0 of a sample that is kept", "none")
@@ -68,12 +68,11 @@ def _drawn(spec: Mapping[str, Any], *parts: str) -> str:
 
 def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
     option = "labels" if spec.get("field") is None else "field"
-    chosen = kept.mask(np.arange(n))
-    whole = classes(spec["labels"], n, f"/sampler/{option}", chosen)
+    whole = classes(spec["labels"], n, f"/sampler/{option}", kept)
     if not kept.count:
         raise _wrong(option, "a sample that is kept", "none")
     # Numbered anew: a class of which no sample is kept is none.
-    left = np.unique(whole[chosen], return_inverse=True)[1].astype(np.int64)
+    left = np.unique(whole[kept.everything()], return_inverse=True)[1].astype(np.int64)
     length = spec.get("num_samples") or kept.count
     name = _drawn(spec, "balanced", f"{int(whole.max()) + 1} classes", _described(whole))
     from ._weighted import Balanced, WithReplacement  # imported when it is asked for
