@@ -864,3 +864,25 @@ def test_too_few_labels_or_weights_are_an_error_however_many_samples_there_are(k
     spec = {"type": kind, "labels": [0, 1], "weights": [0, 1]}
     with pytest.raises(ConfigError, match=f"for each of the {10**13} samples"):
         room.configured(spec, 10**13, 0, kept_of(10**13))
+
+
+@pytest.mark.parametrize("kind", ["weighted", "weighted_no_replacement", "balanced", "subset"])
+def test_indices_are_int64_where_places_in_an_array_are_not(monkeypatch, kind):
+    """As on a system of 32 bits; what is drawn is the same there."""
+    spec = {"type": kind, "labels": [0, 1, 0, 1], "weights": [1, 2, 3, 4], "indices": [3, 1, 0]}
+
+    def orders():
+        sampler = room.configured(spec, 4, 0, kept_of(4))
+        found = [sampler.order(0).find(index) for index in range(4)]
+        return whole(sampler), np.concatenate(found)
+
+    wide = orders()
+    for name in ("flatnonzero", "argsort", "lexsort"):
+        monkeypatch.setattr(np, name, narrowed(getattr(np, name)))
+    narrow = orders()
+    assert [it.tolist() for it in wide] == [it.tolist() for it in narrow]
+    assert {np.dtype(np.int64)} == {it.dtype for it in (*wide, *narrow)}
+
+
+def narrowed(function):
+    return lambda *args, **options: function(*args, **options).astype(np.int32)

@@ -14,6 +14,11 @@ __all__ = ["Alias", "Balanced", "WithReplacement", "WithoutReplacement"]
 Floats = NDArray[np.float64]
 
 
+def _whole(numbers: NDArray[np.intp]) -> Indices:
+    """Give places in an array as dataset indices are: a system of 32 bits has narrower ones."""
+    return numbers.astype(np.int64, copy=False)
+
+
 class Alias:
     """A table that turns two draws into an integer with given probabilities.
 
@@ -32,7 +37,7 @@ class Alias:
     """
 
     def __init__(self, weights: Floats) -> None:
-        self._numbers = np.flatnonzero(weights)
+        self._numbers = _whole(np.flatnonzero(weights))
         self.limit, self.rest, self.other = _columns(weights[self._numbers])
 
     def choose(self, stream: int, positions: Indices) -> Indices:
@@ -88,7 +93,7 @@ class Balanced:
     """
 
     def __init__(self, classes: Indices) -> None:
-        self._members = np.argsort(classes, kind="stable")  # class by class
+        self._members = _whole(np.argsort(classes, kind="stable"))  # class by class
         self._sizes = np.bincount(classes)
         self._starts = np.cumsum(self._sizes) - self._sizes
 
@@ -163,7 +168,7 @@ def in_weighted_order(weights: Floats, length: int, stream: int) -> Indices:
     Returns:
         int64, shape (length,): numbers of weights, in the order in which they are drawn.
     """
-    numbers = np.flatnonzero(weights)
+    numbers = _whole(np.flatnonzero(weights))
     digits, exponents = np.frexp(weights[numbers])
     # Times as digits and powers of two, since weights may lie farther apart than floats reach.
     times, powers = np.frexp(minus_log(bits(stream, numbers, 0)) / digits)
