@@ -1560,12 +1560,29 @@ def test_a_shard_is_dealt_by_torch_anew_in_each_epoch(fake_torch):
 
 
 def test_processes_that_an_exception_leaves_are_ended(fake_torch, monkeypatch):
-    """What was raised refers to the iterator, so that PyTorch does not end them by itself."""
+    """What was raised refers to the iterator, so that PyTorch does not end them by itself.
+
+    Those of the user's, as of a pool in the source, are not: the source would wait for them.
+    """
     done = []
-    left = SimpleNamespace(terminate=lambda: done.append("asked"), join=done.append)
-    monkeypatch.setattr(torch_loader.multiprocessing, "active_children", lambda: [left])
-    batches_of([1, 2])
-    assert ["asked", 5] == done
+    pool, worker, later = (
+        SimpleNamespace(name=name, terminate=partial(done.append, name), join=partial(done.append))
+        for name in ("pool", "worker", "later")
+    )
+    alive = [pool]
+    monkeypatch.setattr(torch_loader.multiprocessing, "active_children", lambda: [*alive])
+
+    class Starts(FakeData.DataLoader):
+        def __iter__(self):
+            alive.append(worker)
+            return super().__iter__()
+
+    monkeypatch.setattr(FakeData, "DataLoader", Starts)
+    options = {"batch_size": 2, "shuffle": False, "seed": 1, "drop_last": False}
+    with torch_loader.TorchLoader(lambda: [1, 2], collate=list, **options) as loader:
+        loader.begin()
+        alive.append(later)
+    assert ["worker", 5] == done
 
 
 def test_processes_live_as_long_as_the_loader_and_pin_where_asked(fake_torch):

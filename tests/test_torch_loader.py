@@ -1,5 +1,7 @@
 """PyTorch's side of bench: what becomes of a batch there, and how many samples it has."""
 
+from collections import namedtuple
+
 import numpy as np
 import pytest
 from frameworks import framework
@@ -53,6 +55,20 @@ def test_arrays_in_lists_become_tensors():
     batch = stack([[np.array([1.0]), ["a", 2]], [np.array([3.0]), ["b", 4]]])
     expected = [("tensor", [[1.0], [3.0]]), [["a", "b"], ("tensor", [2, 4])]]
     assert expected == torch_loader._tensors(FakeTorch, batch)
+
+
+class Ends(namedtuple("Ends", "begin end")):
+    """Made of one argument, unlike other named tuples."""
+
+    __slots__ = ()
+
+    def __new__(cls, both):
+        return super().__new__(cls, *both)
+
+
+def test_a_named_tuple_stays_one_however_it_is_made():
+    made = torch_loader._tensors(FakeTorch, Ends((np.zeros(1), ["a"])))
+    assert (Ends, ("tensor", [0.0]), ["a"]) == (type(made), made.begin, made.end)
 
 
 @pytest.mark.parametrize("dtype", ["U3", ">f4", "<f4", ">i8", "<i8"])

@@ -92,6 +92,7 @@ class TorchLoader:
         data = torch.utils.data
         self.version = str(torch.__version__)
         self._epoch = 0
+        self._processes: list[Any] = []
         self._source = source = _Opened(opener)
         opened = source.get()
         source.reopen = reopen(opened)
@@ -138,7 +139,12 @@ class TorchLoader:
         if self._distributed is not None:
             self._distributed.set_epoch(self._epoch)
         self._epoch += 1
-        return iter(self._loader)
+        before = multiprocessing.active_children()  # of the user's, perhaps
+        try:
+            return iter(self._loader)
+        finally:
+            now = multiprocessing.active_children()
+            self._processes += [process for process in now if process not in before]
 
     def __enter__(self) -> Self:
         return self
@@ -151,9 +157,10 @@ class TorchLoader:
     ) -> None:
         # DataLoader has no close(); it ends its processes when nothing refers to them.
         self._loader = None
-        for process in multiprocessing.active_children():  # none, except after an exception
-            process.terminate()
-            process.join(5)
+        for process in multiprocessing.active_children():
+            if process in self._processes:  # none, except after an exception
+                process.terminate()
+                process.join(5)
         self._source.close()
 
 
@@ -235,7 +242,7 @@ def _tensors(torch: Any, batch: Any) -> Any:
         parts = [_tensors(torch, part) for part in batch]
         if isinstance(batch, list):
             return parts
-        return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
+        return type(batch)._make(parts) if hasattr(batch, "_make") else tuple(parts)
     return batch
 
 
