@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import re
+import selectors
 import signal
 import socket
 import subprocess
@@ -1344,6 +1345,25 @@ def test_a_process_that_no_signal_ends_is_given_up(monkeypatch):
     _process._end(Stuck())
     assert [(7, signal.SIGTERM), (7, signal.SIGKILL)] == sent
     assert [_process.PATIENCE_SECONDS] * 2 == waited
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no groups of processes")
+def test_a_deaf_program_ends_with_the_process_that_has_started_it():
+    """It does not heed what ends the process, as where a Ctrl-C ends a run."""
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    deaf += "print(flush=True); time.sleep(600)"
+    code = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {deaf!r}]); "
+    command = [sys.executable, "-c", code + "time.sleep(600)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as child:
+        try:
+            child.stdout.readline()  # the program is there
+            _process._end(child)
+            with selectors.DefaultSelector() as selector:
+                selector.register(child.stdout, selectors.EVENT_READ)
+                assert selector.select(30)
+                assert b"" == child.stdout.read()  # closed, since all that held it have ended
+        finally:
+            _process._send(child, signal.SIGKILL)
 
 
 def test_a_thread_that_the_source_has_left_is_not_waited_for(command, caller, monkeypatch):

@@ -118,6 +118,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         _send(child, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(PATIENCE_SECONDS)
+            _end_rest(child)  # which may have been deaf to what has ended the process
             return
 
 
