@@ -250,6 +250,21 @@ def test_without_a_network_pip_is_quoted(env: Any, monkeypatch: pytest.MonkeyPat
     assert str(refused.value).endswith(str(env.LOG))
 
 
+@pytest.mark.parametrize("inside", ["", "::test_a", "::test_a[x::y]"])
+@pytest.mark.parametrize("name", ["test_x.py", "./test_x.py", "../here/test_x.py"])
+def test_a_file_of_tests_is_named_from_where_one_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, inside: str
+) -> None:
+    """However it is written: pytest is run in the root."""
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "test_x.py").touch()
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.chdir(here)
+    test: Any = loaded("test")
+    assert str((here / "test_x.py").resolve()) + inside == test.from_root(name + inside)
+
+
 @pytest.mark.parametrize("tool", ["demo", "test"])
 def test_an_old_python_gets_one_line(monkeypatch: pytest.MonkeyPatch, tool: str) -> None:
     """A Python before 3.11 is told what is expected, and nothing is made."""
