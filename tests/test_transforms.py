@@ -332,6 +332,18 @@ def test_a_method_many_of_another_meaning_is_not_called():
     assert 70 == bind(Scaled())(7, 0, 0)
 
 
+def test_a_many_that_does_not_say_what_it_takes_is_not_called():
+    """As what is written in C may not."""
+
+    class Largest:
+        many = staticmethod(max)
+
+        def __call__(self, sample):
+            return 10 * sample
+
+    assert 70 == bind(Largest())(7, 0, 0)
+
+
 def test_a_bound_many_is_given_one_sample_at_a_time():
     assert 5 + 100 + 7 == bind(Counting())(5, 100, 7)
 

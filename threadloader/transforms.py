@@ -141,7 +141,8 @@ def _offers_many(transform: Any) -> bool:
         return False
     try:
         inspect.signature(transform.many).bind([], 0, [])
-    except TypeError as error:  # of the same name, for something else
+    except (TypeError, ValueError) as error:
+        # Of the same name, for something else; or a builtin that does not say what it takes.
         if from_signal(error):
             raise
         return False
