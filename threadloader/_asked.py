@@ -90,14 +90,14 @@ def asked() -> tuple[bytes, int]:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    text = b""
+    text = bytearray()
     while not text.endswith(b"\n"):
         part = os.read(question, 65536)
         if not part:
             return b"", answer  # pragma: no cover - its parent was killed
         text += part
     threading.Thread(target=_end_with, args=(question,), daemon=True).start()
-    return text, answer
+    return bytes(text), answer
 
 
 def _end_with(question: int) -> None:  # pragma: no cover - it ends by SIGKILL
