@@ -17,6 +17,7 @@ from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import _files, _lines, fingerprint, open_source
 from threadloader.sources._files import FileReader
 from threadloader.sources._lines import LineFiles
+from threadloader.sources._regular import open_regular
 from threadloader.sources.text import TextSource, open_text
 
 PREAD = [
@@ -403,6 +404,31 @@ def test_a_reader_gives_bytes_of_any_range(tmp_path, both_ways):
     with pytest.raises(SourceError, match="expected the 100 bytes"):
         reader.read(99, 2)
     reader.close()
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["kept open", "opened for each read"])
+def test_a_file_that_cannot_be_looked_at_is_named_and_closed(tmp_path, monkeypatch, keep):
+    """As one that its server has replaced meanwhile."""
+    (path,) = write(tmp_path, b"a\n")
+    opened_files = []
+
+    def stale(number):
+        raise OSError(errno.EIO, "it is stale")
+
+    def opens(given):
+        opened_files.append(open_regular(given))
+        return opened_files[-1]
+
+    monkeypatch.setattr(_files, "open_regular", opens)
+    reader = FileReader(path, keep=keep)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", stale)
+        for look in (reader.modified, lambda: FileReader(path, keep=keep)):
+            with pytest.raises(SourceError, match="got: it is stale") as caught:
+                look()
+            assert str(path) == caught.value.path
+    reader.close()
+    assert all(file.closed for file in opened_files)
 
 
 def test_no_file_at_all_is_refused():

@@ -23,7 +23,7 @@ from threadloader.errors import SourceError, by_handler
 from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._open_files import kept_open
 from ._paths import expand, inside
-from ._regular import open_regular, other_size, time_of_change
+from ._regular import open_regular, other_size, readable, time_of_change
 
 __all__ = ["FileReader", "expand", "inside", "kept_open"]
 
@@ -56,7 +56,7 @@ class FileReader:
         size: its size in bytes when it was opened.
 
     Raises:
-        SourceError: it cannot be opened.
+        SourceError: it cannot be opened, or looked at.
     """
 
     def __init__(
@@ -66,10 +66,15 @@ class FileReader:
         self._shared = shared
         self._keep = keep
         self._first = open_regular(path)
-        # What is opened again is the same file wherever the process has gone by then.
-        self._again = path if shared and keep else path.absolute()
-        self._identity = _identity(self._first)
-        self.size = os.fstat(self._first.fileno()).st_size
+        with ExitStack() as undo:
+            undo.callback(self._first.close)
+            with readable(path):
+                # What is opened again is the same file wherever the process has gone by then.
+                self._again = path if shared and keep else path.absolute()
+                status = os.fstat(self._first.fileno())
+            undo.pop_all()
+        self._identity = status.st_dev, status.st_ino
+        self.size = status.st_size
         self._local = threading.local()
         # Neither has a lock: `_closing` says why.
         self._handles: dict[Held[FileIO], None] = {}
@@ -86,15 +91,16 @@ class FileReader:
 
         Raises:
             ClosedError: the reader is closed.
-            SourceError: it is not kept open, and gone.
+            SourceError: it cannot be looked at; or it is not kept open, and gone.
         """
         try:
-            handle = self._first if self._keep else self._handle()
-            try:
-                return time_of_change(os.fstat(handle.fileno()))
-            finally:
-                if not self._keep:
-                    handle.close()
+            with readable(self.path):
+                handle = self._first if self._keep else self._handle()
+                try:
+                    return time_of_change(os.fstat(handle.fileno()))
+                finally:
+                    if not self._keep:
+                        handle.close()
         except ValueError as error:  # what fileno() says of a closed file
             if not self._closed:  # but a signal handler's it is not
                 raise
