@@ -811,6 +811,18 @@ def test_the_fields_and_rows_that_differ_are_named(there, here, expected):
     assert [] == differing(there, there, rows=3)
 
 
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant != 63, reason="long doubles have no unused bytes")
+@pytest.mark.parametrize("kind", [np.longdouble, np.clongdouble])
+def test_unused_bytes_of_long_doubles_are_no_difference(kind):
+    there, here = np.ones(4, kind), np.ones(4, kind)
+    here[2] = 2
+    for values, byte in ((there, 0), (here, 255)):
+        size = np.dtype(np.longdouble).itemsize
+        values.view(np.uint8).reshape(-1, size)[:, 10:] = byte
+    (field,) = differing(there, here, rows=4)
+    assert (True, (2,)) == (field.what.startswith("1 of 4 values differs, the first"), field.rows)
+
+
 def test_the_size_of_a_batch_is_that_of_what_it_holds():
     batch = {"x": np.zeros((2, 3), np.float32), "y": ["ab", b"c"], "z": (np.int64(1), 2)}
     texts = sys.getsizeof("ab") + sys.getsizeof(b"c")
