@@ -576,6 +576,12 @@ def test_what_is_out_of_bounds_is_refused_by_its_option(wrong):
     assert f"--{next(iter(wrong)).replace('_', '-')}" == problem.pointer
 
 
+def test_a_number_of_too_many_digits_is_refused_by_its_option():
+    """Python does not write it."""
+    with pytest.raises(ConfigError, match=r"--repeat: expected .*, got a value of type int"):
+        Plan(repeat=10**5000)
+
+
 def test_batches_alone_are_no_bound_in_time():
     assert (2.0, None, 5.0) == (
         Plan().seconds,

@@ -450,6 +450,14 @@ def test_options_out_of_bounds_are_config_errors(options, pointers):
         assert got.startswith(f"/transform/{pointer}")
 
 
+@pytest.mark.parametrize("option", ["vocabulary", "mask_token", "probability", "special"])
+def test_a_number_of_too_many_digits_is_a_config_error(option):
+    """Python does not write it."""
+    given = [10**5000] if option == "special" else 10**5000
+    with pytest.raises(ConfigError, match=f"/{option}.*: expected .*, got a value of type int"):
+        MaskTokens(**{"vocabulary": VOCABULARY, "mask_token": MASK, option: given})
+
+
 def test_numbers_are_as_json_has_them():
     """4.0 is the integer 4 in a config, in MaskTokens itself it is not."""
     assert MaskTokens(50, 3, special=(1, 2)) == mlm(50.0, 3.0, special=[1.0, 2])

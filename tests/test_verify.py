@@ -1153,6 +1153,12 @@ def test_what_is_out_of_bounds_is_refused_by_its_option(wrong):
     assert [f"--{next(iter(wrong))}"] == [it.pointer for it in refused.value.problems]
 
 
+def test_a_number_of_too_many_digits_is_refused_by_its_option():
+    """Python does not write it."""
+    with pytest.raises(ConfigError, match=r"--epochs: expected .*, got a value of type int"):
+        Plan(epochs=10**5000)
+
+
 class Unreadable:
     """Its samples cannot be read."""
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .._named import add_code, add_config, integer, number
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, Problem, shown
 
 __all__ = ["STEPS", "Plan", "add_arguments", "plan_of"]
 
@@ -66,7 +66,7 @@ class Plan:
         seconds = 2.0 if self.seconds is None and self.batches is None else self.seconds
         object.__setattr__(self, "seconds", seconds)
         problems = [
-            Problem(option, expected, repr(got))
+            Problem(option, expected, shown(got))
             for option, expected, got, right in (
                 (
                     "--workers",

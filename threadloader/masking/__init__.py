@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError
+from threadloader.errors import ConfigError, Problem, SourceError, shown
 
 from ._columns import IGNORED, Columns
 from ._hiding import Bits, Hiding, seeds_of
@@ -94,26 +94,26 @@ class MaskTokens:
     def _problems(self) -> Iterator[Problem]:
         at, size = "/transform", self.vocabulary
         if type(size) is not int or not 2 <= size <= _LARGEST:
-            yield Problem(f"{at}/vocabulary", f"an integer from 2 to {_LARGEST}", repr(size))
+            yield Problem(f"{at}/vocabulary", f"an integer from 2 to {_LARGEST}", shown(size))
             size = _LARGEST  # what the others can still be checked against
         token = f"a token, 0 to {size - 1}"
         if not _is_token(self.mask_token, size):
-            yield Problem(f"{at}/mask_token", token, repr(self.mask_token))
+            yield Problem(f"{at}/mask_token", token, shown(self.mask_token))
         chance = self.probability
         if isinstance(chance, bool) or not isinstance(chance, (int, float)) or not 0 <= chance <= 1:
-            yield Problem(f"{at}/probability", "a number from 0 to 1", repr(chance))
+            yield Problem(f"{at}/probability", "a number from 0 to 1", shown(chance))
         if not isinstance(self.special, (list, tuple)):
-            yield Problem(f"{at}/special", "a list of tokens", repr(self.special))
+            yield Problem(f"{at}/special", "a list of tokens", shown(self.special))
         else:
             for place, one in enumerate(self.special):
                 if not _is_token(one, size):
-                    yield Problem(f"{at}/special/{place}", token, repr(one))
+                    yield Problem(f"{at}/special/{place}", token, shown(one))
         names = {"field": self.field, "tokens": self.tokens, "labels": self.labels}
         for name, value in names.items():
             if not (isinstance(value, str) and value) and (value is not None or name == "labels"):
-                yield Problem(f"{at}/{name}", "a name", repr(value))
+                yield Problem(f"{at}/{name}", "a name", shown(value))
         if self.labels == (self.tokens or self.field or "tokens"):
-            yield Problem(f"{at}/labels", "a name other than the tokens'", repr(self.labels))
+            yield Problem(f"{at}/labels", "a name other than the tokens'", shown(self.labels))
 
     @property
     def names(self) -> tuple[str, str]:

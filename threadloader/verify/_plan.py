@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .._named import add_code, add_config, code_name, integer
 from ..config import LoaderConfig
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, Problem, shown
 
 __all__ = ["DEEP", "Leg", "Plan", "Run", "add_arguments", "plan_of", "runs"]
 
@@ -60,7 +60,7 @@ class Plan:
             ("--batches", "an integer from 2 to 10**9", self.batches, 2, 10**9),
         )
         problems = [
-            Problem(option, expected, repr(got))
+            Problem(option, expected, shown(got))
             for option, expected, got, low, high in bounds
             if got is not None
             and not (isinstance(got, int) and not isinstance(got, bool) and low <= got <= high)
