@@ -11,6 +11,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from conftest import open_files
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +58,21 @@ def npy(array):
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
+
+
+def test_an_interrupt_at_the_end_of_the_opening_leaves_no_archive_open(tmp_path, monkeypatch):
+    """While the checksum over all keys is made, which may take long."""
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    write(tmp_path, {"1.txt": "one"})
+    monkeypatch.setattr(TarSource, "_summed", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        opened(tmp_path)
+    # What was raised still holds the frames: nothing has been closed by their end.
+    assert caught.value.__traceback__ is not None
+    assert str(tmp_path / "a.tar") not in open_files()
 
 
 # Grouping

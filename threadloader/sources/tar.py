@@ -129,9 +129,9 @@ class TarSource:
             self.fields = chosen
             kinds = self._kinds(decode or {}, chosen)
             made = [decoder_of(kind, decoders, image or {}) for kind in kinds]
+            self._decoders = [decoder for decoder, _ in made]
+            self._fingerprint = self._summed([said for _, said in made])
             undo.pop_all()
-        self._decoders = [decoder for decoder, _ in made]
-        self._fingerprint = self._summed([said for _, said in made])
 
     def _kinds(self, decode: Mapping[str, str], fields: Sequence[str]) -> list[str]:
         rules = {**DECODE, **decode}
