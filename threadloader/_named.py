@@ -104,7 +104,9 @@ def number(text: str) -> float:
 
 
 def code_name(text: str) -> str:
-    """Refuse an empty name of code: of a variable of the shell that is not set, it means none.
+    """Refuse an empty MODULE:FUNCTION, as an unset shell variable gives.
+
+    It would silently count as not given.
 
     Raises:
         argparse.ArgumentTypeError: it is empty.

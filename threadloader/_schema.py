@@ -1,8 +1,8 @@
 """Checks JSON values against a schema: the part of JSON Schema that our schema uses.
 
-Draft 2020-12, the keywords of ``config_schema.json`` and no other: any other is passed
-over here, and so is one of these where it can have no effect, so a test looks for both in
-that file. Numbers are as JSON Schema has them: 4.0 is an integer, ``true`` is not a number.
+Draft 2020-12, the keywords of ``config_schema.json``. Other keywords are ignored here, and so
+is one of these where it can have no effect. A test therefore checks that the schema file has
+neither. Numbers are as JSON Schema has them: 4.0 is an integer, ``true`` is not a number.
 
 What a check reports is made for people: one mismatch for one wrong value, said
 in one phrase; for a union of objects the mismatches of the branch that the key

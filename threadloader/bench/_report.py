@@ -29,8 +29,9 @@ Run = dict[str, Any]
 class Row:
     """What one setting of one loader gave: medians of its runs where nothing else is said.
 
-    All but the first batch is of the time after it. None: not told by the system, or
-    without meaning for this setting.
+    All values except `first_batch_seconds` are measured after the first batch, but `peak_bytes`
+    and `storage_bytes` from before the source is opened. None: the system does not tell it, or it
+    has no meaning for this setting.
 
     Attributes:
         loader: "threadloader" or "torch".

@@ -39,9 +39,10 @@ FEW, SLOW_SECONDS = 12, 0.02
 """A call that takes longer than this is made less often to see that it does not differ."""
 
 SIZES, ALIKE = range(16, 512, 16), 7
-"""Bytes of small objects that are given up before a call, and how many of each: their places come
-first for what it makes. So many times as many are made at once. Chosen: CPython keeps 80 places of
-some kinds, and by an odd number places differ in more of their bits."""
+"""Before each call, small objects of these sizes are freed, so that what the call makes lands at
+other addresses. SIZES: bytes; ALIKE: how many of each, and how many such sets are made at once.
+Chosen: CPython keeps 80 places of some kinds, and by an odd number places differ in more of their
+bits."""
 
 
 class Repeat(NamedTuple):
@@ -55,8 +56,8 @@ class Repeat(NamedTuple):
             where by then it always gave the same by itself.
         by_state: whether it always gives the same with these states put back before each call.
         by_clock: whether it does with the clock stopped.
-        ahead: 0, or by how many seconds the clock was ahead when it gave something else, each
-            time, and each time between the same as before.
+        ahead: by how many seconds the clock was ahead when the result was another one, every
+            time, while without that it stayed the same; 0 if that was not seen.
         places: names of what the function itself keeps and the calls changed.
     """
 
