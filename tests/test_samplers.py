@@ -858,7 +858,7 @@ def test_a_mask_is_never_lost_without_a_word():
         classes(masked, 3, "/sampler/field", kept_of(3))
 
 
-@pytest.mark.parametrize("kind", ["weighted", "weighted_no_replacement", "balanced"])
+@pytest.mark.parametrize("kind", ["weighted", "weighted_without_replacement", "balanced"])
 def test_too_few_labels_or_weights_are_an_error_however_many_samples_there_are(kind):
     """Nothing takes memory for each sample before they are counted."""
     spec = {"type": kind, "labels": [0, 1], "weights": [0, 1]}
@@ -866,7 +866,7 @@ def test_too_few_labels_or_weights_are_an_error_however_many_samples_there_are(k
         room.configured(spec, 10**13, 0, kept_of(10**13))
 
 
-@pytest.mark.parametrize("kind", ["weighted", "weighted_no_replacement", "balanced", "subset"])
+@pytest.mark.parametrize("kind", ["weighted", "weighted_without_replacement", "balanced", "subset"])
 def test_indices_are_int64_where_places_in_an_array_are_not(monkeypatch, kind):
     """As on a system of 32 bits; what is drawn is the same there."""
     spec = {"type": kind, "labels": [0, 1, 0, 1], "weights": [1, 2, 3, 4], "indices": [3, 1, 0]}
