@@ -11,6 +11,7 @@ from typing import Any
 from threadloader.errors import ClosedError, ConfigError, Problem, from_signal
 
 from ._closing import close_all
+from ._telling import log
 
 __all__ = ["PerThread"]
 
@@ -110,9 +111,8 @@ class _Process:
             if left or part.made is None:  # or else an interrupt came: it is closed the next time
                 self.parts.pop(part, None)
         if left:
-            import logging  # as in `_telling`
-
-            logging.getLogger("threadloader").warning(
+            log(
+                "warning",
                 "per_thread: an object of the class %s stays open, since a thread is still in a "
                 "call of it; that closes it when it comes back",
                 kind,

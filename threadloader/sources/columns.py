@@ -17,7 +17,7 @@ from threadloader.errors import ConfigError, Problem, SourceError, by_handler, f
 from ._files import inside
 from ._regular import open_regular, readable
 from ._strict_json import STRICT
-from ._telling import Telling
+from ._telling import Telling, log
 
 __all__ = ["column", "read_numbers"]
 
@@ -133,10 +133,7 @@ def read_numbers(
     lines = data.removeprefix(b"\xef\xbb\xbf").splitlines()
     if objects and lines and not data.endswith((b"\n", b"\r")) and _is_torn(lines[-1]):
         lines.pop()
-        import logging  # as in `_telling`
-
-        log = logging.getLogger("threadloader")
-        log.warning("%s: line %d is cut short, and passed over", file, len(lines) + 1)
+        log("warning", "%s: line %d is cut short, and passed over", file, len(lines) + 1)
     values = [
         _number(line, file, number, whole=whole, objects=objects)
         for number, line in enumerate(lines, start=1)
