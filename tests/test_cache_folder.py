@@ -24,6 +24,7 @@ from sweep import Interrupt, Sweep
 
 from threadloader.cache import Folder, _folder, _segments, _shelf
 from threadloader.cache._base import MISSING
+from threadloader.cache._open_files import kept_open
 from threadloader.cache._segments import Segment, Writer
 from threadloader.errors import ConfigError
 
@@ -212,24 +213,103 @@ def test_a_damaged_sample_is_counted_once(tmp_path):
     cache.close()
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+OF_PROCESS = pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+
+
+def refusing(number):
+    """Gives a function that raises the system's error of this number."""
+
+    def refuse(*args, **kwargs):
+        raise OSError(number, os.strerror(number))
+
+    return refuse
+
+
+@OF_PROCESS
 def test_what_is_wrong_with_the_process_is_no_damage(tmp_path, monkeypatch, number, caplog):
     """Where no more files may be open, the sample is prepared, and its record found later."""
     filled(tmp_path)
     before = files(tmp_path)
     cache = Folder(tmp_path, "key", COUNT)
-
-    def refuse(*args):
-        raise OSError(number, os.strerror(number))
-
     with monkeypatch.context() as patch:
-        patch.setattr(Segment, "read", refuse)
+        patch.setattr(Segment, "read", refusing(number))
         assert same(made(0), cache.get(0, made))
     assert (0, 1, 0) == numbers(cache.stats())
     assert same(made(0), cache.get(0, made))
     assert (1, 1, 0) == numbers(cache.stats())
     cache.close()
     assert (before, "") == (files(tmp_path), caplog.text)
+
+
+@OF_PROCESS
+@pytest.mark.parametrize("method", ["__init__", "new_entries"])
+def test_files_that_the_process_could_not_open_are_looked_at_the_next_time(
+    tmp_path, monkeypatch, number, method, caplog
+):
+    filled(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, method, refusing(number))
+        cache = Folder(tmp_path, "key", COUNT)
+    assert 0 == cache.stats().samples
+    cache.look()
+    assert COUNT == cache.stats().samples
+    cache.close()
+    assert "" == caplog.text
+
+
+@OF_PROCESS
+def test_where_the_process_cannot_write_for_a_moment_the_next_sample_is_kept(
+    tmp_path, monkeypatch, number, caplog
+):
+    cache = Folder(tmp_path, "key", COUNT)
+    with monkeypatch.context() as patch:
+        patch.setattr(_folder, "Writer", refusing(number))
+        for index in range(3):
+            assert same(made(index), cache.get(index, made))
+    assert [True] == ["it is not kept this time" in text for text in caplog.messages]
+    for index in range(2, COUNT):
+        cache.get(index, made)
+    assert COUNT - 2 == cache.stats().samples
+    cache.close()
+    assert (COUNT - 2, 2, 0) == numbers(read(tmp_path))
+
+
+def test_a_write_that_fails_for_a_moment_opens_nothing_that_was_closed_meanwhile(
+    tmp_path, monkeypatch
+):
+    cache = Folder(tmp_path, "key", COUNT)
+
+    def closing(*args):
+        cache.close()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_folder, "Writer", closing)
+        cache.get(0, made)
+    cache.get(1, made)
+    assert [] == files(tmp_path)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_where_too_many_files_are_open_the_error_says_what_to_do(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(_shelf, "segment_names", refusing(number))
+    with pytest.raises(ConfigError, match=r"raise the limit of open files \(ulimit -n\)"):
+        Folder(tmp_path, "key", COUNT)
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(1, 1), (64, 8), (256, 32), (1024, 64), (None, 64)]
+)
+def test_an_eighth_of_what_the_process_may_have_open_is_held_open(monkeypatch, limit, expected):
+    resource = pytest.importorskip("resource")
+    soft = resource.RLIM_INFINITY if limit is None else limit
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, resource.RLIM_INFINITY))
+    assert expected == kept_open()
+
+
+def test_where_the_limit_cannot_be_asked_for_as_many_are_held_open_as_ever(monkeypatch):
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert 64 == kept_open()
 
 
 @pytest.mark.parametrize("field", ["index", "offset", "length"])
@@ -743,7 +823,7 @@ def test_only_so_many_files_are_held_open(tmp_path, monkeypatch):
     """Of more segments than that, the others are opened to be read."""
     for index in range(COUNT):
         filled(tmp_path, [index])
-    monkeypatch.setattr(_shelf, "KEPT_OPEN", 2)
+    monkeypatch.setattr(_shelf, "kept_open", lambda: 2)
     cache = Folder(tmp_path, "key", COUNT)
     opened = [segment for segment in cache._shelf._segments if not segment._file.closed]
     cache.close()

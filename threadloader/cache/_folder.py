@@ -20,6 +20,7 @@ from threadloader.errors import ConfigError, Problem, by_handler
 from ._base import MISSING, Cache, Count, follow
 from ._encode import DamagedError, Part, decode, encode
 from ._names import new_name
+from ._open_files import of_process, too_many
 from ._segments import (
     ENTRY_BYTES,
     FORMAT,
@@ -39,9 +40,6 @@ _LOG = logging.getLogger("threadloader")
 _LOOK_SECONDS = 1.0
 """How often, at most, a miss looks for what other processes have written. Chosen: looking
 takes 11 to 17 microseconds of processor time for each segment that others have written."""
-
-_OF_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Errors of the system that say nothing about a file: too many are open, or memory is short."""
 
 _SUB_FOLDER = re.compile(r"[0-9a-f]{32}")
 
@@ -90,6 +88,7 @@ class Folder(Cache):
         # Each taken by the first thread that says it, and never released.
         self._said_damaged = _thread.allocate_lock()
         self._said_full = _thread.allocate_lock()
+        self._said_short = _thread.allocate_lock()
         follow(self)
         try:
             _make_folder(self._folder)
@@ -105,7 +104,7 @@ class Folder(Cache):
                 reason = "a file, or a link that leads nowhere"
             got = f"{getattr(error, 'filename', None) or folder}: {reason}"
             raise ConfigError(
-                Problem("/cache/folder", "a folder that can be made and read", got)
+                Problem("/cache/folder", "a folder that can be made and read", got, too_many(error))
             ) from error
 
     def _tell(self) -> None:
@@ -154,7 +153,7 @@ class Folder(Cache):
         except (OSError, ValueError, DamagedError) as error:  # ValueError: it has been closed
             if by_handler(error):
                 raise
-            if getattr(error, "errno", None) in _OF_PROCESS:
+            if of_process(error):
                 return MISSING  # the record stays where it is, and is found the next time
             problem = str(error)
         if self._shelf.forget(index, place):
@@ -206,14 +205,17 @@ class Folder(Cache):
             self._close_writer()
             if by_handler(error) or not isinstance(error, OSError):
                 raise
-            self._stopped = True
-            _LOG.warning(
-                "cache: %s: sample %d could not be written: %s; no more are kept, and loading "
-                "goes on",
-                self._folder,
-                index,
-                error,
-            )
+            passing = of_process(error)
+            if not passing:
+                self._stopped = True
+            if not passing or self._said_short.acquire(blocking=False):
+                _LOG.warning(
+                    "cache: %s: sample %d could not be written: %s; %s, and loading goes on",
+                    self._folder,
+                    index,
+                    error,
+                    "it is not kept this time" if passing else "no more are kept",
+                )
 
     def _write(self, index: int, made: bytearray) -> None:
         if self._writer is None:

@@ -13,14 +13,12 @@ import numpy as np
 from threadloader.errors import by_handler
 
 from ._names import segment_names
+from ._open_files import kept_open, of_process
 from ._segments import Entries, Segment
 
 __all__ = ["PLACE_BYTES", "Place", "Shelf", "unless_held"]
 
 _LOG = logging.getLogger("threadloader")
-
-KEPT_OPEN = 64
-"""Segments whose files are held open. Chosen: a quarter of the 256 that macOS allows a process."""
 
 # Number 0: there is no record.
 _PLACE = np.dtype([("offset", "i8"), ("length", "u4"), ("number", "i4")])
@@ -60,6 +58,7 @@ class Shelf:
     def __init__(self, folder: Path, key: bytes, samples: int) -> None:
         self._folder = folder
         self._key = key
+        self._kept_open = kept_open()
         # Held while the table is read or written; never while a file is opened, read or
         # written. Nobody waits for it to count or to close: a signal's handler may do that in the
         # thread that holds it. A forked child makes another.
@@ -137,7 +136,7 @@ class Shelf:
         Raises:
             OSError: it cannot be opened.
         """
-        segment = Segment(self._folder, name, keep=len(self._segments) < KEPT_OPEN)
+        segment = Segment(self._folder, name, keep=len(self._segments) < self._kept_open)
         with self._lock:
             self._segments.append(segment)
             number = len(self._segments)
@@ -175,6 +174,8 @@ class Shelf:
         except (OSError, ValueError) as error:
             if by_handler(error):
                 raise
+            if of_process(error):
+                return  # the next time again
             self._known[name] = 0
             _LOG.warning("cache: %s/%s is passed over: %s", self._folder, name, error)
 
