@@ -451,6 +451,79 @@ def test_of_a_segment_that_cannot_be_begun_no_file_is_left(tmp_path, monkeypatch
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("kind", [".data", ".index"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.ENOMEM])
+def test_of_a_segment_without_a_whole_record_no_file_is_left(tmp_path, monkeypatch, number, kind):
+    """The disk has room for its header alone, say."""
+    cache = Folder(tmp_path, "key", COUNT)
+    whole = _segments._write_all
+
+    def cut(file, data):
+        if file.name.suffix != kind or len(data) == _segments.HEADER_BYTES:
+            return whole(file, data)
+        whole(file, data[:5])
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_segments, "_write_all", cut)
+        for index in range(2):
+            assert same(made(index), cache.get(index, made))
+    assert [] == files(tmp_path)
+    assert 0 == cache.stats().bytes
+    cache.close()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_of_a_segment_that_cannot_be_read_as_well_no_file_is_left(tmp_path, monkeypatch, number):
+    """There was room for the two files of its writer, and not for a third."""
+    cache = Folder(tmp_path, "key", COUNT)
+    with monkeypatch.context() as patch:
+        patch.setattr(_shelf, "Segment", refusing(number))
+        cache.get(0, made)
+    assert [] == files(tmp_path)
+    cache.get(0, made)
+    assert 2 == len(files(tmp_path))
+    assert sum(path.stat().st_size for path in files(tmp_path)) == cache.stats().bytes
+    cache.close()
+    assert 2 == len(files(tmp_path))
+
+
+def test_a_segment_with_one_whole_record_is_left_when_the_next_one_fails(tmp_path, monkeypatch):
+    cache = Folder(tmp_path, "key", COUNT)
+    cache.get(0, made)
+    with monkeypatch.context() as patch:
+        patch.setattr(_segments, "_write_all", refusing(errno.ENOSPC))
+        cache.get(1, made)
+    cache.close()
+    assert (1, COUNT - 1, 0) == numbers(read(tmp_path))
+
+
+def test_a_segment_that_was_taken_back_is_no_damage_to_another_cache(tmp_path, monkeypatch, caplog):
+    first, second = Folder(tmp_path, "key", COUNT), Folder(tmp_path, "key", COUNT)
+
+    def meanwhile(self, made, index):
+        second.look()
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "append", meanwhile)
+        first.get(0, made)
+    caplog.clear()
+    second.look()
+    first.close()
+    second.close()
+    assert "" == caplog.text
+
+
+def test_a_fork_removes_no_segment_that_its_parent_has_begun(tmp_path, monkeypatch):
+    writer = Writer(tmp_path, "a", b"k" * 32)
+    before = files(tmp_path)
+    monkeypatch.setattr(os, "getpid", lambda: writer.pid + 1)
+    writer.close()
+    assert 2 == len(before)
+    assert before == files(tmp_path)
+
+
 def test_a_file_that_was_there_before_is_not_removed(tmp_path):
     (tmp_path / "a.index").write_bytes(b"another's")
     with pytest.raises(FileExistsError):

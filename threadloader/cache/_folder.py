@@ -223,10 +223,9 @@ class Folder(Cache):
             self._shelf.leave_out(name)  # before it is there: nobody else counts it
             self._number = 0
             self._writer = Writer(self._folder, name, self._key)
-            self._shelf.grow(HEADER_BYTES)
             self._number = self._shelf.add(name)
         offset = self._writer.append(made, index)
-        self._shelf.grow(len(made) + ENTRY_BYTES)
+        self._shelf.grow(len(made) + ENTRY_BYTES + (0 if offset else HEADER_BYTES))
         self._shelf.note(index, Place(offset, len(made), self._number))
 
     def _leave_to_parent(self) -> None:
@@ -252,6 +251,8 @@ class Folder(Cache):
     def _close_writer(self) -> None:
         # Nobody appends to it any more; but only what is closed is forgotten, since an interrupt
         # may leave some of it to the next call.
+        if self._writer is not None and self._writer.is_empty and self._number:
+            self._shelf.let_go(self._number)
         self._ended, self._writer = (*self._ended, *filter(None, [self._writer])), None
         for writer in self._ended:
             try:

@@ -140,6 +140,8 @@ class Segment:
             OSError: a file cannot be read.
             ValueError: the index is not one of this key, or not ours at all.
         """
+        if not self._known and not self._index.exists():
+            return  # whoever began it has taken it back
         with _open_regular(self._index) as file:
             length = os.fstat(file.fileno()).st_size
             # After the index: every entry that was read has its record in this size.
@@ -215,14 +217,19 @@ class Writer:
 
     def __init__(self, folder: Path, name: str, key: bytes) -> None:
         self.name = name
+        self._paths = (folder / f"{name}.data", folder / f"{name}.index")
         self.pid = os.getpid()
         self.size = HEADER_BYTES
         self._end = 0
         with ExitStack() as undo:
-            self._data = _made(folder / f"{name}.data", undo)
-            self._index = _made(folder / f"{name}.index", undo)
+            self._data, self._index = [_made(path, undo) for path in self._paths]
             _write_all(self._index, _header(key))
             undo.pop_all()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record has been written whole."""
+        return not self._end
 
     def append(self, made: bytearray, index: int) -> int:
         """Write a record and its entry.
@@ -246,12 +253,15 @@ class Writer:
         return offset
 
     def close(self) -> None:
-        """Close both files; a second time does nothing."""
+        """Close both files, and remove them if no record is whole; harmless a second time."""
         # Not by an ExitStack, which an interrupt leaves in a cycle with what it has not closed.
         try:
             self._data.close()
         finally:
             self._index.close()
+        if self.is_empty and self.pid == os.getpid():
+            for path in reversed(self._paths):  # others find it by its index
+                _remove(path)
 
 
 def _made(path: Path, undo: ExitStack) -> FileIO:

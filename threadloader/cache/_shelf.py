@@ -145,6 +145,10 @@ class Shelf:
             return 0
         return number
 
+    def let_go(self, number: int) -> None:
+        """Close a segment that has no record; on Windows no open file can be removed."""
+        self._segments[number - 1].close()
+
     def look(self) -> None:
         """Look for what has been written since the last time; not if another thread does.
 
