@@ -16,6 +16,7 @@ from threadloader.errors import ConfigError, Problem, SourceError, by_handler, l
 from . import _per_thread  # which counts forks
 from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._regular import regular_status
+from ._sqlite_forks import follow
 from ._stamp import log_status
 
 __all__ = ["Connections"]
@@ -35,10 +36,6 @@ Chosen: SQLite ends one in some milliseconds; who is stuck in the system does no
 the loader has waited its `close_timeout` before."""
 
 _Status = tuple[int, ...]
-
-_of_parents: dict[Held[_Connection], None] = {}
-"""What the parents of a forked process have opened. SQLite forbids to use it there, and even to
-close it; so it is held here, since what is freed is closed."""
 
 
 class Connections:
@@ -69,6 +66,7 @@ class Connections:
         # Neither has a lock: `_closing` says why.
         self._made: dict[Held[_Connection], None] = {}
         self._closed = False  # set by close
+        follow(self)
 
     @contextmanager
     def mine(self, place: str = "") -> Iterator[sqlite3.Connection]:
@@ -204,10 +202,6 @@ class Connections:
         """
         self._closed = True
         made = self._made.copy()
-        of_parents = [each for each in made if not each.thing.is_ours()]
-        _of_parents.update(dict.fromkeys(of_parents))
-        for each in of_parents:
-            del made[each]
         until = time.monotonic() + _PATIENCE_SECONDS
         try:
             # All of them before one is waited for: so they end at the same time.
