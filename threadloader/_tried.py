@@ -169,7 +169,8 @@ def _no_threads(error: Exception, config: LoaderConfig) -> tuple[Problem, ...]:
     if not isinstance(error, RuntimeError) or str(error) != "can't start new thread":
         return ()
     expected = "no more threads than the system starts"
-    advice = f"{in_words(error)}; fewer workers, or a higher limit of the system (ulimit -u)"
+    # Without its notes: that of the engine says the half of it.
+    advice = f"RuntimeError: {error}; give fewer, or raise the limit of the system (ulimit -u)"
     return (Problem("/num_workers", expected, str(config.num_workers), advice),)
 
 
