@@ -2,6 +2,7 @@
 
 import csv
 import difflib
+import gzip
 import io
 import logging
 import math
@@ -257,6 +258,12 @@ def test_what_is_no_row_names_file_and_line(tmp_path, data, place, message):
     assert message in error.message
 
 
+def test_a_file_of_gzip_is_told_to_be_unpacked(tmp_path):
+    error = refused(write(tmp_path, gzip.compress(b"a,b\n1,2\n")))
+    assert "line 1" == error.place
+    assert "expected text in UTF-8, got a file compressed by gzip; unpack it first" == error.message
+
+
 @pytest.mark.parametrize("size", [131_071, 131_072, 131_073, 3_000_000])
 @pytest.mark.parametrize("quoted", [False, True])
 def test_a_field_may_be_as_long_as_it_likes(tmp_path, size, quoted):
@@ -508,7 +515,8 @@ def test_categories_are_places_in_a_list(tmp_path):
     assert np.int64 == source.take([0])["kind"].dtype
     error = refused(path, fields=["kind"], categories={"kind": ["oak", "ash"]})
     assert "line 3, column 'kind'" == error.place
-    assert error.message.startswith("expected one of 'oak', 'ash', got 'elm'; ")
+    hint = 'correct the line, or name it in "categories" or "missing"'
+    assert f"expected one of 'oak', 'ash', got 'elm'; {hint}" == error.message
 
 
 # Missing values

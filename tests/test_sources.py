@@ -88,6 +88,21 @@ class Squares:
         return index * index
 
 
+class Frame:
+    """A table of another library, as far as we look at it."""
+
+    iloc = columns = property(lambda self: None)
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, name):
+        raise KeyError(name)
+
+    def to_dict(self, orient):
+        raise NotImplementedError
+
+
 class Tensor:
     """An array of another library, as far as we look at it."""
 
@@ -130,6 +145,11 @@ def test_what_has_length_and_items_is_taken_as_it_is(data):
     assert as_source(data) is data
 
 
+def test_a_table_with_an_item_of_its_own_for_each_row_is_taken_as_it_is():
+    data = type("Rows", (Frame,), {"__getitem__": lambda self, index: index})()
+    assert as_source(data) is data
+
+
 def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
     """What each of many raises would be looked into, whether it is a signal handler's."""
     data = (type("Sample", (), {"__array__": Tensor.__array__})(),) * 3
@@ -158,6 +178,8 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
         (Squares, "the class Squares; give an object of it"),
         ((i for i in range(3)), "a stream cannot be indexed: give a list"),
         (map(str, [1]), "a stream cannot be indexed"),
+        (Frame(), 'its [] gives columns: give its rows, as df.to_dict("records") does, or a dict'),
+        (type("Named", (Frame,), {})(), "got Named; its [] gives columns"),
         ({1, 2}, "got set; this cannot be indexed: give a list"),
         ({}, "expected at least one array, got none"),
         ({"x": [1, 2]}, "expected a numpy array (field 'x'), got list; give numpy.asarray"),

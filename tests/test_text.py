@@ -2,6 +2,7 @@
 
 import errno
 import functools
+import gzip
 import os
 import threading
 import tracemalloc
@@ -180,6 +181,25 @@ def test_a_line_that_is_not_utf8_names_file_line_and_byte(tmp_path):
         "convert the file to UTF-8"
     ) == str(error)
     assert "ok" == source[0]
+    source.close()
+
+
+@pytest.mark.parametrize("index", [0, -1])
+def test_a_file_of_gzip_is_told_to_be_unpacked(tmp_path, index):
+    """At whatever line: only the first one has the bytes that say so."""
+    (path,) = write(tmp_path, gzip.compress(b"ok\n") + b"\n\xff")
+    source = opened([path])
+    with pytest.raises(SourceError, match="got a file compressed by gzip; unpack it first"):
+        source[range(len(source))[index]]
+    source.close()
+
+
+def test_of_a_file_that_is_gone_the_byte_is_told(tmp_path):
+    (path,) = write(tmp_path, b"\xff")
+    source = opened([path])
+    path.unlink()
+    with pytest.raises(SourceError, match="got the byte 0xff"):
+        source[0]
     source.close()
 
 

@@ -20,6 +20,7 @@ from threadloader.errors import SourceError, by_handler
 from ._csv_options import CsvOptions
 from ._files import FileReader
 from ._line_scan import Progress, first_byte
+from ._not_utf8 import not_utf8
 
 __all__ = ["Block", "read_blocks"]
 
@@ -107,8 +108,7 @@ class _Rows:
             if by_handler(error):
                 raise
             raise self._fault(
-                f"expected UTF-8, got the byte 0x{data[error.start]:02x} ({error.reason}); "
-                "convert the file to UTF-8",
+                not_utf8(self._path, error),
                 self._line + data.count(b"\n", 0, error.start),
             ) from error
 

@@ -47,6 +47,12 @@ def as_source(data: Any) -> Any:
         hint = 'it stands in the config, as in Loader({"source": {"type": ...}})'
         got = "an object of options"
         raise ConfigError(Problem("source", "arrays or samples", got, hint))
+    if _is_frame(type(data)):
+        hint = (
+            'its [] gives columns: give its rows, as df.to_dict("records") does, or a dict of '
+            "arrays, as {name: df[name].to_numpy() for name in df}"
+        )
+        raise ConfigError(Problem("source", "arrays or samples", type(data).__name__, hint))
     if isinstance(data, (np.ndarray, Mapping)) or _holds_array(data):
         return ArraySource(data)
     # A special method counts when the class has it, as for the language itself:
@@ -93,6 +99,19 @@ def _is_options(data: Mapping[Any, Any]) -> bool:
     """Tell whether it says where samples are, as in a config, and holds none."""
     named = isinstance(data.get("type"), str)
     return named and not any(isinstance(part, np.ndarray) for part in data.values())
+
+
+def _is_frame(kind: type) -> bool:
+    """Tell whether objects of this class are tables with columns by name, as those of pandas.
+
+    That is not asked of pandas, which need not be there. A class that has made an ``[]`` of its
+    own on top of one may well give samples by number.
+    """
+    marks = ("columns", "to_dict", "iloc")
+    if not all(hasattr(kind, name) for name in marks):
+        return False
+    owner = next((each for each in kind.__mro__ if "__getitem__" in vars(each)), object)
+    return any(name in vars(owner) for name in marks)
 
 
 def _advice(data: Any) -> str:

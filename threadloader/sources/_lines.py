@@ -33,6 +33,7 @@ from ._closing import close_all
 from ._files import FileReader, expand, inside, kept_open
 from ._index_cache import IndexCache, IntArray
 from ._line_scan import first_byte, scan
+from ._not_utf8 import not_utf8
 from ._row_numbers import row_number
 
 __all__ = ["Line", "LineFiles", "LineSource", "open_lines"]
@@ -90,11 +91,7 @@ class Line:
         try:
             return self.data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise self.error(
-                f"expected UTF-8, got the byte 0x{self.data[error.start]:02x} ({error.reason}); "
-                "convert the file to UTF-8",
-                error.start,
-            ) from error
+            raise self.error(not_utf8(self.path, error), error.start) from error
 
     def error(self, message: str, at: int = 0) -> SourceError:
         """Make an error that names file, line and byte.

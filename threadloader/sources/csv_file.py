@@ -203,11 +203,13 @@ class _Columns:
             try:
                 self._columns[field].add(block.cells[at :: len(names)])
             except UnfitError as error:
-                what = 'correct the line, or say what it means with "dtypes" and "missing"'
+                what = 'say what it means with "dtypes" and "missing"'
+                if field in self._options.categories:
+                    what = 'name it in "categories" or "missing"'
                 if self._options.is_passed_over(field, block.cells[at :: len(names)][error.row]):
                     what += f', whose number for "*" {self._columns[field].dtype} does not hold'
                 raise SourceError(
-                    f"{error}; {what}",
+                    f"{error}; correct the line, or {what}",
                     path,
                     f"line {block.lines[error.row]}, column {names[at]!r}",
                 ) from error
