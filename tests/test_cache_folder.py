@@ -524,6 +524,21 @@ def test_a_fork_removes_no_segment_that_its_parent_has_begun(tmp_path, monkeypat
     assert before == files(tmp_path)
 
 
+def test_a_fork_holds_on_to_a_segment_that_its_parent_has_begun(tmp_path, monkeypatch):
+    """It was forked in the middle of the first record, which its parent goes on to write."""
+    cache = Folder(tmp_path, "key", COUNT)
+
+    def forked(self, made, index):
+        monkeypatch.setattr(os, "getpid", lambda: self.pid + 1)
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(Writer, "append", forked)
+    cache.get(0, made)
+    (segment,) = cache._shelf._segments
+    assert b"" == segment.read(0, 1)  # or a ValueError, if it has been closed
+    cache.close()
+
+
 def test_a_file_that_was_there_before_is_not_removed(tmp_path):
     (tmp_path / "a.index").write_bytes(b"another's")
     with pytest.raises(FileExistsError):

@@ -251,7 +251,7 @@ class Folder(Cache):
     def _close_writer(self) -> None:
         # Nobody appends to it any more; but only what is closed is forgotten, since an interrupt
         # may leave some of it to the next call.
-        if self._writer is not None and self._writer.is_empty and self._number:
+        if self._writer is not None and self._writer.in_vain and self._number:
             self._shelf.let_go(self._number)
         self._ended, self._writer = (*self._ended, *filter(None, [self._writer])), None
         for writer in self._ended:

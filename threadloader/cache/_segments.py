@@ -227,9 +227,9 @@ class Writer:
             undo.pop_all()
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no record has been written whole."""
-        return not self._end
+    def in_vain(self) -> bool:
+        """Whether closing removes it: no record is whole, and no parent goes on to write it."""
+        return not self._end and self.pid == os.getpid()
 
     def append(self, made: bytearray, index: int) -> int:
         """Write a record and its entry.
@@ -259,7 +259,7 @@ class Writer:
             self._data.close()
         finally:
             self._index.close()
-        if self.is_empty and self.pid == os.getpid():
+        if self.in_vain:
             for path in reversed(self._paths):  # others find it by its index
                 _remove(path)
 
