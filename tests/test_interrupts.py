@@ -27,6 +27,8 @@ pytestmark = [
     # threading keeps its threads in a WeakSet, whose callback is Python code: a signal that
     # lands in it is reported and swallowed there, in any program that uses threads.
     pytest.mark.filterwarnings("ignore:Exception ignored.*<function WeakSet"),
+    # Likewise one in a generator that is closed because nobody has it any more.
+    pytest.mark.filterwarnings("ignore:Exception ignored.*<generator object"),
 ]
 
 
