@@ -17,7 +17,7 @@ from ids import shown
 from scores import of_counts
 from strategies import epochs, seeds
 
-from threadloader import ConfigError
+from threadloader import ConfigError, Loader
 from threadloader import samplers as room
 from threadloader.samplers import Kept, checked
 from threadloader.samplers._classes import classes
@@ -886,3 +886,8 @@ def test_indices_are_int64_where_places_in_an_array_are_not(monkeypatch, kind):
 
 def narrowed(function):
     return lambda *args, **options: function(*args, **options).astype(np.int32)
+
+
+def test_options_of_a_sampler_given_in_code_are_told_where_they_stand():
+    with pytest.raises(ConfigError, match="its options stand in the config, as in"):
+        Loader({}, range(4), sampler={"type": "subset", "indices": [1]}).__enter__()

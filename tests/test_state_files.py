@@ -598,3 +598,11 @@ def test_a_save_hours_later_needs_no_file_of_the_package(tmp_path, run_child):
     )
     assert "" == child.stderr
     assert 2 == read(path)["world"]["position"]
+
+
+def test_the_text_of_a_state_is_no_path_of_one():
+    """What a saved run has may be the text: then it is said how it becomes a state."""
+    with Loader({"batch_size": 2}, range(6)) as batches:
+        text = json.dumps(batches.state_dict())
+        with pytest.raises(StateError, match=r"got a state as JSON; give json.loads\(text\)$"):
+            batches.load_state_dict(text)

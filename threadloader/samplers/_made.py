@@ -154,13 +154,16 @@ def given(sampler: Any, n: int, kept: Kept) -> Sampler:
     if type(sampler) is range:
         return _Range(sampler, n, kept)
     row = isinstance(sampler, Sequence) or hasattr(sampler, "__array__")
+    hint = "for an iterable: lambda epoch, n: list(it)"
+    if isinstance(sampler, Mapping):
+        hint = 'its options stand in the config, as in {"sampler": {"type": ...}}'
     if not row or isinstance(sampler, (str, bytes)):
         raise ConfigError(
             Problem(
                 "sampler",
                 "a callable of (epoch, n), or a sequence of indices",
                 type(sampler).__name__,
-                "for an iterable: lambda epoch, n: list(it)",
+                hint,
             )
         )
     return _List(checked(sampler, n, "sampler"), "sequence", 0, kept)

@@ -98,11 +98,13 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the file of a state; `load` says whether it fits.
 
     Raises:
-        StateError: it is damaged.
+        StateError: it is damaged; or this is no path but the text of a state.
         OSError: the system cannot read it, or it is no regular file: a pipe may wait for its
             other end for ever, and a device may never end.
         ConfigError: no file can have this name.
     """
+    if isinstance(path, str) and path.lstrip()[:1] == "{" and '"checksum"' in path:
+        raise StateError("expected a state or a path, got a state as JSON; give json.loads(text)")
     path = _name(path)
     try:
         # Looked at before it is opened: opening a pipe waits for its other end.
