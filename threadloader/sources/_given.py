@@ -107,11 +107,13 @@ def _is_frame(kind: type) -> bool:
     That is not asked of pandas, which need not be there. A class that has made an ``[]`` of its
     own on top of one may well give samples by number.
     """
-    marks = ("columns", "to_dict", "iloc")
-    if not all(hasattr(kind, name) for name in marks):
+    # Without generators: `all` leaves one unfinished, whose closing would swallow a Ctrl-C.
+    if not (hasattr(kind, "columns") and hasattr(kind, "to_dict") and hasattr(kind, "iloc")):
         return False
-    owner = next((each for each in kind.__mro__ if "__getitem__" in vars(each)), object)
-    return any(name in vars(owner) for name in marks)
+    for each in kind.__mro__:
+        if "__getitem__" in vars(each):
+            return bool({"columns", "to_dict", "iloc"} & vars(each).keys())
+    return False
 
 
 def _advice(data: Any) -> str:
