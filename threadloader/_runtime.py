@@ -168,13 +168,10 @@ class Runtime:
             return "(no Python frame)\n"
         try:
             import traceback  # imported when it is asked for
-        except (
-            OSError,
-            ImportError,
-        ) as error:  # no file can be opened any more, or Python has gone
+        except (OSError, ImportError) as error:
             if by_handler(error):
                 raise
-            return _plain(frame)
+            return _plain(frame)  # no file can be opened any more, or Python's are gone
         return "".join(traceback.format_stack(frame))
 
 

@@ -41,10 +41,12 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
     def record(text: str) -> None:
         try:
             logger = log()
-        except (OSError, ImportError) as error:  # no file can be opened any more, or it has gone
+        except (OSError, ImportError) as error:
             if by_handler(error):
                 raise
-            sys.stderr.write(f"threadloader: {text}\n")
+            # No file can be opened any more, or Python's are gone.
+            if sys.stderr is not None:  # as in a program without a console
+                sys.stderr.write(f"threadloader: {text}\n")
         else:
             getattr(logger, how)("%s", text)
 

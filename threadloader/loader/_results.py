@@ -185,8 +185,8 @@ def _failed_together(outcome: Outcome) -> bool:
 
 
 def _tried_again(place: Place) -> Place:
-    """Count that what is made one by one from here on was read together, and failed.
+    """Count that batches which are made one by one from here on failed when read together.
 
-    Made so it may be good, as where storage fails now and then: then nothing else tells of it.
+    One by one all may be good, as where storage fails now and then: nothing else tells of that.
     """
     return place._replace(tally=place.tally.tried(0, 1))
