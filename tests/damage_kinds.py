@@ -24,6 +24,7 @@ import numpy as np
 
 from threadloader import Loader
 from threadloader.cache import Folder
+from threadloader.quarantine import is_torn
 from threadloader.sources import open_source, read_numbers
 from threadloader.state import read as read_state
 
@@ -278,7 +279,7 @@ def indexed(folder: Path) -> list[Any]:
 
 
 def listed(folder: Path) -> list[Any]:
-    numbers = read_numbers("list", folder, None, objects=True)
+    numbers = read_numbers("list", folder, None, torn=is_torn)
     return [plain(number) for number in np.asarray(numbers).tolist()]
 
 

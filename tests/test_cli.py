@@ -154,7 +154,7 @@ def test_a_source_that_does_not_open_is_a_problem_at_its_path(check, source, sai
 
 
 def test_a_source_whose_options_are_wrong_is_not_opened(check, monkeypatch):
-    monkeypatch.setattr(_tried, "open_source", None)
+    monkeypatch.setattr(_tried, "open_configured", None)
     name = write({"source": {**NPZ, "pth": 1}})
     expected = '/source/pth: expected a known key, got "pth"; did you mean "path"?'
     assert (1, at(name, '"pth"') + f" {expected}\n", "") == check(name)
@@ -165,7 +165,7 @@ def test_whatever_a_source_raises_is_a_problem(check, monkeypatch, error):
     def broken(spec, base, root):
         raise error
 
-    monkeypatch.setattr(_tried, "open_source", broken)
+    monkeypatch.setattr(_tried, "open_configured", broken)
     expected = f"/source: expected a source that opens, got {type(error).__name__}: {error}"
     assert (1, f"c.json:1:12: {expected}\n", "") == check(write({"source": NPZ}))
 
@@ -322,7 +322,7 @@ def test_what_comes_when_it_is_tried_again_is_a_batch(check, monkeypatch):
             return index
 
     tried = set()
-    monkeypatch.setattr(_tried, "open_source", lambda *_: Failing(range(4)))
+    monkeypatch.setattr(_tried, "open_configured", lambda *_: Failing(range(4)))
     name = write({"source": TEXT, "on_error": {"retry": 1, "backoff": 0}})
     assert (0, "c.json: OK\nbatch: shape (4,), dtype int64\n", "") == check(name, "--batch")
 
@@ -401,7 +401,7 @@ def test_ctrl_c_ends_with_130_and_one_line(check, monkeypatch):
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_tried, "open_source", interrupted)
+    monkeypatch.setattr(_tried, "open_configured", interrupted)
     assert (130, "", "threadloader: interrupted\n") == check(write({"source": NPZ}))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from threadloader import ConfigError, Loader, SourceError
-from threadloader.quarantine import Quarantine
+from threadloader.quarantine import Quarantine, is_torn
 from threadloader.sources import as_source, column, open_source, read_numbers
 
 
@@ -159,7 +159,7 @@ class TestNumbers:
     def read(self, folder, data, *, whole=False, objects=True):
         """As for `exclude`, which takes the most, if not told otherwise."""
         (folder / "n").write_bytes(data)
-        return read_numbers("n", folder, None, whole=whole, objects=objects)
+        return read_numbers("n", folder, None, whole=whole, torn=is_torn if objects else None)
 
     @pytest.mark.parametrize(
         ("data", "expected"),
@@ -270,7 +270,7 @@ class TestNumbers:
         file, before = tmp_path / "bad.jsonl", b'{"index": 7}\n'
         file.write_bytes(before + last)
         try:
-            passed_over = [7] == read_numbers(file.name, tmp_path, None, objects=True).tolist()
+            passed_over = [7] == read_numbers(file.name, tmp_path, None, torn=is_torn).tolist()
         except SourceError:
             passed_over = False
         Quarantine(file).add([{"index": 9}])
@@ -286,10 +286,10 @@ class TestNumbers:
         with Loader(config, source=["a"], transform=broken) as batches:
             assert [] == list(batches)
         line = file.read_bytes().removesuffix(b"\n")
-        assert [0] == read_numbers(file.name, tmp_path, None, objects=True).tolist()
+        assert [0] == read_numbers(file.name, tmp_path, None, torn=is_torn).tolist()
         for length in (*range(1, 40), *range(40, len(line), 20)):  # most of it is a traceback
             file.write_bytes(line[:length])
-            assert [] == read_numbers(file.name, tmp_path, None, objects=True).tolist()
+            assert [] == read_numbers(file.name, tmp_path, None, torn=is_torn).tolist()
             Quarantine(file).add([{"index": 9}])
             assert b'{"index": 9}\n' == file.read_bytes()
 

@@ -183,21 +183,6 @@ def test_a_pipe_is_refused_without_waiting(tmp_path):
     assert "a pipe, socket or device" in refused(tmp_path)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
-def test_a_pipe_that_becomes_a_file_while_it_is_looked_at_is_refused(tmp_path, monkeypatch):
-    """What it is now was not looked at."""
-    write(tmp_path, {"a": b""})
-    os.mkfifo(tmp_path / "data" / "b")
-
-    def late(path):
-        path.unlink()
-        path.write_bytes(b"")
-        return path.open("rb", buffering=0)
-
-    monkeypatch.setattr(files, "open_regular", late)
-    assert "b: expected a regular file, got one that comes and goes" in refused(tmp_path)
-
-
 @pytest.mark.skipif(os.name == "nt" or os.uname().sysname != "Linux", reason="names are Unicode")
 @pytest.mark.parametrize("below", ["", "one/two/"])
 def test_a_name_that_is_not_unicode_is_an_error(tmp_path, below):

@@ -745,7 +745,7 @@ def test_two_that_add_at_once_do_not_cut_off_each_others_lines(tmp_path, monkeyp
     path = tmp_path / "bad.jsonl"
     path.write_text('{"index": 9}\n{"index": 1, "pa', "utf-8")
     one, other = Quarantine(path), Quarantine(path)
-    real = quarantine._is_torn
+    real = quarantine.is_torn
 
     def meanwhile(line):
         with pytest.raises(OSError, match="somebody else has held it"):
@@ -753,7 +753,7 @@ def test_two_that_add_at_once_do_not_cut_off_each_others_lines(tmp_path, monkeyp
         return real(line)
 
     monkeypatch.setattr(quarantine, "_HELD_SECONDS", 0)
-    monkeypatch.setattr(quarantine, "_is_torn", meanwhile)
+    monkeypatch.setattr(quarantine, "is_torn", meanwhile)
     one.add([{"index": 2}])
     other.add([{"index": 3}])
     assert [9, 2, 3] == [line["index"] for line in lines(path)]

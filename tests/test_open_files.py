@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,14 @@ def test_where_a_config_has_no_file_a_path_starts_where_the_message_says(
         Loader({"source": {"type": "text", "path": path}}).__enter__()
     assert "or without one at the current folder" in str(caught.value)
     assert str(tmp_path / "here" / path) in str(caught.value)
+
+
+def test_where_the_limit_cannot_be_read_as_many_are_kept_open_as_ever(monkeypatch):
+    """No file can be opened any more, so that the module of the limit cannot be looked for."""
+    monkeypatch.delitem(sys.modules, "resource", raising=False)
+    refused = type("Refused", (), {"find_spec": raising(OSError(errno.EMFILE, "too many"))})()
+    monkeypatch.setattr(sys, "meta_path", [refused])
+    assert 128 == kept_open()
 
 
 def raising(error):

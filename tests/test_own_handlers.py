@@ -25,7 +25,7 @@ from threadloader.config._file import split
 from threadloader.config._text import parse
 from threadloader.errors import shown
 from threadloader.fingerprint import digest
-from threadloader.quarantine import Quarantine
+from threadloader.quarantine import Quarantine, is_torn
 from threadloader.samplers import _indices, _made
 from threadloader.sources import (
     _csv_columns,
@@ -111,13 +111,13 @@ class Bytes(bytes):
 def numbers(folder):
     """Reads a list of numbers, with an object in it."""
     (folder / "list").write_text('{"index": 3}\n')
-    return partial(read_numbers, "list", folder, None, objects=True)
+    return partial(read_numbers, "list", folder, None, torn=is_torn)
 
 
 def torn(folder):
     """Reads a list whose last line looks like one of a quarantine file that was cut."""
     (folder / "list").write_text('{"index": 3')
-    return partial(read_numbers, "list", folder, None, objects=True)
+    return partial(read_numbers, "list", folder, None, torn=is_torn)
 
 
 def quarantine(folder):

@@ -753,7 +753,7 @@ def test_find_gives_the_places_at_which_a_sample_comes(spec, excluded):
 @pytest.mark.parametrize("excluded", [[], [0], [2, 3, 9], range(10)], ids=str)
 def test_a_plain_order_leaves_out_what_is_excluded(shuffle, excluded):
     """Each other sample comes once; without shuffle in the order of the source."""
-    sampler = room.plain(3, shuffle, kept_of(10, excluded))
+    sampler = room.Plain(3, shuffle, kept_of(10, excluded))
     left = [index for index in range(10) if index not in excluded]
     assert sampler.length == len(left)
     indices = whole(sampler, 1).tolist()

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from threadloader import per_thread
+from threadloader.quarantine import is_torn
 from threadloader.sources import _telling
 from threadloader.sources._telling import Telling, log
 from threadloader.sources.columns import read_numbers
@@ -61,7 +62,7 @@ def test_what_stays_open_is_told_where_the_log_cannot_be_imported(capsys):
 @pytest.mark.usefixtures("no_import")
 def test_a_torn_line_is_told_where_the_log_cannot_be_imported(tmp_path, capsys):
     (tmp_path / "bad.jsonl").write_text('{"index": 3, "step": 0}\n{"index": ')
-    assert [3] == read_numbers("bad.jsonl", tmp_path, None, whole=True, objects=True).tolist()
+    assert [3] == read_numbers("bad.jsonl", tmp_path, None, whole=True, torn=is_torn).tolist()
     assert ": line 2 is cut short, and passed over\n" in capsys.readouterr().err
 
 

@@ -330,7 +330,7 @@ def test_a_process_that_ends_without_a_word_is_not_compared(monkeypatch):
     source = faults.of_the_main_process
     report = report_of(source, names={"source": "faults:of_the_main_process"})
     assert ("same", 8) == (report.result, len(report.runs))
-    assert ("another process: it ended with code 3: not here",) == report.not_compared
+    assert ("another process: the process ended with code 3: not here",) == report.not_compared
 
 
 def test_a_process_that_cannot_be_started_is_not_compared(monkeypatch, tmp_path):

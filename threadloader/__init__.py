@@ -19,6 +19,7 @@ command answers, `_asked` starts the children of `bench` and `verify` and reads 
 `_leaving` ends a process that has run user code), `errors` everything that is raised.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .config import LoaderConfig
@@ -67,21 +68,13 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+_AT_NEED = {"BatchInfo": ".jobs", "MaskTokens": ".masking", "Stats": ".stats"}
+
 
 def __getattr__(name: str) -> Any:
     """Import what few need when it is asked for (PEP 562)."""
-    if name == "BatchInfo":
-        from .jobs import BatchInfo
-
-        return BatchInfo
-    if name == "MaskTokens":
-        from .masking import MaskTokens
-
-        return MaskTokens
-    if name == "Stats":
-        from .stats import Stats
-
-        return Stats
+    if name in _AT_NEED:
+        return getattr(import_module(_AT_NEED[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -12,8 +12,9 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
-__all__ = ["asked", "child_command", "child_environment", "current_folder"]
+__all__ = ["asked", "child_command", "child_environment", "current_folder", "last_words"]
 
 
 def child_command(child: str) -> list[str]:
@@ -29,6 +30,16 @@ def child_command(child: str) -> list[str]:
     path = list(_absolute(sys.path))
     code = f"import sys; sys.path[:] = {path!r}; from {child} import main; main()"
     return [sys.executable, *_options(), "-P", "-c", code]
+
+
+def last_words(code: int | None, noise: IO[bytes]) -> str:
+    """Say how a child ended that gave no answer; `noise` is what it wrote to stderr."""
+    if code == -getattr(signal, "SIGKILL", signal.SIGTERM):
+        return "the process was killed; the system does that when memory runs out"
+    noise.seek(0)
+    lines = noise.read().decode(errors="replace").split("\n")
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return f"the process ended with code {code}: {said}"
 
 
 def current_folder() -> str:

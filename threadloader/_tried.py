@@ -25,10 +25,9 @@ from ._told import (
 )
 from .config import Base, LoaderConfig, Report, examine
 from .errors import CollateError, ConfigError, Problem, SourceError
-from .loader import NO_BATCH, Loader, based, unlisted, without_source
-from .loader import open_configured as open_source
+from .loader import NO_BATCH, Loader, based, open_configured, unlisted, without_source
 
-__all__ = ["examined", "open_source", "read"]
+__all__ = ["examined", "read"]
 
 _TRIED = ("transform", "sampler", "exclude", "cache", "on_error", "pin_memory", "shard")
 """Options that can be right in the config and still keep a loader from entering."""
@@ -84,7 +83,7 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
     try:
         if report.source and not arguments.source_in_code:
             try:
-                source = open_source(report.source, report.base.path, report.root)
+                source = open_configured(report.source, report.base.path, report.root)
                 close = getattr(source, "close", None)
             except Exception as error:  # noqa: BLE001 - whatever a file does to its reader
                 problems += from_source(report, error)

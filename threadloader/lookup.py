@@ -14,10 +14,10 @@ import numpy as np
 
 from ._named import add_config
 from ._told import GOOD, PROBLEM, USAGE, from_source, located, told
-from ._tried import open_source, read
+from ._tried import read
 from .config import Base, LoaderConfig
 from .errors import ConfigError, Problem
-from .loader import Samplings, deal_of, length_of
+from .loader import Samplings, deal_of, length_of, open_configured
 from .order import LONGEST, Deal
 from .samplers import EpochOrder
 
@@ -112,7 +112,7 @@ def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         if arguments.samples is not None:
             source = range(arguments.samples)
         else:
-            source = open_source(report.source or {}, report.base.path, report.root)
+            source = open_configured(report.source or {}, report.base.path, report.root)
         out += _answered(arguments, report.config, report.base, source).split("\n")
     except Exception as error:  # noqa: BLE001 - a command shows no traceback
         if source is None:

@@ -30,10 +30,10 @@ else:
     except ImportError:  # pragma: no cover - a system without
         fcntl = None  # type: ignore[assignment]  # a module's name, which has no other type
 
-__all__ = ["Quarantine"]
+__all__ = ["Quarantine", "is_torn"]
 
 _BEGIN = b'{"index": '
-"""What each line that is written here begins with; `read_numbers` of the sources knows it."""
+"""What each line that is written here begins with."""
 
 _ENDED = re.compile(r'("([^"\\]|\\.)*\\?|n|nu|nul|u[0-9a-f]{0,4})?\0*')
 """What stands where reading JSON fails that ends too soon: a text, null or an escape, cut short,
@@ -125,7 +125,7 @@ class Quarantine:
             if file.read(1) != b"\n":
                 data = self._path.read_bytes()
                 last = data.splitlines(keepends=True)[-1]
-                if not last.endswith(b"\r") and _is_torn(last):  # with that, it has an end
+                if not last.endswith(b"\r") and is_torn(last):  # with that, it has an end
                     end = file.truncate(len(data) - len(last))
                 else:
                     lines = b"\n" + lines
@@ -188,14 +188,11 @@ def _may_be_one(path: Path) -> bool:
     with path.open("rb") as file:
         start = file.readline(_LONGEST)
     first = next(iter(start.splitlines(keepends=True)), b"")  # a line may end with a \r alone
-    return not first.strip() or _is_torn(first) or _has_index(first)
+    return not first.strip() or is_torn(first) or _has_index(first)
 
 
-def _is_torn(line: bytes) -> bool:
-    """Tell whether this is one of our lines, cut short: what a killed write leaves.
-
-    It means the same as in `read_numbers` of the sources, which passes over what is torn.
-    """
+def is_torn(line: bytes) -> bool:
+    """Tell whether this is one of our lines, cut short: what a killed write leaves."""
     if line[: len(_BEGIN)] != _BEGIN[: len(line)]:
         return False
     try:

@@ -18,8 +18,9 @@ from .._told import in_words
 from ..adapters import torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig
-from ..loader import Loader, based, deal_of, open_configured, unlisted
+from ..loader import Loader, based, deal_of, open_configured, transform_of, unlisted
 from ..sources import PerThread, as_source
+from ..transforms import bind
 from ._measure import Memory, Timing, storage_bytes, take_time
 from ._process import BenchError
 from ._steps import make_step
@@ -154,7 +155,7 @@ class _Transform:
     def __call__(self, sample: Any, index: int) -> Any:
         if self._bound is None:
             # Made as the loader makes it, in each process: what comes of it cannot be pickled.
-            self._bound = Loader(self._config, range(0), transform=self._given)._transform
+            self._bound = bind(transform_of(self._config, self._given))
         return self._bound(sample, self._config.seed, index)
 
     def __getstate__(self) -> dict[str, Any]:

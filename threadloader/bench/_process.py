@@ -10,9 +10,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from typing import IO, Any
+from typing import Any
 
-from .._asked import child_command, child_environment
+from .._asked import child_command, child_environment, last_words
 from ..errors import LoaderError
 
 __all__ = ["BenchError", "in_process"]
@@ -84,7 +84,7 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
             with contextlib.suppress(OSError):
                 child.stdin.close()
         if not said:
-            raise BenchError(_last_words(child.returncode, noise))
+            raise BenchError(last_words(child.returncode, noise))
     answer: dict[str, Any] = json.loads(said)
     if "error" in answer:
         raise BenchError(answer["error"], usage=answer.get("usage", False))
@@ -147,13 +147,3 @@ def _send(child: subprocess.Popen[bytes], number: int) -> None:
             child.kill()  # pragma: no cover - Windows
         else:
             os.killpg(child.pid, number)
-
-
-def _last_words(code: int | None, noise: IO[bytes]) -> str:
-    """Say how a process ended that said nothing."""
-    if code == -_KILL:
-        return "the process was killed; the system does that when memory runs out"
-    noise.seek(0)
-    lines = noise.read().decode(errors="replace").split("\n")
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
-    return f"the process ended with code {code}: {said}"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from ..adapters.progress import bar
 
-__all__ = ["Progress", "Silent", "progress"]
+__all__ = ["Progress", "progress"]
 
 
-class Progress(Protocol):
-    """What is told while runs are made."""
+class Progress:
+    """What is told while runs are made: nothing, unless a subclass does."""
 
     def begin(self, number: int, what: str) -> None:
         """Tell that a run begins, the number-th, from 1."""
@@ -20,17 +20,7 @@ class Progress(Protocol):
         """Tell that there are no more; a second time does nothing."""
 
 
-class Silent:
-    """Tells nothing."""
-
-    def begin(self, number: int, what: str) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class Lines:
+class Lines(Progress):
     """A line for each run; on a terminal they take each other's place."""
 
     def __init__(self, stream: TextIO, total: int, *, rewrite: bool) -> None:
@@ -59,7 +49,7 @@ class Lines:
             pass
 
 
-class Bar:
+class Bar(Progress):
     """A bar of tqdm."""
 
     def __init__(self, tqdm: Any) -> None:
@@ -86,7 +76,7 @@ def progress(stream: TextIO | None, total: int, *, json: bool) -> Progress:
     """
     terminal = stream is not None and stream.isatty()
     if stream is None or (json and not terminal):
-        return Silent()
+        return Progress()
     drawn = bar(total, stream) if terminal and _has_room(stream) else None
     return Lines(stream, total, rewrite=terminal) if drawn is None else Bar(drawn)
 

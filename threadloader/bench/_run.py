@@ -14,7 +14,7 @@ from ..loader import NO_BATCH
 from ._choice import cached, choose, compared, findings
 from ._plan import Plan
 from ._process import BenchError, in_process
-from ._progress import Progress, Silent
+from ._progress import Progress
 from ._report import Report, row_of, system
 from ._steps import amount
 
@@ -65,7 +65,7 @@ def run(
             is not there.
     """
     plan = plan or Plan()
-    shown = shown or Silent()
+    shown = shown or Progress()
     options, folder = read_config(config, unknown=unknown, source_in_code=bool(source))
     _refuse(plan, options)
     spec = {

@@ -269,7 +269,7 @@ class Slot:
             return Outcome(job, value, error, None, self._seconds)
         failed = self._failed  # once: a stop may fill the slot, and forget it
         # A part that was claimed before an end, and not begun, may be one below it that fails (G7).
-        if failed is None or worker.stopped() or self.origin.cancelled:
+        if failed is None or self.unwanted(worker):
             return ENDED
         part, failure = failed
         return Outcome(job, None, failure, part if part >= 0 else None, self._seconds)

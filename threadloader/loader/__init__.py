@@ -20,7 +20,7 @@ from ._batches import Batches
 from ._epochs import Epoch, Epochs
 from ._loader import Loader
 from ._making import read_by
-from ._opening import length_of, open_configured
+from ._opening import length_of, open_configured, transform_of
 from ._sampling import NO_BATCH, Samplings, deal_of, without_source
 from ._skipping import unlisted
 
@@ -36,6 +36,7 @@ __all__ = [
     "length_of",
     "open_configured",
     "read_by",
+    "transform_of",
     "unlisted",
     "without_source",
 ]

@@ -14,7 +14,7 @@ from ..sources import ArraySource
 if TYPE_CHECKING:
     from ..cache import Cache, Cached
 
-__all__ = ["both", "cached_source", "counted", "stamp_of"]
+__all__ = ["cached_source", "counted", "stamp_of"]
 
 _BYTES_AT_ONCE = 64 << 20
 """How much of an array is summed up in a call. Chosen: a Ctrl-C waits a fifth of a second."""
@@ -93,20 +93,6 @@ def counted(cache: Cache) -> dict[str, int]:
     """Give what a cache has counted, as attributes of `Stats`."""
     counts = dataclasses.asdict(cache.stats())
     return {f"cache_{name}": value for name, value in counts.items()}
-
-
-def both(first: Callable[[], None], then: Callable[[], None] | None) -> Callable[[], None]:
-    """Give what closes a cache, and then the source if it is ours, whatever the first raises."""
-
-    def close() -> None:
-        # Not by an ExitStack, which leaves what a callback raises in a cycle with its own frame.
-        try:
-            first()
-        finally:
-            if then is not None:
-                then()
-
-    return close
 
 
 def _data_of(source: Any, spec: Mapping[str, Any] | None) -> Any:

@@ -19,7 +19,7 @@ from ..engine import from_signal
 from ..errors import ClosedError, ConfigError, WorkerError
 from ._arguments import check_collate, count_of, wrong
 from ._batches import Batches
-from ._caching import both, cached_source, counted, stamp_of
+from ._caching import cached_source, counted, stamp_of
 from ._door import Door
 from ._failure import note_beside
 from ._making import make_recipe
@@ -89,8 +89,9 @@ class Loader:
             sampler_in_code=sampler is not None,
         )
         self._config, self._base = self._report.checked(), self._report.base
-        given = {"source": source, "transform": transform, "sampler": sampler, "shard": shard}
-        self._in_code = [option for option, value in given.items() if value is not None]
+        given = {"source": source, "transform": transform, "collate": collate, "sampler": sampler}
+        in_code = {**given, "shard": shard}.items()
+        self._in_code = [option for option, value in in_code if value is not None]
         if sampler is not None:
             self._config = dataclasses.replace(self._config, sampler=None, shuffle=False)
         if shard is not None:
@@ -99,15 +100,11 @@ class Loader:
         states = (Mapping, str, PathLike)
         if resume is not None and (not isinstance(resume, states) or resume == ""):
             raise wrong("resume", "a state, or the path of a file of one", resume)
-        self._given = {"source": source, "transform": transform, "collate": collate}
-        self._given |= {"sampler": sampler, "resume": resume, "skip_steps": skip_steps}
-        self._source = source
-        self._opened = False  # whether that is the source of the config; `based` says so
-        self._collate, self._sampler, self._resume = collate, sampler, resume
-        self._skip_steps = count_of("skip_steps", skip_steps)
+        steps = count_of("skip_steps", skip_steps)
+        self._given: dict[str, Any] = {**given, "resume": resume, "skip_steps": steps}
+        self._opened = False  # whether the source is that of the config; `based` says so
         try:
-            if transform is None and self._config.transform is not None:
-                transform = transform_of(self._config.transform)
+            transform = transform_of(self._config, transform)
         except ConfigError as error:
             self._report.complete(error)
             raise
@@ -164,14 +161,14 @@ class Loader:
                 self._leave(left, None)
             self._door.enter(me)
             source: sources.Source
-            ours = self._source is None or self._opened
+            ours = self._given["source"] is None or self._opened
             spec = self._config.source if ours else None
             stamp = stamp_of(self._config, self._base, spec)  # before the source is opened
-            if self._source is None:
+            if self._given["source"] is None:
                 source = opened = open_configured(spec or {}, self._base.path, self._config.root)
                 close = opened.close
             else:
-                source = sources.as_source(self._source)
+                source = sources.as_source(self._given["source"])
                 # The user closes what the user made; what a factory makes for us is ours.
                 if isinstance(source, sources.PerThread):
                     source = source.lend()
@@ -184,13 +181,13 @@ class Loader:
                 read, cache = cached_source(
                     self._config, self._base, spec, source, length, self._steady, stamp
                 )
-                close = both(cache.close, close)
+                close = partial(sources.close_all, [it for it in (cache.close, close) if it])
                 transform = None if self._steady is not None else transform
             policy = policy_of(self._config, self._runtime)
             recipe, not_pinned = make_recipe(
-                self._config, read, transform, self._collate, policy, locate
+                self._config, read, transform, self._given["collate"], policy, locate
             )
-            samplings = Samplings(self._config, self._base, source, length, self._sampler)
+            samplings = Samplings(self._config, self._base, source, length, self._given["sampler"])
             identity = identity_of(self._config, source, length, samplings.now.sampler.name)
             batches = Batches(
                 self._config,
@@ -205,9 +202,9 @@ class Loader:
                 dict if cache is None else partial(counted, cache),
             )
             self._door.batches = batches
-            if self._resume is not None:
-                batches.load_state_dict(self._resume)
-            batches._skip(self._skip_steps)
+            if self._given["resume"] is not None:
+                batches.load_state_dict(self._given["resume"])
+            batches._skip(self._given["skip_steps"])
             batches._supply.start()
             return batches
         except BaseException as error:

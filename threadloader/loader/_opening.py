@@ -78,11 +78,15 @@ def identity_of(
     }
 
 
-def transform_of(spec: Mapping[str, Any]) -> Callable[..., Any]:
-    """Give the transform that a config names; "mlm" is the one there is."""
+def transform_of(
+    config: LoaderConfig, given: Callable[..., Any] | None
+) -> Callable[..., Any] | None:
+    """Give the transform in code, or else the one that the config names; "mlm" is what there is."""
+    if given is not None or config.transform is None:
+        return given
     from ..masking import mlm  # imported when it is asked for
 
-    return mlm(**{option: value for option, value in spec.items() if option != "type"})
+    return mlm(**{option: it for option, it in config.transform.items() if option != "type"})
 
 
 def _no_length(got: object) -> SourceError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -81,9 +81,14 @@ def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
     if not isinstance(named, str):
         return named
     root = None if config.root is None else base / config.root
-    whole, objects = pointer != "/sampler/weights", pointer == "/exclude"
+    whole = pointer != "/sampler/weights"
+    torn: Callable[[bytes], bool] | None = None
+    if pointer == "/exclude":  # which takes a quarantine file, too
+        from ..quarantine import is_torn  # imported when it is asked for
+
+        torn = is_torn
     try:
-        return sources.read_numbers(named, base.path, root, whole=whole, objects=objects)
+        return sources.read_numbers(named, base.path, root, whole=whole, torn=torn)
     except SourceError as error:
         kind = "an integer" if whole else "a number"
         expected = f"a file with {kind} a line, or of .npy content"
@@ -215,5 +220,5 @@ class Samplings:
         elif self._spec:
             sampler = samplers.configured(self._spec, n, config.seed, kept)
         else:
-            sampler = samplers.plain(config.seed, config.shuffle, kept)
+            sampler = samplers.Plain(config.seed, config.shuffle, kept)
         return Sampling(sampler, excluded)

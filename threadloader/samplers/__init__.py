@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 __all__ = [
     "EpochOrder",
     "Kept",
+    "Plain",
     "Sampler",
     "checked",
     "configured",
     "from_text",
     "given",
-    "plain",
     "to_text",
 ]
 
@@ -69,7 +69,15 @@ class Sampler(Protocol):
         ...
 
 
-class _Plain:
+class Plain:
+    """The sampler of a plain order: every sample once.
+
+    Args:
+        seed: seed of the run.
+        shuffle: whether each epoch is permuted.
+        kept: the samples that are not excluded.
+    """
+
     name = None
 
     def __init__(self, seed: int, shuffle: bool, kept: Kept) -> None:
@@ -79,16 +87,6 @@ class _Plain:
         self._kept = kept
 
     def order(self, epoch: int) -> EpochOrder:
+        """Give the order of an epoch."""
         order = Order(self.length, seed=self._seed, epoch=epoch, shuffle=self._shuffle)
         return order if self._kept.all else Through(order, self._kept)
-
-
-def plain(seed: int, shuffle: bool, kept: Kept) -> Sampler:
-    """Give the sampler of a plain order: every sample once.
-
-    Args:
-        seed: seed of the run.
-        shuffle: whether each epoch is permuted.
-        kept: the samples that are not excluded.
-    """
-    return _Plain(seed, shuffle, kept)

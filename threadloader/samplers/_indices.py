@@ -48,13 +48,12 @@ def checked(indices: Any, n: int, pointer: str) -> Indices:
     return array.astype(np.int64)
 
 
-def checked_range(indices: range, n: int, pointer: str) -> range:
+def checked_range(indices: range, n: int) -> range:
     """Give a range of dataset indices, if each is in [0, n).
 
     Args:
         indices: as above; none of them is made for it, however many they are.
         n: samples of the source.
-        pointer: who gave them, for the message.
 
     Returns:
         The same indices, as a range that says the same of itself for all ranges that are equal;
@@ -67,7 +66,7 @@ def checked_range(indices: range, n: int, pointer: str) -> range:
         return range(0)
     for index in (indices[0], indices[-1]):
         if not 0 <= index < n:
-            raise _outside(n, pointer, f"{_told(index)} in {shown(indices)}")
+            raise _outside(n, "sampler", f"{_told(index)} in {shown(indices)}")
     # The step of a single one may be of any size.
     step = indices.step if indices[1:] else 1
     return range(indices[0], indices[-1] + step, step)

@@ -50,11 +50,16 @@ def _by_weight(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sample
         expected = f"at most {chosen}, the number of weights above 0 of samples that are kept"
         raise _wrong("num_samples", expected, length)
     name = _drawn(spec, spec["type"], _described(whole))
-    from ._weighted import Alias, WithoutReplacement, WithReplacement  # when it is asked for
+    from ._weighted import Alias, Drawing, Drawn, in_weighted_order  # when it is asked for
 
     if replace:
-        return WithReplacement(Alias(weights), length, seed, kept, name)
-    return WithoutReplacement(weights, length, seed, kept, name)
+        table = Alias(weights)
+        return Drawing(name, length, seed, lambda stream: Drawn(table, length, stream, kept))
+
+    def draw(stream: int) -> EpochOrder:  # one pass over all weights, and a sort
+        return Listed(kept.indices(in_weighted_order(weights, length, stream)))
+
+    return Drawing(name, length, seed, draw)
 
 
 def _drawn(spec: Mapping[str, Any], *parts: str) -> str:
@@ -75,9 +80,10 @@ def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler
     left = np.unique(whole[kept.everything()], return_inverse=True)[1].astype(np.int64)
     length = spec.get("num_samples") or kept.count
     name = _drawn(spec, "balanced", f"{int(whole.max()) + 1} classes", _described(whole))
-    from ._weighted import Balanced, WithReplacement  # imported when it is asked for
+    from ._weighted import Balanced, Drawing, Drawn  # imported when it is asked for
 
-    return WithReplacement(Balanced(left), length, seed, kept, name)
+    table = Balanced(left)
+    return Drawing(name, length, seed, lambda stream: Drawn(table, length, stream, kept))
 
 
 def _subset(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
@@ -108,7 +114,7 @@ class _Range:
     """A range of dataset indices."""
 
     def __init__(self, indices: range, n: int, kept: Kept) -> None:
-        indices = checked_range(indices, n, "sampler")
+        indices = checked_range(indices, n)
         self.name = f"sequence, {indices}"
         self._order = Ranged(indices, kept)
         self.length = self._order.n
@@ -131,7 +137,7 @@ class _Asked:
     def order(self, epoch: int) -> EpochOrder:
         given = self._sampler(epoch, self._n)
         if type(given) is range:
-            return Ranged(checked_range(given, self._n, "sampler"), self._kept)
+            return Ranged(checked_range(given, self._n), self._kept)
         indices = checked(given, self._n, "sampler")
         return Listed(indices[self._kept.mask(indices)])
 

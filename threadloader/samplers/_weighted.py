@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..order import BLOCK, Indices, key
 from ._draws import bits, minus_log, uniform
-from ._kept import Kept, Listed
+from ._kept import EpochOrder, Kept
 
-__all__ = ["Alias", "Balanced", "WithReplacement", "WithoutReplacement"]
+__all__ = ["Alias", "Balanced", "Drawing", "Drawn", "in_weighted_order"]
 
 Floats = NDArray[np.float64]
 
@@ -128,32 +130,6 @@ class Drawn:
         return np.concatenate(found)
 
 
-class WithReplacement:
-    """Draws with replacement.
-
-    Args:
-        table: what is drawn from: the samples that are kept, by weight or class by class.
-        length: how many draws make an epoch.
-        seed: seed of the run.
-        kept: the samples that are not excluded.
-        name: what goes into the state.
-    """
-
-    def __init__(
-        self, table: Alias | Balanced, length: int, seed: int, kept: Kept, name: str
-    ) -> None:
-        self.name = name
-        self.length = length
-        self._table = table
-        self._seed = seed
-        self._kept = kept
-
-    def order(self, epoch: int) -> Drawn:
-        """Give the order of an epoch."""
-        stream = key("sampler", self._seed, epoch, self.length)
-        return Drawn(self._table, self.length, stream, self._kept)
-
-
 def in_weighted_order(weights: Floats, length: int, stream: int) -> Indices:
     """Draw without replacement, each by its weight among those that are left.
 
@@ -175,26 +151,24 @@ def in_weighted_order(weights: Floats, length: int, stream: int) -> Indices:
     return numbers[np.lexsort((times, powers - exponents))[:length]]
 
 
-class WithoutReplacement:
-    """Draws without replacement: one pass over all weights, and a sort, each epoch.
+class Drawing:
+    """A sampler that draws each epoch anew.
 
     Args:
-        weights: float64, one for each sample that is kept.
+        name: what goes into the state.
         length: how many draws make an epoch.
         seed: seed of the run.
-        kept: the samples that are not excluded.
-        name: what goes into the state.
+        draw: 128-bit key of an epoch -> its order.
     """
 
-    def __init__(self, weights: Floats, length: int, seed: int, kept: Kept, name: str) -> None:
+    def __init__(
+        self, name: str, length: int, seed: int, draw: Callable[[int], EpochOrder]
+    ) -> None:
         self.name = name
         self.length = length
-        self._weights = weights
         self._seed = seed
-        self._kept = kept
+        self._draw = draw
 
-    def order(self, epoch: int) -> Listed:
+    def order(self, epoch: int) -> EpochOrder:
         """Give the order of an epoch."""
-        stream = key("sampler", self._seed, epoch, self.length)
-        ranks = in_weighted_order(self._weights, self.length, stream)
-        return Listed(self._kept.indices(ranks))
+        return self._draw(key("sampler", self._seed, epoch, self.length))

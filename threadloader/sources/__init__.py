@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from threadloader.errors import ConfigError, Problem
 
+from ._closing import close_all
 from ._given import Without, as_source, attributes_of, has_own
 from ._per_thread import PerThread
 from .arrays import ArraySource
@@ -43,6 +44,7 @@ __all__ = [
     "as_source",
     "attributes_of",
     "behind",
+    "close_all",
     "column",
     "fingerprint",
     "has_fingerprint",

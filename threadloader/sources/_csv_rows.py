@@ -19,8 +19,9 @@ from threadloader.errors import SourceError, by_handler
 
 from ._csv_options import CsvOptions
 from ._files import FileReader
-from ._line_scan import Progress, first_byte
+from ._line_scan import first_byte, tell
 from ._not_utf8 import not_utf8
+from ._telling import Telling
 
 __all__ = ["Block", "read_blocks"]
 
@@ -59,7 +60,7 @@ def read_blocks(
     rows = _Rows(reader, options)
     at, left = first_byte(reader), b""
     given = False
-    progress = Progress(reader, "read rows")
+    telling = Telling()
     while at < reader.size or left:
         # At least as much as what is left over: a long row is not looked at again and again.
         raw = reader.read(at, min(max(chunk, len(left)), reader.size - at))
@@ -72,7 +73,7 @@ def read_blocks(
         if block.cells:
             given = True
             yield block, rows.first
-        progress.tell(at)
+        tell(telling, reader, "read rows", at)
     if not given:
         yield Block([], []), rows.first
 

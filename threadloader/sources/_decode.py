@@ -122,13 +122,8 @@ def _npy(data: bytes) -> npt.NDArray[Any]:
             f"expected {header.size} bytes for shape {header.shape} of {header.dtype}, "
             f"got {len(data) - header.length}; save it again"
         )
-    if not header.size:
-        return np.empty(header.shape, header.dtype)
     # Copied: what is seen through bytes cannot be written to, nor is it always aligned.
-    values = np.frombuffer(data, np.uint8, offset=header.length).copy().view(header.dtype)
-    if header.columns_first:
-        return np.ascontiguousarray(values.reshape(header.shape[::-1]).T)
-    return values.reshape(header.shape)
+    return header.array(np.frombuffer(data, np.uint8, offset=header.length).copy())
 
 
 _BUILT_IN: dict[str, Decoder] = {

@@ -9,7 +9,7 @@ from ._files import FileReader
 from ._index_cache import IntArray
 from ._telling import Telling
 
-__all__ = ["Progress", "first_byte", "scan"]
+__all__ = ["first_byte", "scan", "tell"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -22,27 +22,10 @@ for _character in map(chr, range(0x3001)):  # U+3000 is the last one that is whi
         _CLASSES[list(_encoded)] = 0 if len(_encoded) == 1 else 1
 
 
-class Progress:
-    """Logs how far a pass over a file is, every second or so.
-
-    Args:
-        reader: the file.
-        what: what the pass does: ``looked for lines``.
-    """
-
-    def __init__(self, reader: FileReader, what: str) -> None:
-        self._reader, self._what = reader, what
-        self._telling = Telling()
-
-    def tell(self, done: int) -> None:
-        """Say that this many bytes are done, if the last time is long enough ago."""
-        self._telling.tell(
-            "%s: %s in %.0f of %.0f MiB",
-            self._reader.path,
-            self._what,
-            done / 2**20,
-            self._reader.size / 2**20,
-        )
+def tell(telling: Telling, reader: FileReader, what: str, done: int) -> None:
+    """Log how far a pass over a file is, in bytes, if the last time is long enough ago."""
+    part, whole = done / 2**20, reader.size / 2**20
+    telling.tell("%s: %s in %.0f of %.0f MiB", reader.path, what, part, whole)
 
 
 def first_byte(reader: FileReader) -> int:
@@ -69,7 +52,7 @@ def scan(
     offsets = [np.array([begin], np.int64)]
     classes = [np.zeros(0, np.uint8)]
     unfinished = np.uint8(0)  # class of the line that goes on in the next chunk
-    progress = Progress(reader, "looked for lines")
+    telling = Telling()
     for start in range(begin, reader.size, chunk):
         raw = reader.read(start, min(chunk, reader.size - start))
         data = np.frombuffer(raw, np.uint8)
@@ -78,7 +61,7 @@ def scan(
         if skip_blank:
             found, unfinished = _classify(data, after_ends, unfinished)
             classes.append(found)
-        progress.tell(start + len(raw))
+        tell(telling, reader, "looked for lines", start + len(raw))
     last = next((int(part[-1]) for part in reversed(offsets) if part.size), begin)
     if last < reader.size:
         offsets.append(np.array([reader.size + 1], np.int64))

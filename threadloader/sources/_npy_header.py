@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from threadloader.errors import SourceError, by_handler
-
-from .arrays import stores_values
 
 __all__ = ["LONGEST", "Header", "read_header"]
 
@@ -55,6 +54,15 @@ class Header:
     columns_first: bool
     length: int
     size: int
+
+    def array(self, values: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+        """Give the array of these bytes of values, in the same memory if its rows lie in order."""
+        if not self.size:  # a view cannot change to or from a dtype without bytes
+            return np.empty(self.shape, self.dtype)
+        array = values.view(self.dtype)
+        if self.columns_first:  # rows in one piece are read many times, this is done once
+            return np.ascontiguousarray(array.reshape(self.shape[::-1]).T)
+        return array.reshape(self.shape)
 
 
 def read_header(
@@ -101,7 +109,7 @@ def read_header(
         raise fault(f"expected a readable array, got: {reason}; {damaged}") from error
     if dtype is None:
         raise fault(f"expected a dtype and a shape, got {_shown(text)}; {damaged}")
-    if not stores_values(dtype):
+    if dtype.hasobject:
         raise fault(
             "expected numbers, or strings of a fixed width, got Python objects, which are "
             "never unpickled; convert it with astype and save it again"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 
+from threadloader.errors import by_handler
+
 __all__ = ["kept_open", "too_many"]
 
 _MOST = 128
@@ -21,7 +23,9 @@ def kept_open() -> int:
     """
     try:
         import resource  # of Unix alone
-    except ImportError:
+    except (ImportError, OSError) as error:  # OSError: no file can be opened any more
+        if by_handler(error):
+            raise
         return _MOST
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if limit == resource.RLIM_INFINITY else max(1, min(_MOST, limit // _PART))

@@ -23,7 +23,7 @@ from ._row_numbers import row_number, row_numbers
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["ArraySource", "Empty", "stays_array", "stores_values"]
+__all__ = ["ArraySource", "Empty", "stays_array"]
 
 # numpy.record arrays and maps of a file hold what a plain array holds; any other
 # subclass adds something (a mask, a unit, another meaning of []) that would be lost.
@@ -33,11 +33,6 @@ _Array: TypeAlias = "npt.NDArray[Any]"
 
 Empty = Callable[..., _Array]
 """``empty(shape, dtype) -> array``: what makes the arrays of a batch; `numpy.empty` is one."""
-
-
-def stores_values(dtype: np.dtype[Any]) -> bool:
-    """Tell whether an array of this dtype holds its values itself, not pointers to objects."""
-    return not dtype.hasobject
 
 
 def stays_array(dtype: np.dtype[Any]) -> bool:
@@ -282,7 +277,7 @@ def _checked(kind: str, label: str, field: Any) -> _Array:
             )
         more = ", without what its class adds" if isinstance(field, np.ndarray) else samples
         raise refusal("a numpy array", name, f"give numpy.asarray(...) of it{more}")
-    if not stores_values(field.dtype):
+    if field.dtype.hasobject:
         raise refusal(
             "numbers, or strings of a fixed width",
             f"dtype {field.dtype}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -22,13 +21,6 @@ from ._telling import Telling, log
 __all__ = ["column", "read_numbers"]
 
 _MAGIC = b"\x93NUMPY"
-
-_QUARANTINED = b'{"index": '
-"""What each line of a quarantine file begins with, as `Quarantine` writes it."""
-
-_ENDED = re.compile(r'("([^"\\]|\\.)*\\?|n|nu|nul|u[0-9a-f]{0,4})?\0*')
-"""What stands where reading JSON fails that ends too soon: a text, null or an escape, cut short,
-or zeros, where the power went."""
 
 
 def column(
@@ -97,7 +89,12 @@ def _field_of(source: Any, index: int, field: str | int, pointer: str) -> Any:
 
 
 def read_numbers(
-    path: str, base: Path, root: Path | None, *, whole: bool = False, objects: bool = False
+    path: str,
+    base: Path,
+    root: Path | None,
+    *,
+    whole: bool = False,
+    torn: Callable[[bytes], bool] | None = None,
 ) -> npt.NDArray[Any] | list[float]:
     """Read a list of numbers from a file.
 
@@ -107,9 +104,9 @@ def read_numbers(
         base: the folder to which the path is relative.
         root: a folder that it may not leave.
         whole: whether each line has to be an integer, as 3.0 is.
-        objects: whether a line may be a JSON object, too, whose ``"index"`` is the number, as
-            in a quarantine file. A last line that a kill has torn while it was written there
-            does not count, and the log tells of it.
+        torn: of a quarantine file: tells of its last line, which lacks an end, whether a kill
+            has torn it while it was written; it does not count then, and the log tells of it.
+            With this a line may be a JSON object, too, whose ``"index"`` is the number.
 
     Returns:
         int64 or float64 of shape ``(n,)`` from text, or a list where one is too large for
@@ -131,11 +128,11 @@ def read_numbers(
             raise SourceError(f"expected one row of numbers, got shape {numbers.shape}", file)
         return numbers
     lines = data.removeprefix(b"\xef\xbb\xbf").splitlines()
-    if objects and lines and not data.endswith((b"\n", b"\r")) and _is_torn(lines[-1]):
+    if torn is not None and lines and not data.endswith((b"\n", b"\r")) and torn(lines[-1]):
         lines.pop()
         log("warning", "%s: line %d is cut short, and passed over", file, len(lines) + 1)
     values = [
-        _number(line, file, number, whole=whole, objects=objects)
+        _number(line, file, number, whole=whole, objects=torn is not None)
         for number, line in enumerate(lines, start=1)
         if line.strip()
     ]
@@ -146,25 +143,6 @@ def read_numbers(
         if by_handler(error):
             raise
         return values
-
-
-def _is_torn(line: bytes) -> bool:
-    """Tell whether this is a line of a quarantine file, cut short: what a killed write leaves.
-
-    It means the same as in `Quarantine`, which cuts off what is torn.
-    """
-    if line[: len(_QUARANTINED)] != _QUARANTINED[: len(line)]:
-        return False
-    try:
-        json.loads(line.decode())
-    except json.JSONDecodeError as error:
-        return _ENDED.fullmatch(error.doc, error.pos) is not None
-    # Not UTF-8, too many digits, or absurdly deep.
-    except (ValueError, RecursionError) as error:
-        if by_handler(error):
-            raise
-        return False
-    return False
 
 
 def _number(line: bytes, file: Path, number: int, *, whole: bool, objects: bool) -> int | float:

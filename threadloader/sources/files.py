@@ -17,7 +17,6 @@ The rules, the same on every machine:
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside
 from ._hash import sha256
 from ._labels import labels_of
-from ._regular import open_regular, time_of_change
+from ._regular import open_regular, regular_status, time_of_change
 from ._row_numbers import row_number
 from ._telling import Telling
 
@@ -199,16 +198,7 @@ def _shown(path: str) -> str:
 
 def _look(path: Path) -> tuple[int, int]:
     """Give the size of a regular file, and its time as `time_of_change` has it."""
-    try:
-        status = path.stat()
-        regular = stat.S_ISREG(status.st_mode)
-    except (OSError, ValueError) as error:
-        if by_handler(error):
-            raise
-        regular = False
-    if not regular:
-        open_regular(path).close()  # says what is wrong with it
-        raise SourceError("expected a regular file, got one that comes and goes", path)
+    status = regular_status(path)
     return status.st_size, time_of_change(status)
 
 

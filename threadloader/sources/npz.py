@@ -187,10 +187,10 @@ class _Archive:
                 _DAMAGED,
                 '; leave it out by choosing "fields"',
             )
-            dtype, shape, size = header.dtype, header.shape, header.size
+            size = header.size
             if header.length + size != member.file_size:
                 raise self._fault(
-                    f"expected {size} bytes for shape {shape} of {dtype}, "
+                    f"expected {size} bytes for shape {header.shape} of {header.dtype}, "
                     f"got {member.file_size - header.length}; {_DAMAGED}",
                     name,
                 )
@@ -203,11 +203,7 @@ class _Archive:
                 values[at : at + len(part)] = np.frombuffer(part, np.uint8)
                 at += len(part)
             stream.read(1)  # reaches the end, where zipfile compares the checksum
-            if not dtype.itemsize:
-                return np.empty(shape, dtype)
-            if header.columns_first:  # rows in one piece are read many times, this is done once
-                return np.ascontiguousarray(values.view(dtype).reshape(shape[::-1]).T)
-            return values.view(dtype).reshape(shape)
+            return header.array(values)
 
     def _check_sizes(self, member: zipfile.ZipInfo, name: str) -> None:
         """Hold the sizes that the table of contents gives against each other and the file."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._named import given_by
 from ..config import LoaderConfig
-from ..loader import Batches, Loader, based, open_configured, read_by, unlisted
+from ..loader import Batches, Loader, based, open_configured, read_by, transform_of, unlisted
 from ..sources import as_source, fingerprint
 from ..transforms import Several, Transform, bind
 from ._plan import Leg
@@ -82,7 +82,7 @@ class Case:
 
     def bound_transform(self) -> Transform | None:
         """Give the transform, in code or of the config, as the loader calls it, or None."""
-        return Loader(self.config, range(0), transform=self.transform)._transform
+        return bind(transform_of(self.config, self.transform))
 
     @contextlib.contextmanager
     def source(self) -> Iterator[Any]:

@@ -14,9 +14,9 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from .._asked import child_command, child_environment
+from .._asked import child_command, child_environment, last_words
 from . import _words
 from ._case import Case
 from ._follow import Tape, told
@@ -151,11 +151,10 @@ class Process:
             except OSError as error:
                 raise LostError(f"it could not be started: {error}") from error
             ended = _answered(child, json.dumps(self._spec | dict(what)).encode() + b"\n")
-            answered, said = _read(out), _read(noise)
-        if not answered:
-            lines = [line.strip() for line in said.split("\n") if line.strip()]
-            last = lines[-1] if lines else "it said nothing"
-            raise LostError(f"it ended with code {ended}: {last}")
+            out.seek(0)
+            answered = out.read()
+            if not answered:
+                raise LostError(last_words(ended, noise))
         answer: dict[str, Any] = json.loads(answered)
         return answer
 
@@ -176,11 +175,6 @@ def _answered(child: subprocess.Popen[bytes], question: bytes) -> int:
             # Not before: when its stdin ends, the process takes this one for ended.
             with contextlib.suppress(OSError):
                 child.stdin.close()
-
-
-def _read(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
 
 
 def _seeds() -> list[str]:
