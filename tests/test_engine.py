@@ -382,7 +382,7 @@ def test_several_stuck_workers_share_the_bound_of_a_stop(caplog):
     engine.stop()
     go_on.set()
     runtime.ended()
-    assert [4.0, 0.0] == runtime.waited
+    assert [*[0.1] * 40, 0.0] == pytest.approx(runtime.waited)
     assert 2 == len(caplog.records)
 
 

@@ -46,8 +46,8 @@ ENGINE = [
     _bug(
         "A stop does not wake those who wait for a batch.",
         "threadloader/engine/_threads.py",
-        "        slot.fill(word)",
-        "        pass",
+        "[slot.fill(word) for slot in dealt]",
+        "[None for slot in dealt]",
         SCHEDULES_OF_A_STUCK_JOB,
     ),
     _bug(
@@ -140,8 +140,8 @@ ENGINE = [
     _bug(
         "Each stuck worker is given the whole of close_timeout, one after the other.",
         "threadloader/engine/_joining.py",
-        "left = deadline - runtime.monotonic()",
-        "left = bound",
+        "left -= _wait(",
+        "_wait(",
         "engine.py",
     ),
     _bug(

@@ -122,20 +122,36 @@ class SeenSlot(_slots.Slot):
             self.note("claim", last)
 
     def fill(self, outcome):
-        super().fill(outcome)
+        dropped = super().fill(outcome)
         runtime = self._runtime
         if runtime.fillers.get(self.number) == runtime.me():
             del runtime.fillers[self.number]
             runtime.note("wake", self.number)
+        return dropped
 
     def unwanted(self, worker):
         stopped = super().unwanted(worker)
         self.note("look", stopped)
         return stopped
 
+    @property
+    def _failed(self):
+        return _slots.Slot._failed.__get__(self)
+
+    @_failed.setter
+    def _failed(self, failed):
+        _slots.Slot._failed.__set__(self, failed)
+        if failed is not None:  # noted at once: others may look as soon as the guard is free
+            part, _ = failed
+            self._runtime.failers.add(self._runtime.me())
+            self.note("fail", part if part >= 0 else None)
+
     def fail(self, worker, error):
         super().fail(worker, error)
-        self.note("fail", worker.part)
+        if self._runtime.me() in self._runtime.failers:
+            self._runtime.failers.remove(self._runtime.me())
+        else:  # a lower part has failed
+            self.note("fail", worker.part)
 
     def leave(self, seconds):
         last = super().leave(seconds)
@@ -197,6 +213,7 @@ class Seen:
     def __call__(self, runtime):
         self.events = []
         runtime.fillers = {}  # by number: who has filled a slot, and wakes the consumer next
+        runtime.failers = set()  # who has stored a failure, and is about to say so
         runtime.note = lambda *label: self.events.append(label)
         play = SeenPlay(runtime, self.scenario)
         ENDS[self.scenario.end](play)

@@ -13,6 +13,9 @@ IDLE_SECONDS = 0.1
 """How long an idle worker may take to leave. Those at work have at least this long together, since
 one may have given its last result, and be letting go of the job."""
 
+LOOK_SECONDS = 0.1
+"""Time from one look at a worker to the next. Chosen: as `Runtime.wait` does."""
+
 
 def join(
     workers: Sequence[tuple[Worker, Thread]], seconds: float, bound: float, runtime: Runtime
@@ -26,12 +29,29 @@ def join(
         runtime: where the clock comes from.
     """
     stuck = []
-    deadline = runtime.monotonic() + max(seconds, IDLE_SECONDS)
+    left = max(seconds, IDLE_SECONDS)
     for worker, thread in workers:
-        left = deadline - runtime.monotonic()
         # An idle one needs a moment to leave, whatever the others took.
-        thread.join(max(left, 0.0 if worker.job is not None else IDLE_SECONDS))
+        least = 0.0 if worker.job is not None else IDLE_SECONDS
+        left -= _wait(thread, max(left, least), runtime)
         if thread.is_alive():
             text = f"{thread.name} has not ended within {bound:g} s and is left behind; it is at "
             stuck.append(f"{text}{worker}\n{runtime.stack(thread)}")
     return stuck
+
+
+def _wait(thread: Thread, seconds: float, runtime: Runtime) -> float:
+    """Wait for a thread to end; give the seconds that count.
+
+    A look counts as long as it was to take, and not what a clock says: in a process that was
+    stopped meanwhile, and goes on, no worker had that time.
+    """
+    left = seconds
+    while True:
+        began, look = runtime.monotonic(), min(left, LOOK_SECONDS)
+        thread.join(look)
+        if not thread.is_alive():
+            return seconds - left + min(runtime.monotonic() - began, look)
+        left = round(left - look, 9)  # a tenth, ten times, need not be the whole to the last bit
+        if left <= 0:
+            return seconds

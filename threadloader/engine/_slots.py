@@ -156,7 +156,8 @@ class Slot:
         self.singly = False
         self.outcome: Outcome | None = None
         # Guards _claimed, _seconds, hands, _failed and the one store of `outcome`. Held for a
-        # few bytecodes at a time; no code of a job runs under it.
+        # few bytecodes at a time; no code of a job runs under it, so nothing is let go of there:
+        # with an error end the frames that its traceback leads to, and with them a job's objects.
         self._guard = runtime.lock()
         self._claimed = 0
         self._seconds = 0.0
@@ -165,14 +166,21 @@ class Slot:
         self._filled = runtime.lock()
         self._filled.acquire()
 
-    def fill(self, outcome: Outcome) -> None:
-        """Store the outcome and wake the consumer; only the first call does anything."""
+    def fill(self, outcome: Outcome) -> Any:
+        """Store the outcome and wake the consumer; only the first call does anything.
+
+        Returns:
+            What the slot has let go of, and the caller does.
+        """
         with self._guard:
             if self.outcome is not None:
-                return
+                return None
+            # The consumer's alone, where it is part of the outcome: nobody else holds it (G10).
+            dropped = None if outcome.job is self.job else self.job, self._failed
             self.job = self._failed = None
             self.outcome = outcome  # last: the consumer looks for it without the guard
         self._filled.release()
+        return dropped
 
     def wait(self, timeout: float | None = None) -> Outcome | None:
         """Wait for the outcome; None when the time is over first.
@@ -231,9 +239,11 @@ class Slot:
             error: what it raised.
         """
         part = -1 if worker.part is None else worker.part
+        failed: tuple[int, BaseException] | None = (part, error)
         with self._guard:
             if self._failed is None or part < self._failed[0]:
-                self._failed = (part, error)
+                failed, self._failed = self._failed, failed
+        del failed  # the one that does not count: here, where no lock is held
 
     def leave(self, seconds: float) -> bool:
         """Count a worker out that has no more parts to do.
@@ -267,9 +277,10 @@ class Slot:
         """
         if complete:
             return Outcome(job, value, error, None, self._seconds)
-        failed = self._failed  # once: a stop may fill the slot, and forget it
+        with self._guard:  # so that to fill the slot lets go of no failure
+            failed, self._failed = self._failed, None
         # A part that was claimed before an end, and not begun, may be one below it that fails (G7).
-        if failed is None or self.unwanted(worker):
+        if failed is None or worker.stopped() or self.origin.cancelled:
             return ENDED
         part, failure = failed
         return Outcome(job, None, failure, part if part >= 0 else None, self._seconds)

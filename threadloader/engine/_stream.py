@@ -135,3 +135,4 @@ class Stream:
         self._line.clear()
         self._shared.awaited = None
         self._shared.left = float("inf")  # the consumer may make the next batches itself
+        self._shared.inbox.put(LOOK)  # the feeder, too, lets go of what is ready (G10)

@@ -1,0 +1,116 @@
+"""What the engine holds is let go of in time, where no lock is held, and nobody waits for it."""
+
+import threading
+import weakref
+
+from threadloader import ClosedError, Loader
+from threadloader.engine import _joining, _slots
+
+WAIT = 30.0
+
+
+class Source:
+    """Two samples that fail, the second one first; what it held then ends when it is told to."""
+
+    def __init__(self):
+        self.ends, self.may_end = threading.Event(), threading.Event()
+        self.failed = threading.Event()
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        if index == 1:
+            connection = Connection(self)
+            raise OSError(f"by {connection}")
+        assert self.failed.wait(WAIT)
+        raise OSError
+
+
+class Connection:
+    def __init__(self, source):
+        self.source = source
+
+    def __del__(self):
+        self.source.ends.set()
+        assert self.source.may_end.wait(WAIT)
+
+
+def test_nobody_waits_for_the_end_of_what_a_failed_read_held(monkeypatch):
+    """G5, G9: it ends in a worker, as a lower part has failed; a stop wakes the loop all the same.
+
+    It ended under the lock of the slot, where whoever stops waited for it for ever.
+    """
+
+    def fail(slot, worker, error, real=_slots.Slot.fail):
+        real(slot, worker, error)
+        source.failed.set()
+
+    def ask(batches):
+        try:
+            next(batches)
+        except ClosedError:
+            woken.set()
+
+    monkeypatch.setattr(_slots.Slot, "fail", fail)
+    source, woken = Source(), threading.Event()
+    config = {"batch_size": 2, "num_workers": 2, "shuffle": False, "close_timeout": 0.1}
+    with Loader(config, source) as batches:
+        loop = threading.Thread(target=ask, args=(iter(batches),), daemon=True)
+        loop.start()
+        assert source.ends.wait(WAIT)
+        closing = threading.Thread(target=batches.close, daemon=True)
+        closing.start()
+        try:
+            assert woken.wait(WAIT / 2)
+        finally:
+            source.may_end.set()
+            loop.join(WAIT)
+            closing.join(WAIT)
+
+
+class Batch(list):
+    """A list that can be referred to weakly."""
+
+
+def test_batches_that_nobody_will_ask_for_are_let_go_of():
+    """G10: the feeder kept them until it was asked for more."""
+    made, ended = threading.Semaphore(0), threading.Semaphore(0)
+
+    def collate(samples):
+        batch = Batch(samples)
+        weakref.finalize(batch, ended.release)
+        made.release()
+        return batch
+
+    config = {"batch_size": 10, "num_workers": 2, "prefetch_batches": 8}
+    with Loader(config, range(1000), collate=collate) as batches:
+        begin = batches.state_dict()
+        epoch = iter(batches)
+        assert all(made.acquire(timeout=WAIT) for _ in range(8))
+        epoch.close()
+        batches.load_state_dict(begin)
+        assert all(ended.acquire(timeout=WAIT) for _ in range(8))
+
+
+class Suspended:
+    """A thread that ends at its 30th look, in a process that is stopped at each for a minute."""
+
+    name, ident, looks = "threadloader-worker-0", 1, 0
+
+    def __init__(self):
+        self.monotonic = lambda: 60.0 * self.looks
+
+    def join(self, timeout=None):
+        self.looks += 1
+
+    def is_alive(self):
+        return self.looks < 30
+
+
+def test_time_in_which_the_process_was_stopped_is_not_waited_for_a_worker():
+    """G6: one that would have ended in time was given up."""
+    thread, worker = Suspended(), _slots.Worker(lambda: True)
+    worker.job = "something"
+    assert [] == _joining.join([(worker, thread)], 5.0, 5.0, thread)
+    assert 30 == thread.looks
