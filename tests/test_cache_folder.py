@@ -618,6 +618,29 @@ def test_a_full_folder_says_so_once(tmp_path, caplog):
     assert 1 == sum("does not fit into max_bytes" in message for message in caplog.messages)
 
 
+@pytest.mark.parametrize("broken", [False, True], ids=["full", "a write that fails"])
+def test_what_is_logged_of_a_write_is_logged_where_the_others_may_write(
+    tmp_path, monkeypatch, caplog, broken
+):
+    """A handler that hangs would hold up all workers, and not one."""
+    cache, held = Folder(tmp_path, "key", COUNT, 1 << 20 if broken else 1), []
+
+    def handle(record):
+        held.append(cache._writing.locked())
+        return False
+
+    def fail(index, record):
+        raise OSError(errno.ENOSPC, "no space")
+
+    if broken:
+        monkeypatch.setattr(cache, "_write", fail)
+    monkeypatch.setattr(_folder._LOG, "filters", [handle])
+    caplog.set_level(logging.INFO, "threadloader")
+    cache._keep(0, b"something")
+    cache.close()
+    assert [False] == held
+
+
 @pytest.mark.parametrize(
     "sample",
     [

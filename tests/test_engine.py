@@ -18,6 +18,7 @@ from leaks import Watch
 from threadloader._runtime import RUNTIME, Runtime, Tickets
 from threadloader.engine import ENDED, Engine, Inline, Outcome, _engine, _joining, _threads
 from threadloader.engine._slots import Slot, Worker
+from threadloader.errors import ClosedError
 
 WAIT = 30.0
 """Seconds after which a gate that should have opened fails its test; never waited out."""
@@ -1412,6 +1413,14 @@ class Ending(Runtime):
         if self.ends:
             raise RuntimeError("can't create new thread at interpreter shutdown")
         Runtime.launch(function, args)
+
+
+def test_an_engine_is_not_started_while_the_interpreter_shuts_down():
+    """CPython 3.12 refuses threads before it says that it ends."""
+    runtime = Ending()
+    runtime.ends = True
+    with pytest.raises(ClosedError, match="while the interpreter shuts down"):
+        Engine(1, 1.0, runtime).start()
 
 
 def test_who_stops_takes_the_place_of_the_feeder_where_no_thread_begins():

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -396,3 +397,62 @@ def test_a_loader_that_is_left_in_a_read_of_its_own_thread_can_be_entered_again(
     assert [0, 1, 2, 3] == sorted(next(iter(loader.__enter__())))
     with loader as batches:
         assert [[0, 1, 2, 3]] == [sorted(batch) for batch in batches]
+
+
+def test_whoever_leaves_waits_for_another_thread_that_closes_the_source():
+    """The `with` was left while a file was open still."""
+    begun, may_end, closed = threading.Event(), threading.Event(), []
+
+    class Slow(Part):
+        @staticmethod
+        def closing():
+            begun.set()
+            assert may_end.wait(WAIT)
+            closed.append(1)
+
+    def wait(lock, timeout=None, real=RUNTIME.wait):
+        may_end.set()  # not before somebody waits
+        return real(lock, timeout)
+
+    loader = Loader({"num_workers": 0, "close_timeout": WAIT}, per_thread(Slow))
+    with loader as batches, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches._runtime, "wait", wait, raising=False)
+        next(iter(batches))
+        other = threading.Thread(target=batches.close, daemon=True)
+        other.start()
+        assert begun.wait(WAIT)
+        loader.__exit__(None, None, None)
+        assert closed
+        other.join(WAIT)
+
+
+def test_a_batch_that_is_made_without_workers_past_the_bound_of_a_close_is_told(caplog):
+    """With its stack; what is open is closed behind it."""
+    reads, may_end, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Stuck(Part):
+        def __getitem__(self, index):
+            reads.set()
+            assert may_end.wait(WAIT)
+            return index
+
+        @staticmethod
+        def closing():
+            if reads.is_set():
+                closed.set()
+
+    def loop():
+        with suppress(ClosedError):
+            next(iter(batches))
+
+    with Loader({"num_workers": 0, "close_timeout": 0.1}, per_thread(Stuck)) as batches:
+        thread = threading.Thread(target=loop, daemon=True)
+        thread.start()
+        assert reads.wait(WAIT)
+    said = [record.getMessage() for record in caplog.records]
+    may_end.set()
+    thread.join(WAIT)
+    assert closed.wait(WAIT)
+    assert 1 == len(said)
+    assert "is not done within 0.1 s" in said[0]
+    assert "in __getitem__" in said[0]

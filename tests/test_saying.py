@@ -242,7 +242,7 @@ def test_the_end_of_the_threads_is_told_whatever_ends_the_feeder(raised, go_on):
     """G6: here the system gives no stack of a worker that is stuck."""
 
     class NoStack(Runtime):
-        def stack(self, thread):
+        def stack(self, ident):
             raise OSError("no stack")
 
     inside = threading.Event()
@@ -310,7 +310,7 @@ def test_what_a_handler_raises_while_a_stack_is_asked_for_is_not_lost(monkeypatc
         monkeypatch.delitem(sys.modules, "traceback")
         monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
         with pytest.raises(ImportError, match="mine"):
-            RUNTIME.stack(SimpleNamespace(ident=threading.get_ident()))
+            RUNTIME.stack(threading.get_ident())
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -320,10 +320,10 @@ def test_where_no_module_can_be_imported_any_more_a_stack_and_a_record_still_com
 ):
     """As where no file can be opened: the lines of code are missing, and the log is stderr."""
     thread = SimpleNamespace(ident=threading.get_ident())
-    whole = RUNTIME.stack(thread)
+    whole = RUNTIME.stack(thread.ident)
     for name in ("traceback", "logging"):
         monkeypatch.setitem(sys.modules, name, None)
-    plain = RUNTIME.stack(thread).splitlines()
+    plain = RUNTIME.stack(thread.ident).splitlines()
     above = [line for line in whole.splitlines() if line.startswith("  File ")][:-2]
     assert above == plain[:-2]  # the next one is this function, at two of its lines
     assert plain[-1].endswith(", in stack")

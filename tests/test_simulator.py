@@ -255,7 +255,7 @@ def the_stack_says_where_a_thread_is(runtime):
     thread = runtime.thread(stands_in_here, (), "stands")
     thread.start()
     runtime.wait(inside)
-    seen = "in stands_in_here" in runtime.stack(thread)
+    seen = "in stands_in_here" in runtime.stack(thread.ident)
     gate.release()
     thread.join()
     return seen

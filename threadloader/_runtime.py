@@ -161,9 +161,9 @@ class Runtime:
             frame = frame.f_back
         return False
 
-    def stack(self, thread: Thread) -> str:
-        """Give the Python stack of a running thread, innermost call last."""
-        frame = sys._current_frames().get(thread.ident or 0)
+    def stack(self, ident: int | None) -> str:
+        """Give the Python stack of the running thread of this number, innermost call last."""
+        frame = sys._current_frames().get(ident or 0)
         if frame is None:
             return "(no Python frame)\n"
         try:

@@ -173,30 +173,28 @@ class Folder(Cache):
             return
         parts = encode(frozen)
         size = RECORD_HEAD + sum(map(len, parts))
+        said: tuple[Any, ...] | None = None
         try:
             with self._writing:
                 # In the meantime another thread may have kept it, or found the disk full.
                 if not self._stopped and self._shelf.find(index) is None:
-                    self._write_if_it_fits(index, parts, size)
+                    said = self._write_if_it_fits(index, parts, size)
         finally:  # a signal handler may have closed this, and raised
             if self._stopped:
                 self._retire()
+        if said is not None:  # here: a log that hangs keeps nobody else from writing
+            _LOG.log(*said)
 
-    def _write_if_it_fits(self, index: int, parts: list[Part], size: int) -> None:
+    def _write_if_it_fits(self, index: int, parts: list[Part], size: int) -> tuple[Any, ...] | None:
+        """Keep a sample, or not; give what is to be logged of that, as `Logger.log` takes it."""
         self._leave_to_parent()
         samples, kept = self._shelf.held()
         more = size + ENTRY_BYTES + (HEADER_BYTES if self._writer is None else 0)
         if size > LARGEST or kept + more > self._max_bytes:
-            if self._said_full.acquire(blocking=False):
-                _LOG.info(
-                    "cache: %s: sample %d (%d bytes) does not fit into max_bytes beside the %d "
-                    "that are kept",
-                    self._folder,
-                    index,
-                    size,
-                    samples,
-                )
-            return
+            if not self._said_full.acquire(blocking=False):
+                return None
+            text = "cache: %s: sample %d (%d bytes) does not fit into max_bytes beside the %d that "
+            return logging.INFO, text + "are kept", self._folder, index, size, samples
         try:
             self._write(index, record(parts, self._key, index))
         except BaseException as error:
@@ -209,13 +207,10 @@ class Folder(Cache):
             if not passing:
                 self._stopped = True
             if not passing or self._said_short.acquire(blocking=False):
-                _LOG.warning(
-                    "cache: %s: sample %d could not be written: %s; %s, and loading goes on",
-                    self._folder,
-                    index,
-                    error,
-                    "it is not kept this time" if passing else "no more are kept",
-                )
+                text = "cache: %s: sample %d could not be written: %s; %s, and loading goes on"
+                effect = "it is not kept this time" if passing else "no more are kept"
+                return logging.WARNING, text, self._folder, index, str(error), effect
+        return None
 
     def _write(self, index: int, made: bytearray) -> None:
         if self._writer is None:

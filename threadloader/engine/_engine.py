@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from .. import _runtime
 from .._runtime import Runtime, Thread
+from ..errors import ClosedError
 from ._joining import join
 from ._own import inside
 from ._saying import SAY_SECONDS, say
@@ -65,6 +66,7 @@ class Engine:
 
         Raises:
             RuntimeError: the system starts no more threads.
+            ClosedError: the interpreter shuts down.
         """
         shared = self._shared
         feeder = self._feeder = self._runtime.thread(feed, (shared,), "threadloader-feeder")
@@ -79,14 +81,14 @@ class Engine:
         except Exception as failed:
             # What a signal handler raises comes after the launch.
             self._launched = from_signal(failed)
-            _explain(failed, shared.num_workers)
-            raise
+            if (refused := _refused(failed, shared.num_workers)) is failed:
+                raise
+            raise refused from failed
         outcome = shared.started.wait()
         if outcome is None or outcome.error is None:
             return
         # The error's traceback leads here: neither the outcome nor this frame may keep it.
-        error, outcome.error = outcome.error, None
-        _explain(error, shared.num_workers)
+        error, outcome.error = _refused(outcome.error, shared.num_workers), None
         try:
             raise error
         finally:
@@ -156,7 +158,7 @@ class Engine:
         if ended is None and shared.saying:  # which has a bound of its own
             ended = shared.end.wait(SAY_SECONDS)
         if ended is None:
-            stack = self._runtime.stack(feeder)
+            stack = self._runtime.stack(feeder.ident)
             text = f"the feeder has not ended within {shared.close_timeout:g} s; it is at\n{stack}"
             try:
                 # In its place. In a bare thread, where no signal can cut the queue's lock short.
@@ -173,13 +175,17 @@ class Engine:
         return True
 
 
-def _explain(error: BaseException, num_workers: int) -> None:
-    """Add to the system's refusal of a thread who has asked for it."""
+def _refused(error: BaseException, num_workers: int) -> BaseException:
+    """Give what to raise where the system has refused a thread; it says who has asked for that."""
+    at_shutdown = ("can't create new thread at interpreter shutdown",)  # CPython >= 3.12
+    if issubclass(type(error), RuntimeError) and error.args == at_shutdown:
+        return ClosedError("a Loader cannot be entered while the interpreter shuts down")
     if type(error) is RuntimeError and error.args == ("can't start new thread",):
         error.add_note(
             f'threadloader: "num_workers" asks for {num_workers} threads, besides one that feeds '
             "them, which are more than the system starts; give fewer"
         )
+    return error
 
 
 _running: dict[int, weakref.ref[Engine]] = {}

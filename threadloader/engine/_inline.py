@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import operator
+from _thread import get_ident
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from .. import _runtime
 from .._runtime import Lock, Runtime
 from ..errors import raised_first
+from ._saying import say
 from ._signals import attempt, from_signal
 from ._slots import ENDED, Job, Outcome
 
@@ -34,7 +36,8 @@ class Inline:
         gil_held: False, likewise.
         mark: no thread has it.
         context: the context in which jobs are run; None: that of the caller.
-        running: whether something is being run; written by the consumer, and in a forked child.
+        running: the number of the thread that runs something; 0: none does. Written by the
+            consumer, and in a forked child.
         behind: called when what is being run ends after a stop, with the exception that it ended
             with, or None. Written before the stop, so that either the stop finds nothing running,
             or what runs finds this; a stop that finds nothing running takes it back to None.
@@ -50,7 +53,8 @@ class Inline:
         self.gil_delay = 0.0
         self.gil_held = False
         self.mark = object()
-        self.running = False
+        self.running = 0
+        self._runtime = runtime
         self.behind: Callable[[BaseException | None], object] | None = None
         left = runtime.lock()
         left.acquire()
@@ -77,6 +81,20 @@ class Inline:
             left, self.left = self.left, None
             if left is not None:
                 left.release()
+
+    def wait(self, bound: float) -> None:
+        """Wait until what a stop has found running has ended, and log it if that takes too long.
+
+        Args:
+            bound: how long, in seconds.
+        """
+        left = self.left
+        if left is None or self._runtime.wait(left, bound):
+            return
+        if thread := self.running:  # else it has just ended
+            text = f"a batch that is made without workers is not done within {bound:g} s and is "
+            text += "left behind; what is open is closed behind it; who makes it is at\n"
+            say(None, "error", [text + self._runtime.stack(thread)])
 
     def inside(self) -> bool:
         """Tell whether the calling thread is one of its own: it has none."""
@@ -202,7 +220,7 @@ class InlineStream:
         raised: BaseException | None = None
         error: BaseException | None = None
         try:
-            engine.running = True  # as in `run`
+            engine.running = get_ident()  # as in `run`
             if not engine.usable:
                 return None, None
             try:
@@ -217,7 +235,7 @@ class InlineStream:
             raised = problem
             raise
         finally:
-            engine.running = False  # by a store: no interrupt comes before it
+            engine.running = 0  # by a store: no interrupt comes before it
             try:
                 if not engine.usable:
                     engine.go_behind(raised)
@@ -230,7 +248,7 @@ class InlineStream:
         raised: BaseException | None = None
         try:
             # First said, then asked: a stop in another thread sees the one, or is seen.
-            engine.running = True
+            engine.running = get_ident()
             if not engine.usable:
                 return None
             return work(*args) if engine.context is None else engine.context.run(work, *args)
@@ -238,7 +256,7 @@ class InlineStream:
             raised = error
             raise
         finally:
-            engine.running = False  # by a store: no interrupt comes before it
+            engine.running = 0  # by a store: no interrupt comes before it
             try:
                 engine.go_behind(raised)
             finally:

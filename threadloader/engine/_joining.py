@@ -36,7 +36,7 @@ def join(
         left -= _wait(thread, max(left, least), runtime)
         if thread.is_alive():
             text = f"{thread.name} has not ended within {bound:g} s and is left behind; it is at "
-            stuck.append(f"{text}{worker}\n{runtime.stack(thread)}")
+            stuck.append(f"{text}{worker}\n{runtime.stack(thread.ident)}")
     return stuck
 
 

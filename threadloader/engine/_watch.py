@@ -74,11 +74,11 @@ class Watch:
         stack = self._shared.runtime.stack
         at_work = [it for it in self._shared.crew if it[0].job is not None]
         who = "".join(
-            f"{thread.name} is at {worker}\n{stack(thread)}" for worker, thread in at_work
+            f"{thread.name} is at {worker}\n{stack(thread.ident)}" for worker, thread in at_work
         )
         if not at_work:
             who = "no worker has anything to do; who asks for the order of the samples, "
-            who += f"{self._feeder.name}, is at\n{stack(self._feeder)}"
+            who += f"{self._feeder.name}, is at\n{stack(self._feeder.ident)}"
         text = f"nothing has moved for {seconds:g} s while a batch is waited for; {who}".rstrip()
         if self._raises:
             raise StalledError(text, seconds)

@@ -70,8 +70,7 @@ class Batches:
         steps = None if length is None else deal.steps(length)  # else it is a callable
         self._has_none = steps == 0  # no step in any epoch
         self._supply = Supply(config, recipe, deal, runtime, steps)
-        # How to close the source, if it is ours; None once that is done, by the one thread that
-        # has the lock.
+        # How to close the source, if ours; None once that is done, by the thread that has the lock.
         self._close_source = close_source
         self._closing = runtime.turn()
         self._at_source = False  # whether it is being closed; written by who has the lock
@@ -101,14 +100,12 @@ class Batches:
             BusyError: it has to wait, and another thread does, or the loader's own code asks.
             Exception: whatever the sampler raises; the next call asks the sampler again.
         """
-        place = self._run.place
-        live = place.is_live
-        end = self._config.num_epochs
+        place, end = self._run.place, self._config.num_epochs
         length = place.plan.of(place.counted(end)).sampler.length
+        if length is None and place.is_live:
+            length = place.length
         if length is None:
-            length = (
-                place.length if live and place.length is not None else self._run.asked_length(end)
-            )
+            length = self._run.asked_length(end)
         return self._deal.steps(length)
 
     def __iter__(self) -> Epoch:
@@ -254,8 +251,8 @@ class Batches:
 
         May be called again and from any thread; an iterator waiting in another thread raises
         `ClosedError`. From a worker it only tells the threads to end, and a later call finishes.
-        Where another thread makes a batch without workers, it waits for that one, up to
-        ``close_timeout``; where this one does, further up, it finishes after that batch.
+        Where another thread makes a batch without workers, or closes the source, it waits for that
+        one, up to ``close_timeout``; where this one does, further up, it finishes after that batch.
         """
         self._close()
 
@@ -272,14 +269,17 @@ class Batches:
             return True
         self._run.forget()
         self._recipe.free()
-        if self._close_source is None or not self._closing.acquire(blocking=False):
-            return True  # it is done, or another thread is at it
-        try:
-            if not self._at_source:  # else this is a signal's handler, or a finalizer, in the midst
-                self._close_once()
+        if self._close_source is None:
             return True
-        finally:
-            self._closing.release()
+        if self._closing.acquire(blocking=False):
+            try:
+                if not self._at_source:  # else a signal's handler, or a finalizer, in the midst
+                    self._close_once()
+            finally:
+                self._closing.release()
+        else:  # another thread is at it
+            self._runtime.wait(self._closing, self._config.close_timeout)
+        return True
 
     def _close_once(self) -> None:
         try:

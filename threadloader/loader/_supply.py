@@ -59,7 +59,7 @@ class Supply:
         self._config = config
         self._recipe = recipe
         self._deal = deal
-        self._now, self._wait = runtime.monotonic, runtime.wait
+        self._now = runtime.monotonic
         self._in_event_loop = runtime.in_event_loop
         self.engine: Engine | Inline = (
             Engine(
@@ -124,13 +124,13 @@ class Supply:
     def wait(self) -> None:
         """Wait, with a bound, for the thread that a stop has found making a batch itself."""
         at_work = self._at_work  # once: another thread that closes may find it done
-        if at_work is not None and (left := at_work.left) is not None:
-            self._wait(left, self._config.close_timeout)
+        if at_work is not None:
+            at_work.wait(self._config.close_timeout)
 
     def forked(self) -> None:
         """In a forked child: whoever was at work on a job without workers is not there."""
         for engine in self._inline:
-            engine.running = False
+            engine.running = 0
 
     def inside(self) -> bool:
         """Tell whether the calling thread is one of the workers, or the feeder."""
