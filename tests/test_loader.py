@@ -2044,5 +2044,3 @@ def test_options_are_replaced_and_all_else_stays(tmp_path, monkeypatch):
     assert (32, 2) == (loader.config.batch_size, loader.config.num_workers)
     with pytest.raises(ConfigError, match="/batch_size"):
         loader.replace(batch_size=0)
-    with pytest.raises(TypeError, match="batch_sze"):
-        loader.replace(batch_sze=2)

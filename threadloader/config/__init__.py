@@ -199,7 +199,8 @@ def examine(
     in_code = {"source": source_in_code, "sampler": sampler_in_code}
     if isinstance(config, LoaderConfig):
         config = config.as_dict()
-        if sampler_in_code:  # it has a value whether or not somebody gave it
+        # It has a value whether or not somebody gave it.
+        if sampler_in_code or config["shuffle"] is (config["sampler"] is None):
             del config["shuffle"]
     if isinstance(config, Mapping):
         options, found = _check.plain(_check.ours(config, ignore=ignore))
@@ -246,6 +247,7 @@ def _report(
         filled, config = _check.filled(options), object.__new__(LoaderConfig)
         for option in fields(LoaderConfig):
             object.__setattr__(config, option.name, filled[option.name])
+        return Report(config, source, root, base, tuple(problems), *where)._replace(options=options)
     return Report(config, source, root, base, tuple(problems), *where)
 
 

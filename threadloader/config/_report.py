@@ -27,6 +27,8 @@ class Report(NamedTuple):
         file: the config file as it was named; ``""`` when the config is not a file.
         section: the keys that lead to the config in its document.
         document: the JSON document that it stands in; ``None`` when there is none.
+        options: the options as they were given, with no default filled in; ``None`` when there
+            are problems.
     """
 
     config: "LoaderConfig | None"
@@ -37,6 +39,7 @@ class Report(NamedTuple):
     file: str = ""
     section: Place = ()
     document: Document | None = None
+    options: dict[str, Any] | None = None
 
     def locate(self, problem: Problem) -> Problem:
         """A problem of the options, as one of the whole document, with line and column."""

@@ -10,7 +10,7 @@ from .. import transforms
 from .._schema import show
 from ..errors import ConfigError, Problem, from_signal, shown
 
-__all__ = ["check_collate", "count_of", "wrong"]
+__all__ = ["check_collate", "check_replaced", "count_of", "wrong"]
 
 
 def check_collate(collate: Any) -> None:
@@ -26,6 +26,30 @@ def check_collate(collate: Any) -> None:
         raise wrong("collate", expected, collate)
     if (got := transforms.nobody_awaits(collate)) is not None:
         raise ConfigError(Problem("collate", expected, *got))
+
+
+def check_replaced(options: Mapping[str, Any], in_code: Mapping[str, Any]) -> None:
+    """Look at options that are to take the place of others.
+
+    Args:
+        options: the new ones.
+        in_code: what was given in code, and takes the place of an option whatever that says.
+
+    Raises:
+        ConfigError: such an option is among the new ones.
+    """
+    problems = [
+        Problem(
+            f"/{option}",
+            f"no new value, since {option}=... was given in code and comes before it",
+            shown(value),
+            f"make another with Loader(...), and give it the {option} that you want",
+        )
+        for option, value in options.items()
+        if in_code.get(option) is not None
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def count_of(argument: str, value: Any, expected: str = "an integer >= 0") -> int:

@@ -1,16 +1,18 @@
-"""`based` tells a loader which folder its config's relative paths start at."""
+"""Loaders whose config is of another folder than the current one: `based`, `again`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..config import Base
-from ._loader import Loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["based"]
+    from ._loader import Loader
+
+__all__ = ["again", "based"]
 
 
 def based(loader: Loader, base: Base | Path, *, opened: bool = False) -> Loader:
@@ -31,3 +33,25 @@ def based(loader: Loader, base: Base | Path, *, opened: bool = False) -> Loader:
     loader._base = base if isinstance(base, Base) else Base(base)
     loader._opened = opened
     return loader
+
+
+def again(
+    kind: type[Loader],
+    options: Mapping[str, Any],
+    given: Mapping[str, Any],
+    base: Base,
+    opened: bool,
+) -> Loader:
+    """Make a loader anew, of what another was made of. A pickle holds the name of this function.
+
+    Args:
+        kind: its class.
+        options: the options as they were given.
+        given: what was given in code.
+        base: as of `based`.
+        opened: as of `based`.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+    return based(kind(options, **given), base, opened=opened)

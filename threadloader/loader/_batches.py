@@ -14,7 +14,7 @@ from ..jobs import Recipe
 from ..order import Deal
 from ..state import Cursor, dump, load
 from ._arguments import count_of
-from ._epochs import Epoch, Epochs
+from ._epochs import Epoch, Epochs, Live
 from ._forks import follow
 from ._run import Run
 from ._sampling import NO_BATCH, Samplings
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Batches"]
 
 
-class Batches:
+class Batches(Live):
     """The batches of a run. Made by entering a `Loader`; iterating it gives one epoch.
 
     The next epoch's first batches are prepared while this one's last are consumed, up to

@@ -1,16 +1,36 @@
-"""The iterators: `Epoch` over the batches of one epoch, `Epochs` over the epochs of a run."""
+"""The iterators: `Epoch` over the batches of one epoch, `Epochs` over the epochs of a run.
+
+`Live` is what they have in common with `Batches`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from ._run import Run
 
-__all__ = ["Epoch", "Epochs"]
+__all__ = ["Epoch", "Epochs", "Live"]
 
 
-class Epoch:
+class Live:
+    """What stands for threads and open files, of which there is no copy."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled.
+
+        Raises:
+            TypeError: always, with what to do instead.
+        """
+        raise TypeError(
+            f"{type(self).__name__!r} object is live: it can be neither copied nor pickled; copy "
+            "or pickle the Loader, and enter that where it is wanted (with loader as batches: ...)"
+        )
+
+
+class Epoch(Live):
     """One pass over one epoch: an iterator of its batches.
 
     Attributes:
@@ -52,7 +72,7 @@ class Epoch:
         self._run.end(self)
 
 
-class Epochs:
+class Epochs(Live):
     """The epochs of a run, one after the other: an iterator of `Epoch`."""
 
     __slots__ = ("_end", "_run")

@@ -17,7 +17,8 @@ from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
 from ..engine import from_signal
 from ..errors import ClosedError, ConfigError, WorkerError
-from ._arguments import check_collate, count_of, wrong
+from ._arguments import check_collate, check_replaced, count_of, wrong
+from ._base import again
 from ._batches import Batches
 from ._caching import cached_source, counted, stamp_of
 from ._door import Door
@@ -35,7 +36,7 @@ class Loader:
 
     What is given in code replaces what the config says. No thread is started and no data file
     is opened before the ``with``, and none remains after it. A Loader can be entered again, but
-    not while it is open; each time starts a new run.
+    not while it is open; each time starts a new run. A copy, by pickle too, is a Loader of its own.
 
     Args:
         config: path of a JSON file (``"train.json"``, or ``"train.json#/training"`` for a
@@ -89,6 +90,7 @@ class Loader:
             sampler_in_code=sampler is not None,
         )
         self._config, self._base = self._report.checked(), self._report.base
+        self._options = self._report.options or {}  # as given: see `replace`
         given = {"source": source, "transform": transform, "collate": collate, "sampler": sampler}
         in_code = {**given, "shard": shard}.items()
         self._in_code = [option for option, value in in_code if value is not None]
@@ -96,6 +98,7 @@ class Loader:
             self._config = dataclasses.replace(self._config, sampler=None, shuffle=False)
         if shard is not None:
             self._config = dataclasses.replace(self._config, shard=cast("Any", shard))
+            self._options = {**self._options, "shard": self._config.shard}
         check_collate(collate)
         states = (Mapping, str, PathLike)
         if resume is not None and (not isinstance(resume, states) or resume == ""):
@@ -123,16 +126,20 @@ class Loader:
     def replace(self, **options: Any) -> Loader:
         """Give a loader like this one, but with other options, as in ``replace(num_workers=0)``.
 
+        It is as if the config had said so: `shuffle` follows `sampler` unless the config has it.
         Relative paths start where they did, at the folder of the config file, which `config` does
         not know: one made of that starts them at the current folder.
 
         Raises:
-            ConfigError: an option is wrong.
-            TypeError: there is no such option.
+            ConfigError: there is no such option, or it is wrong, alone or beside the others; or
+                it is a source, transform, collate or sampler, and this loader has one from code.
         """
-        other = Loader(dataclasses.replace(self._config, **options), **self._given)
-        other._base, other._opened = self._base, self._opened
-        return other
+        check_replaced(options, self._given)
+        return again(Loader, {**self._options, **options}, self._given, self._base, self._opened)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Say how `copy` and `pickle` make another: with a door of its own, and not open."""
+        return again, (type(self), self._options, self._given, self._base, self._opened)
 
     def __enter__(self) -> Batches:
         """Open the source and start the threads.
