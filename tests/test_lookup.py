@@ -298,3 +298,13 @@ def test_a_config_with_problems_is_told_with_their_places(config, capsys, tmp_pa
     assert (1, "", True) == (code, out, "/exclude: expected indices from 0 to 52" in err)
     code, out, err = ask(capsys, tmp_path / "none.json")
     assert (2, "", True) == (code, out, "cannot read" in err)
+
+
+def test_a_config_without_a_source_is_told_of_samples(config, capsys):
+    path = config(source=None)
+    expected = (
+        f"{path}:1:12: /source: expected a source here or source=... in code or `--samples N`"
+    )
+    code, out, err = ask(capsys, path)
+    assert (1, "", f"{expected}, got null\n") == (code, out, err)
+    assert 0 == ask(capsys, path, "--samples", 10)[0]

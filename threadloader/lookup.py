@@ -15,7 +15,7 @@ import numpy as np
 from ._named import add_config
 from ._told import GOOD, PROBLEM, USAGE, from_source, located, told
 from ._tried import read
-from .config import Base, LoaderConfig
+from .config import NO_SOURCE, Base, LoaderConfig
 from .errors import ConfigError, Problem
 from .loader import Samplings, deal_of, length_of, open_configured
 from .order import LONGEST, Deal
@@ -104,7 +104,10 @@ def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     report = read(arguments, err)
     if report is None:
         return USAGE
-    problems = list(report.problems)
+    problems = [
+        it._replace(expected=f"{it.expected} or `--samples N`") if it.expected == NO_SOURCE else it
+        for it in report.problems
+    ]
     source: Any = None
     try:
         if report.config is None:

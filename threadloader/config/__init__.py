@@ -21,6 +21,7 @@ from threadloader.errors import ConfigError, Problem
 from . import _check
 from ._base import Base
 from ._bytes import bytes_of
+from ._check import NO_SOURCE
 from ._file import Document, follow, read, split
 from ._report import Report
 from ._text import parse  # here: reading a config imports nothing, not even what reads it
@@ -29,7 +30,7 @@ from ._words import hint
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Base", "LoaderConfig", "Report", "bytes_of", "examine", "read_config"]
+__all__ = ["NO_SOURCE", "Base", "LoaderConfig", "Report", "bytes_of", "examine", "read_config"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,14 @@ from ._bytes import bytes_of
 from ._file import DEEPEST, LARGEST_TEXT, half_in
 from ._words import belongs, hint, one_edit
 
-__all__ = ["check", "filled", "ours", "plain", "problems", "schema"]
+__all__ = ["NO_SOURCE", "check", "filled", "ours", "plain", "problems", "schema"]
 
 _MOST_VALUES = LARGEST_TEXT // 2 + 1000  # what a file can hold ("0,"), and the defaults
 _HINTS = 100  # a section of nothing but unknown keys stays cheap: the first of them get hints
+
+
+NO_SOURCE = "a source here or source=... in code"
+"""What is expected where there is no source."""
 
 
 @cache
@@ -146,7 +150,7 @@ def check(
         needs_source = not in_code.get("source")
         if options.get("source") is None and needs_source and ("source",) not in wrong:
             got = "null" if "source" in options else "nothing"
-            found.append(Mismatch(("source",), "a source here or source=... in code", got))
+            found.append(Mismatch(("source",), NO_SOURCE, got))
         found += _wrong_together(options, wrong)
         sampled = in_code.get("sampler") or options.get("sampler") is not None
         if sampled and options.get("shuffle") is True:
