@@ -261,11 +261,12 @@ class Odd:
         (
             [np.zeros(2), np.zeros(3)],
             (0, 1),
-            'dtype float64 and shape (3,); pad them with "collate": {"type": "pad"}, or make them',
+            'shape (3,); pad them along the first axis with "collate": {"type": "pad"}, or make',
         ),
         ([np.zeros(2), np.ma.zeros(2)], (0, 1), "(2,); return numpy arrays from the transform"),
         ([np.array(["a"]), np.array(["b"] * 2)], (0, 1), "and shape (2,); make them equal in the"),
-        ([np.zeros((2, 3)), np.zeros((2, 4))], (0, 1), "and shape (2, 4); make them equal in the"),
+        ([np.zeros((2, 3)), np.zeros((2, 4))], (0, 1), "shape (2, 4); cut or scale them to one"),
+        ([np.zeros((2, 3)), np.zeros((4, 4))], (0, 1), "shape (4, 4); cut or scale them to one"),
         ([{"x": [np.zeros(2)]}, {"x": [np.zeros(3)]}], (0, 1), "field 'x'[0]: row 0 has an array"),
         ([{"x": [np.zeros(2)]}, {"x": [np.zeros(3)]}], (0, 1), "(3,); make them equal in the tra"),
         ([np.zeros(1, "f4"), np.zeros(1)], (0, 1), "of dtype float64 and shape (1,); make them"),
@@ -461,7 +462,7 @@ def test_masks_of_fields_of_other_names_than_str():
         (Pad(), [{"x": np.ones(1)}, {}], (0, 1), "row 0 has a dict of 'x', row 1 has a dict of no"),
         (Pad(), [{"x": np.ones(1)}, {"x": [1]}], (0, 1), "field 'x': row 0 has an array of dtype"),
         (Pad(), [np.ones(2), np.ones(2, "f4")], (0, 1), "of dtype float32 and shape (2,); make"),
-        (Pad(), [np.ones((1, 2)), np.ones((1, 3))], (0, 1), "and shape (1, 3); make them equal"),
+        (Pad(), [np.ones((1, 2)), np.ones((1, 3))], (0, 1), "and shape (1, 3); cut or scale them"),
         (Pad(), [np.ones(2), np.ones((2, 1))], (0, 1), "and shape (2, 1); make them equal"),
         (Pad(), [np.ones(2), np.array(1.0)], (0, 1), "and shape (); make them equal"),
         (

@@ -30,7 +30,11 @@ _NUMBERS = (
 
 _EQUAL = "make them equal in the transform, or give collate=... in code"
 _ARRAYS = "return numpy arrays from the transform, or give collate=... in code"
-_PAD = 'pad them with "collate": {"type": "pad"}, or make them equal in the transform'
+_CUT = "cut or scale them to one shape in the transform, or give collate=... in code"
+_PAD = (
+    'pad them along the first axis with "collate": {"type": "pad"}, or make them equal in the '
+    "transform"
+)
 
 Path = tuple[Any, ...]
 """The keys, positions or names that lead from a sample to one of its fields."""
@@ -84,9 +88,11 @@ class Faults:
         """Note what row 0 has, what another row has instead, and what to do."""
         hint = _ARRAYS if family_of(value) is None else _EQUAL
         if isinstance(first, np.ndarray) and isinstance(value, np.ndarray) and len(path) < 2:
-            longer = first.shape[:1] != value.shape[:1] and first.shape[1:] == value.shape[1:]
             same = first.dtype == value.dtype and first.dtype.kind in "biufc"
-            hint = _PAD if longer and same and first.ndim == value.ndim > 0 else hint
+            if same and first.ndim == value.ndim and first.shape[1:] != value.shape[1:]:
+                hint = _CUT
+            elif same and first.ndim == value.ndim > 0 and len(first) != len(value):
+                hint = _PAD
         elif isinstance(first, list) and isinstance(value, list):
             hint = "return a numpy array instead of a list, which can be padded"
         self.add(path, f"row 0 has {say(first)}, row {row} has {say(value)}; {hint}", row, 0)
