@@ -103,6 +103,18 @@ class Frame:
         raise NotImplementedError
 
 
+class Series:
+    """A column of another library, whose ``[]`` goes by label."""
+
+    iloc = property(lambda self: None)
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, label):
+        raise KeyError(label)
+
+
 class Tensor:
     """An array of another library, as far as we look at it."""
 
@@ -180,6 +192,7 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
         (map(str, [1]), "a stream cannot be indexed"),
         (Frame(), 'its [] gives columns: give its rows, as df.to_dict("records") does, or a dict'),
         (type("Named", (Frame,), {})(), "got Named; its [] gives columns"),
+        (Series(), "got Series; its [] goes by label, not by position: give its values, as s.to_n"),
         ({1, 2}, "got set; this cannot be indexed: give a list"),
         ({}, "expected at least one array, got none"),
         ({"x": [1, 2]}, "expected a numpy array (field 'x'), got list; give numpy.asarray"),

@@ -47,10 +47,12 @@ def as_source(data: Any) -> Any:
         hint = 'it stands in the config, as in Loader({"source": {"type": ...}})'
         got = "an object of options"
         raise ConfigError(Problem("source", "arrays or samples", got, hint))
-    if _is_frame(type(data)):
+    if _is_labelled(type(data)):
         hint = (
             'its [] gives columns: give its rows, as df.to_dict("records") does, or a dict of '
             "arrays, as {name: df[name].to_numpy() for name in df}"
+            if hasattr(type(data), "columns")
+            else "its [] goes by label, not by position: give its values, as s.to_numpy() does"
         )
         raise ConfigError(Problem("source", "arrays or samples", type(data).__name__, hint))
     if isinstance(data, (np.ndarray, Mapping)) or _holds_array(data):
@@ -101,14 +103,14 @@ def _is_options(data: Mapping[Any, Any]) -> bool:
     return named and not any(isinstance(part, np.ndarray) for part in data.values())
 
 
-def _is_frame(kind: type) -> bool:
-    """Tell whether objects of this class are tables with columns by name, as those of pandas.
+def _is_labelled(kind: type) -> bool:
+    """Tell whether an ``[]`` of this class goes by label, as in pandas' tables and series.
 
     That is not asked of pandas, which need not be there. A class that has made an ``[]`` of its
     own on top of one may well give samples by number.
     """
     # Without generators: `all` leaves one unfinished, whose closing would swallow a Ctrl-C.
-    if not (hasattr(kind, "columns") and hasattr(kind, "to_dict") and hasattr(kind, "iloc")):
+    if not hasattr(kind, "iloc"):
         return False
     for each in kind.__mro__:
         if "__getitem__" in vars(each):
