@@ -983,6 +983,25 @@ def test_a_source_that_gives_too_few_at_once_is_told_so_under_a_policy(workers):
     assert "the source's __getitems__: expected 1 samples, got 0" in str(raised.value)
 
 
+@pytest.mark.parametrize("given", [None, 3, "abc", b"abc", {"a": 1, "b": 2, "c": 3}, np.array(3)])
+def test_getitems_that_gives_no_list_of_samples_is_told_what_to_return(given):
+    class Wrong:
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, index):
+            return index
+
+        def __getitems__(self, indices):
+            return given
+
+    with Loader({"batch_size": 3}, Wrong()) as batches, pytest.raises(CollateError) as raised:
+        next(iter(batches))
+    got = "None" if given is None else type(given).__name__
+    expected = f"the source's __getitems__: expected a list of 3 samples, got {got}; return a list"
+    assert expected in str(raised.value)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_rows_that_fail_together_alone_ask_no_budget_and_their_reads_are_counted(workers):
     """Each is good by itself, so none could be left out: no budget would help."""

@@ -90,10 +90,17 @@ class Recipe(NamedTuple):
         """Read samples at once, where `whole` is "getitems".
 
         Raises:
-            CollateError: the source gives another number of them.
+            CollateError: the source gives another number of them, or no list of them at all.
             Exception: whatever else the source raises.
         """
-        samples = list(self.source.__getitems__(indices))
+        given = self.source.__getitems__(indices)
+        if type(given) is not list and not _has_samples(given):
+            what = "None" if given is None else type(given).__name__
+            raise CollateError(
+                f"the source's __getitems__: expected a list of {len(indices)} samples, got "
+                f"{what}; return a list with a sample for each index"
+            )
+        samples = list(given)
         if (got := len(samples)) != (expected := len(indices)):
             raise CollateError(f"the source's __getitems__: expected {expected} samples, got {got}")
         return samples
@@ -107,6 +114,13 @@ class Recipe(NamedTuple):
         """Give a collated batch as it is delivered, and the fingerprint of its content."""
         digest = b"" if self.digest is None else self.digest(batch)
         return (batch if self.pin is None else self.pin(batch)), digest
+
+
+def _has_samples(given: Any) -> bool:
+    """Tell whether it can be gone through for samples: no number, text or dict."""
+    if isinstance(given, (str, bytes, dict)) or getattr(given, "ndim", 1) == 0:
+        return False
+    return hasattr(type(given), "__iter__") or hasattr(type(given), "__getitem__")
 
 
 class Span(NamedTuple):
