@@ -397,6 +397,7 @@ def test_text_is_utf_8_without_its_mark(tmp_path):
         ("json", b'{"a": [1, 2.5, null, "\xc3\xa9"]}', {"a": [1, 2.5, None, "é"]}),
         ("json", b"\xef\xbb\xbf 3 ", 3),
         ("int", b" -12\n", -12),
+        ("int", b"\xef\xbb\xbf7\n", 7),
         ("int", b"+9223372036854775807", 2**63 - 1),
     ],
 )
@@ -418,7 +419,7 @@ def test_json_and_integers_are_decoded(kind, data, value):
         ("int", b"1.0", "expected an integer"),
         ("int", b"1_0", "expected an integer"),
         ("int", b"9223372036854775808", "expected an integer"),
-        ("int", "٣".encode(), "expected an integer"),
+        ("int", "٣".encode(), "expected an integer that int64 holds, got '٣'"),
     ],
 )
 def test_what_cannot_be_decoded_names_file_and_place(kind, data, said):

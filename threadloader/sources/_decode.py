@@ -5,7 +5,8 @@
 - ``"npy"``: the array that `numpy.save` wrote, never unpickled.
 - ``"json"``: the JSON value, of UTF-8; NaN, numbers too large for a float, and
   a key twice are refused.
-- ``"int"``: a decimal integer that int64 holds, with white space around it or not.
+- ``"int"``: a decimal integer that int64 holds, with white space around it or not;
+  a byte order mark at the start is left out.
 
 All else (``"image"``) needs a package, which is not known here: whoever opens a source
 hands in what makes such a decoder. A decoder is a function of bytes, called by several
@@ -108,7 +109,7 @@ def _json(data: bytes) -> Any:
 
 
 def _int(data: bytes) -> int:
-    text = data.decode("ascii", "replace").strip(" \t\r\n")
+    text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").strip(" \t\r\n")
     # Only plain digits: int() would also take "1_0".
     if not _DIGITS.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
         raise SourceError(f"expected an integer that int64 holds, got {text[:40]!r}")
