@@ -440,6 +440,7 @@ def test_options_that_do_not_fit_are_a_config_error(tmp_path, options, pointer, 
         ("1e-999", "float64", 0.0),
         ("True", "bool", True),
         ("0", "bool", False),
+        (" true\t", "bool", True),
     ],
 )
 def test_a_text_becomes_the_number_that_it_says(tmp_path, text, dtype, value):

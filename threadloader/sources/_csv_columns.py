@@ -103,7 +103,7 @@ class Numbers(Column):
         is_float = self.dtype.kind == "f"
         try:
             if self.dtype.kind == "b":
-                return [_BOOLS[cell] for cell in cells]
+                return [_BOOLS[cell.strip(" \t")] for cell in cells]
             # All of them looked at in one go: a fifth of the time of a pattern for each.
             if (
                 not joined.isascii()
