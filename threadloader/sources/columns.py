@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +22,9 @@ from ._telling import Telling, log
 __all__ = ["column", "read_numbers"]
 
 _MAGIC = b"\x93NUMPY"
+
+_NUMBER = re.compile(rb"[ \t\r]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t\r]*")
+"""What a cell of a csv may hold as a number; JSON has no ``.5``, ``5.``, ``+1`` and ``01``."""
 
 
 def column(
@@ -153,7 +157,7 @@ def _number(line: bytes, file: Path, number: int, *, whole: bool, objects: bool)
     except (ValueError, RecursionError) as error:
         if by_handler(error):
             raise
-        value = None
+        value = _as_in_a_cell(line)
     if objects and isinstance(value, dict):
         value = value.get("index")
     if whole and isinstance(value, float) and value.is_integer():  # as the config takes it
@@ -165,3 +169,15 @@ def _number(line: bytes, file: Path, number: int, *, whole: bool, objects: bool)
             expected += ', or an object with an "index"'
         raise SourceError(f"expected {expected}, got {got!r}", file, f"line {number}")
     return value
+
+
+def _as_in_a_cell(line: bytes) -> int | float | None:
+    """Give a number that is none in JSON, as csv files have it; None if it is none there."""
+    if not _NUMBER.fullmatch(line):
+        return None
+    try:
+        return float(line) if re.search(rb"[.eE]", line) else int(line)
+    except ValueError as error:  # too many digits
+        if by_handler(error):
+            raise
+        return None
