@@ -130,6 +130,10 @@ def test_the_same_code_has_the_same_key_wherever_it_stands():
             "class M(type):\n    n = 2\nclass G(metaclass=M): pass\ndef f(x): return G.n",
         ),
         (DISPATCHED.format(1), DISPATCHED.format(2)),
+        (
+            "import datetime as d\nt = d.time(1)\ndef f(x): return t",
+            "import datetime as d\nt = d.time(1, fold=1)\ndef f(x): return t",
+        ),
         ("def f(x): return f.n\nf.n = 1", "def f(x): return f.n\nf.n = 2"),
         (
             "def f(x): return (lambda a, b: a - b)(a=5, b=3)",

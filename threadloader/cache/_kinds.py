@@ -150,7 +150,9 @@ def pickled_as(thing: Any) -> tuple[Any, ...] | str | None:
     kind: Any = type(thing)
     try:
         made = copyreg.dispatch_table.get(kind)
-        found = made(thing) if made else kind.__reduce_ex__(thing, 2)
+        # Protocol 2 loses the fold of a time; only those with one have another key for it.
+        protocol = 4 if getattr(thing, "fold", 0) == 1 and kind.__module__ == "datetime" else 2
+        found = made(thing) if made else kind.__reduce_ex__(thing, protocol)
     except Exception as error:  # of any class: that of a library's choice
         if by_handler(error):
             raise
