@@ -151,7 +151,7 @@ def pickled_as(thing: Any) -> tuple[Any, ...] | str | None:
     try:
         made = copyreg.dispatch_table.get(kind)
         # Protocol 2 loses the fold of a time; only those with one have another key for it.
-        protocol = 4 if getattr(thing, "fold", 0) == 1 and kind.__module__ == "datetime" else 2
+        protocol = 4 if kind.__module__ == "datetime" and getattr(thing, "fold", 0) else 2
         found = made(thing) if made else kind.__reduce_ex__(thing, protocol)
     except Exception as error:  # of any class: that of a library's choice
         if by_handler(error):
