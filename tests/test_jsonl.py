@@ -166,7 +166,11 @@ MANY = "{" + "".join(f'"{i}": 0, ' for i in range(100_000)) + '"99999": 0}'
         ("-Infinity", 0, "got -Infinity, which JSON does not have"),
         ("[1e999]", 0, "expected strict JSON, got 1e999, too large for a float"),
         ("[-" + "9" * 400 + ".0]", 0, "too large for a float"),
-        ("9" * 5000, 0, "expected strict JSON, got Exceeds the limit"),
+        (
+            "9" * 5000,
+            0,
+            "expected JSON, got an integer of more digits than Python reads; write it as a text",
+        ),
         ("[" * 200_000, 0, "expected JSON, got lists and objects nested too deeply"),
         ("", 0, 'expected a JSON value, got a blank line; "skip_blank": true leaves blank'),
         (" \t", 0, "expected a JSON value, got a blank line"),

@@ -803,3 +803,11 @@ def test_what_a_damaged_header_shows_has_nothing_that_a_terminal_obeys(tmp_path)
         NpySource(tmp_path / "x.npy")
     assert "\x1b" not in str(told.value)
     assert r"\x1b[31m" in str(told.value)
+
+
+def test_the_other_format_of_numpy_is_told_by_its_type(tmp_path):
+    """The file is sound: to copy it again would not help."""
+    np.savez(tmp_path / "a.npz", x=np.arange(3))
+    with pytest.raises(SourceError, match='it is of "type": "npz"') as caught:
+        open_source({"type": "npy", "path": "a.npz"}, tmp_path)
+    assert "again" not in str(caught.value)

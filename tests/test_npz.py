@@ -165,7 +165,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"x", b"PK\5\6", b"not a zip archive" * 100, npy(np.ones(2))]
+    "data", [b"", b"x", b"PK\5\6", b"not a zip archive" * 100, npy(np.ones(2))[1:]]
 )
 def test_what_is_no_archive_is_refused(tmp_path, data):
     (tmp_path / "a.npz").write_bytes(data)
@@ -415,3 +415,11 @@ def test_what_a_signal_handler_raises_while_its_end_is_looked_for_passes_as_it_i
 def test_given_in_code_it_is_taken_as_it_is(good):
     source = opened(good)
     assert as_source(source) is source
+
+
+def test_the_other_format_of_numpy_is_told_by_its_type(tmp_path):
+    """The file is sound: to copy it again would not help."""
+    np.save(tmp_path / "a.npy", np.arange(3))
+    with pytest.raises(SourceError, match='it is of "type": "npy"') as caught:
+        open_source({"type": "npz", "path": "a.npy"}, tmp_path)
+    assert "again" not in str(caught.value)

@@ -578,12 +578,12 @@ class TestBalanced:
             ([1, 2], "a label for each of the 3 samples", "2 of them"),
             (
                 np.array([0.5, 1.0, 2.0]),
-                "an integer or a text for each of the 3 samples",
+                "an integer, text or bool for each of the 3 samples",
                 "float64 of shape (3,)",
             ),
             (
                 np.array([[0], [1], [2]]),
-                "an integer or a text for each of the 3 samples",
+                "an integer, text or bool for each of the 3 samples",
                 "int64 of shape (3, 1)",
             ),
         ],

@@ -130,8 +130,8 @@ WRONG = [
     (balanced(field="z"), "/sampler/field", "a field that each sample has, got KeyError: 'z'"),
     (balanced(field=1), "/sampler/field", "a field that each sample has, got KeyError: 1"),
     (balanced(field="y", num_samples=True), "/sampler/num_samples", "an integer"),
-    (balanced(labels="floats.npy"), "/sampler/labels", "an integer or a text for each of the 6"),
-    (balanced(labels="whole.npy"), "/sampler/labels", "an integer or a text for each of the 6"),
+    (balanced(labels="floats.npy"), "/sampler/labels", "an integer, text or bool for each of the"),
+    (balanced(labels="whole.npy"), "/sampler/labels", "an integer, text or bool for each of the 6"),
     (subset([0, 6]), "/sampler/indices", "indices from 0 to 5, got 6 at position 1"),
     (subset("far.txt"), "/sampler/indices", "indices from 0 to 5, got 6 at position 1"),
     (subset("negative.npy"), "/sampler/indices", "indices from 0 to 5, got -1 at position 1"),
@@ -240,7 +240,7 @@ def test_with_the_source_in_code_lists_are_not_held_against_its_length(check, co
     [
         *[wrong for wrong in WRONG if "of the 6" not in wrong[2] and "to 5" not in wrong[2]],
         (subset("negative.npy"), "/sampler/indices", "indices from 0 to 0, got -1 at position 1"),
-        (balanced(labels="floats.npy"), "/sampler/labels", "an integer or a text for each"),
+        (balanced(labels="floats.npy"), "/sampler/labels", "an integer, text or bool for each"),
         ({**weighted("seven.npy"), "exclude": [7]}, "/exclude", "indices from 0 to 6, got 7"),
         *(
             ({"exclude": [2**62 - 1, far]}, "/exclude", f"indices from 0 to {2**62 - 1}, got {far}")

@@ -44,7 +44,7 @@ def classes(labels: Any, n: int, pointer: str, kept: Kept) -> Indices:
         raise ConfigError(Problem(pointer, expected, "a masked array"))
     if isinstance(labels, np.ndarray):
         if labels.shape != (n,) or labels.dtype.kind not in "iubUS":
-            expected = f"an integer or a text for each of the {n} samples"
+            expected = f"an integer, text or bool for each of the {n} samples"
             got = f"{labels.dtype} of shape {labels.shape}"
             raise ConfigError(Problem(pointer, expected, got))
         return np.unique(labels, return_inverse=True)[1].astype(np.int64)

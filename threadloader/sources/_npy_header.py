@@ -84,6 +84,11 @@ def read_header(
             single value.
     """
     magic = stream.read(8)
+    if magic[:4] == b"PK\x03\x04":
+        raise fault(
+            "expected an array as numpy.save writes it, got a zip archive, as numpy.savez does; "
+            'it is of "type": "npz"'
+        )
     # Two bytes of version; from 2.0 on the length of the header has four bytes.
     width = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}.get(magic[6:])
     if magic[:6] != b"\x93NUMPY" or width is None:

@@ -146,8 +146,11 @@ class _Walk:
                 length = self._number(size, begin)
             if name is None:
                 name = self._name(block)
-            if kind == b"5" or (kind == b"\0" and name.endswith(b"/")):
+            if kind in (b"5", b"V") or (kind == b"\0" and name.endswith(b"/")):
                 at = begin
+                continue
+            if kind == b"D":  # a folder of an incremental archive, with a list of what is in it
+                at = begin + -(-length // _BLOCK) * _BLOCK
                 continue
             shown = name.decode("utf-8", "backslashreplace")
             if kind not in (b"0", b"\0", b"7"):

@@ -165,6 +165,9 @@ class JsonlSource(LineSource):
         except RecursionError as error:
             raise line.error("expected JSON, got lists and objects nested too deeply") from error
         except ValueError as error:
+            if "integer string conversion" in str(error):
+                got = "an integer of more digits than Python reads; write it as a text"
+                raise line.error(f"expected JSON, got {got}") from error
             raise line.error(f"expected strict JSON, got {error}; correct the line") from error
 
     def fingerprint(self) -> str:

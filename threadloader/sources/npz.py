@@ -111,6 +111,12 @@ class _Archive:
     def __init__(self, path: Path, file: IO[bytes], size: int) -> None:
         self._path = path
         self._size = size
+        file.seek(0)
+        if file.read(6) == b"\x93NUMPY":
+            raise self._fault(
+                "expected an archive as numpy.savez writes it, got one array, as numpy.save does; "
+                'it is of "type": "npy"'
+            )
         with self._mistrust():
             self._zip = zipfile.ZipFile(file)
         self._check_directory(file)

@@ -271,7 +271,13 @@ class _Archive:
         if last.startswith("."):
             return "", ""
         stem, _, field = last.partition(".")
-        if not field or field.lower() == KEY:
+        if field.lower() == KEY:
+            raise self._fault(
+                f"expected another field than {KEY!r}, which is the sample's name; rename it",
+                name,
+                at,
+            )
+        if not field:
             raise self._fault(
                 "expected a name with a field after its first dot, as in 0001.png; leave the "
                 "file out of the archive",
