@@ -78,12 +78,11 @@ class Engine:
         self._launched = True
         try:
             self._runtime.launch(launch, (feeder, shared))
-        except Exception as failed:
+        except Exception as failed:  # noqa: BLE001 (raised again)
             # What a signal handler raises comes after the launch.
             self._launched = from_signal(failed)
-            if (refused := _refused(failed, shared.num_workers)) is failed:
-                raise
-            raise refused from failed
+            # No name for it, which would make a cycle of the error and this frame.
+            raise _refused(failed, shared.num_workers)  # noqa: B904 (it is that one, or its context)
         outcome = shared.started.wait()
         if outcome is None or outcome.error is None:
             return
