@@ -1687,6 +1687,14 @@ class TestGroups:
         expected = [of(list(range(first, first + 4))) for first in range(0, 64, 4)]
         assert list(map(repr, expected)) == list(map(repr, got))
 
+    @pytest.mark.parametrize("given", [3, np.float64(1), "abcd", b"abcd", True], ids=repr)
+    def test_a_take_that_gives_no_rows_is_told(self, given):
+        """As of a `sum` that was not wanted."""
+        source = type("Summing", (Taken,), {"take": lambda self, indices: given})(16)
+        with Loader({"batch_size": 4, "num_workers": 0}, source=source) as batches:
+            with pytest.raises(CollateError, match="take: expected a batch of 4 rows, got "):
+                next(iter(batches))
+
     @pytest.mark.parametrize("told", [None, 0, -8, "8", 8.0, lambda self: 8])
     def test_a_source_that_says_no_number_of_bytes_is_asked_for_one_batch_at_a_time(self, told):
         source = type("Telling", (Taken,), {"sample_bytes": told})(16)

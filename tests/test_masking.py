@@ -154,6 +154,35 @@ def expected():
         return content(batches)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"on_error": {"retry": 1, "backoff": 0}},
+        {"cache": {"max_bytes": "1MiB"}},
+        {"num_workers": 2},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("value", [None, 9, {"ids": 9}], ids=str)
+def test_a_config_pads_labels_with_what_is_not_learned(value, options):
+    """Where its value names no number for them. A plain number is for tokens."""
+    spec = {"type": "pad", "fields": ["ids", "labels"], **({"value": value} if value else {})}
+    config = {**CONFIG, "collate": spec, **options}
+    with Loader(config, Sentences(), transform=HIDE) as batches:
+        for batch in batches:
+            padding = ~batch["labels_mask"]
+            assert {IGNORED} >= set(batch["labels"][padding].tolist())
+            assert {9 if value else 0} >= set(batch["ids"][padding].tolist())
+
+
+def test_a_config_pads_labels_with_what_it_names_for_them():
+    spec = {"type": "pad", "fields": ["ids", "labels"], "value": {"labels": -1}}
+    with Loader({**CONFIG, "collate": spec}, Sentences(), transform=HIDE) as batches:
+        batch = next(iter(batches))
+    assert {-1} == set(batch["labels"][~batch["labels_mask"]].tolist())
+
+
 @pytest.mark.parametrize("workers", [0, 1, 2, 8])
 def test_the_same_tokens_are_hidden_by_any_number_of_workers(workers, expected):
     with Loader(

@@ -18,7 +18,15 @@ from .._told import in_words
 from ..adapters import torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig
-from ..loader import Loader, based, deal_of, open_configured, transform_of, unlisted
+from ..loader import (
+    Loader,
+    based,
+    deal_of,
+    fills_of,
+    open_configured,
+    transform_of,
+    unlisted,
+)
 from ..sources import PerThread, as_source
 from ..transforms import bind
 from ._measure import Memory, Timing, storage_bytes, take_time
@@ -114,7 +122,7 @@ def _torch(
         seed=config.seed,
         drop_last=config.drop_last,
         shard=(deal.shard_index, deal.shard_count),
-        collate=make_collate(config.collate),
+        collate=make_collate(config.collate, fills_of(bind(transform_of(config, transform)))),
         whole=config.collate["type"] == "stack",
         transform=_Transform(config, transform) if transform or config.transform else None,
         num_workers=config.num_workers,

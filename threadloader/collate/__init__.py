@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["Pad", "Rows", "RowsMaker", "make_collate", "stack"]
 
 
-def make_collate(spec: Mapping[str, Any]) -> Callable[[list[Any]], Any]:
+def make_collate(
+    spec: Mapping[str, Any], fills: Mapping[str, float] | None = None
+) -> Callable[[list[Any]], Any]:
     """Make the function that a config describes.
 
     Args:
         spec: the ``collate`` section: ``{"type": "stack"}``, or ``{"type": "pad"}``
             with the options of `Pad`; what is not given has its default there.
+        fills: numbers that pad some fields where the options name none for them; whatever the
+            number for all is.
 
     Returns:
         A function of the samples of a batch, safe to call in several threads.
@@ -45,7 +49,7 @@ def make_collate(spec: Mapping[str, Any]) -> Callable[[list[Any]], Any]:
     if kind == "pad":
         from ._pad import Pad
 
-        return Pad(**options)
+        return Pad(**options).filling(fills or {})
     raise ConfigError(Problem("/collate/type", '"stack" or "pad"', repr(kind)))
 
 

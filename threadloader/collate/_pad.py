@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -71,6 +71,7 @@ class Pad:
     multiple_of: int = 1
     value: float | Mapping[str | int, float] = 0
     truncate: bool = False
+    _own: Mapping[str, float] = field(default_factory=dict, init=False, repr=False)
     # What `_fill` has given; threads may make the same entry twice.
     _fills: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -144,6 +145,12 @@ class Pad:
             raise fault((), message + "return a dict from the transform", 0)
         faults.raise_lowest()
         return batch
+
+    def filling(self, fills: Mapping[str, float]) -> Pad:
+        """Give the same, with what pads some fields where ``value`` does not name them."""
+        other = replace(self)
+        object.__setattr__(other, "_own", dict(fills))
+        return other
 
     def pads(self, names: Collection[Any]) -> bool:
         """Tell whether these fields are among the padded ones, if they are arrays."""
@@ -222,7 +229,9 @@ class Pad:
 
     def _held(self, dtype: np.dtype[Any], path: Path) -> Any:
         """As `_fill`, the first time."""
-        value = self.value.get(str(*path), 0) if isinstance(self.value, Mapping) else self.value
+        named = self.value if isinstance(self.value, Mapping) else {}
+        others = 0 if named else cast("float", self.value)
+        value = named.get(str(*path), self._own.get(str(*path), others))
         try:
             if dtype.kind in "iu":
                 bounds = np.iinfo(dtype)

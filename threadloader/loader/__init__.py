@@ -19,7 +19,7 @@ from ._base import based
 from ._batches import Batches
 from ._epochs import Epoch, Epochs
 from ._loader import Loader
-from ._making import read_by
+from ._making import fills_of, read_by
 from ._opening import length_of, open_configured, transform_of
 from ._sampling import NO_BATCH, Samplings, deal_of, without_source
 from ._skipping import unlisted
@@ -33,6 +33,7 @@ __all__ = [
     "Samplings",
     "based",
     "deal_of",
+    "fills_of",
     "length_of",
     "open_configured",
     "read_by",

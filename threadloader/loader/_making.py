@@ -12,7 +12,7 @@ from .. import buffers, sources
 from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig, bytes_of
 from ..engine import from_signal
-from ..errors import CollateError
+from ..errors import CollateError, shown
 from ..jobs import Recipe
 from ..sizes import nbytes
 from ..transforms import Several
@@ -21,7 +21,7 @@ from ._supply import GROUPS_AHEAD
 if TYPE_CHECKING:
     from ..jobs import Policy
 
-__all__ = ["make_recipe", "read_by"]
+__all__ = ["fills_of", "make_recipe", "read_by"]
 
 GROUP_BYTES = 16 << 20
 """Small batches of arrays in memory are handed over together up to this size, but with `max_bytes`
@@ -76,10 +76,9 @@ def make_recipe(
     # A cache may hold a transform, too; and `Without` stands around an object of the user's.
     wrapped = config.cache is not None or isinstance(source, sources.Without)
     read_from = source.source if wrapped else source
-    foreign = collate is not None or wrapped
-    foreign = foreign or not (_is_ours(source) and _is_ours(transform))
+    foreign = collate is not None or wrapped or not (_is_ours(source) and _is_ours(transform))
     whole = read_by(source, plain=plain and transform is None)
-    collate = make_collate(config.collate) if collate is None else collate
+    collate = make_collate(config.collate, fills_of(transform)) if collate is None else collate
     most = None if config.max_bytes is None else bytes_of(config.max_bytes)
     digest: Callable[[Any], bytes] | None = None
     if config.fingerprint:
@@ -117,6 +116,16 @@ def make_recipe(
         free=pool.close,
     )
     return (_of_whole(recipe, config, most) if whole == "take" else recipe), not_pinned
+
+
+def fills_of(transform: Callable[..., Any] | None) -> dict[str, float]:
+    """Give what pads the fields of a bound transform's samples that have a number for that."""
+    if not isinstance(transform, Several):
+        return {}
+    from ..masking import IGNORED, MaskTokens  # imported when there may be one
+
+    given = transform.given
+    return {given.labels: IGNORED} if isinstance(given, MaskTokens) else {}
 
 
 def _is_ours(thing: Any) -> bool:
@@ -263,8 +272,10 @@ def _counted(method: str, batch: Any, expected: int) -> Any:
                 break
         else:
             return batch
-    if batch is None:  # as from a `return` that was forgotten
-        raise CollateError(f"the source's {method}: expected a batch of {expected} rows, got None")
+    # As from a `return` that was forgotten, or a `sum` that was not wanted.
+    if batch is None or isinstance(batch, (str, bytes, int, float, complex, np.generic)):
+        got = shown(batch)
+        raise CollateError(f"the source's {method}: expected a batch of {expected} rows, got {got}")
     for rows in _lengths(batch, expected):
         if rows != expected:
             raise CollateError(
