@@ -71,6 +71,7 @@ class Pad:
     multiple_of: int = 1
     value: float | Mapping[str | int, float] = 0
     truncate: bool = False
+    # By field, what `filling` was told.
     _own: Mapping[str, float] = field(default_factory=dict, init=False, repr=False)
     # What `_fill` has given; threads may make the same entry twice.
     _fills: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -229,9 +230,9 @@ class Pad:
 
     def _held(self, dtype: np.dtype[Any], path: Path) -> Any:
         """As `_fill`, the first time."""
-        named = self.value if isinstance(self.value, Mapping) else {}
-        others = 0 if named else cast("float", self.value)
-        value = named.get(str(*path), self._own.get(str(*path), others))
+        name = str(*path)
+        named, others = ({}, self.value) if not isinstance(self.value, Mapping) else (self.value, 0)
+        value: Any = named.get(name, self._own.get(name, others))
         try:
             if dtype.kind in "iu":
                 bounds = np.iinfo(dtype)
