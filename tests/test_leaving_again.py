@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
@@ -14,6 +15,7 @@ from sweep import Sweep
 
 from threadloader import BusyError, ClosedError, Loader, per_thread
 from threadloader._runtime import RUNTIME
+from threadloader.engine import Inline
 from threadloader.loader import _forks
 from threadloader.loader._door import Door
 from threadloader.loader._turn import Turn
@@ -456,3 +458,19 @@ def test_a_batch_that_is_made_without_workers_past_the_bound_of_a_close_is_told(
     assert 1 == len(said)
     assert "is not done within 0.1 s" in said[0]
     assert "in __getitem__" in said[0]
+
+
+def test_nothing_is_told_of_a_batch_that_is_done_just_as_the_bound_is_over(caplog):
+    Inline().wait(0.0)
+    assert not caplog.records
+
+
+def test_where_the_source_is_closed_nobody_is_waited_for(monkeypatch):
+    """A lock that an interrupt has left held would be, for the whole bound, at each close."""
+    with Loader({"num_workers": 0}, per_thread(Part)) as batches:
+        Part.closing = staticmethod(lambda: None)
+        batches.close()
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(batches._closing.acquire).result()
+        monkeypatch.setattr(batches._runtime, "wait", None, raising=False)
+        batches.close()

@@ -2,6 +2,7 @@
 
 import threading
 import weakref
+from types import SimpleNamespace
 
 from threadloader import ClosedError, Loader
 from threadloader.engine import _joining, _slots
@@ -114,3 +115,29 @@ def test_time_in_which_the_process_was_stopped_is_not_waited_for_a_worker():
     worker.job = "something"
     assert [] == _joining.join([(worker, thread)], 5.0, 5.0, thread)
     assert 30 == thread.looks
+
+
+class Late:
+    """A thread that ends some time after it was first waited for, by a clock that is made up."""
+
+    name, ident, now = "threadloader-worker", 1, 0.0
+
+    def __init__(self, seconds):
+        self._left = seconds
+
+    def join(self, timeout=None):
+        waited = min(self._left, timeout)
+        self._left -= waited
+        Late.now += waited
+
+    def is_alive(self):
+        return self._left > 0
+
+
+def test_those_that_end_soon_leave_the_last_one_its_time():
+    """G6: a look that was cut short by the end of a thread counts as long as it took."""
+    runtime = SimpleNamespace(monotonic=lambda: Late.now)
+    crew = [(_slots.Worker(lambda: True), Late(seconds)) for seconds in [2**-7] * 16 + [0.5]]
+    for worker, _ in crew:
+        worker.job = "something"
+    assert [] == _joining.join(crew, 1.0, 1.0, runtime)

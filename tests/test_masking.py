@@ -176,6 +176,20 @@ def test_a_config_pads_labels_with_what_is_not_learned(value, options):
             assert {9 if value else 0} >= set(batch["ids"][padding].tolist())
 
 
+def test_a_config_pads_labels_of_a_subclass_alike():
+    hide = type("Own", (MaskTokens,), {})(VOCABULARY, MASK, field="ids")
+    spec = {"type": "pad", "fields": ["ids", "labels"]}
+    with Loader({**CONFIG, "collate": spec}, Sentences(), transform=hide) as batches:
+        batch = next(iter(batches))
+    assert {IGNORED} == set(batch["labels"][~batch["labels_mask"]].tolist())
+
+
+def test_a_pad_that_is_told_what_fills_a_field_stays_as_it_is():
+    rows, pad = [{"labels": np.arange(2)}, {"labels": np.arange(1)}], Pad()
+    assert [[0, 1], [0, 5]] == pad.filling({"labels": 5})(rows)["labels"].tolist()
+    assert [[0, 1], [0, 0]] == pad(rows)["labels"].tolist()
+
+
 def test_a_config_pads_labels_with_what_it_names_for_them():
     spec = {"type": "pad", "fields": ["ids", "labels"], "value": {"labels": -1}}
     with Loader({**CONFIG, "collate": spec}, Sentences(), transform=HIDE) as batches:

@@ -145,6 +145,12 @@ class Shapeless(Tensor):
         pass
 
 
+def test_a_source_that_has_columns_and_gives_samples_by_number_is_one():
+    """As tables of other libraries than pandas do."""
+    source = type("Table", (Squares,), {"columns": ("a", "b"), "to_dict": dict})()
+    assert source is as_source(source)
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -46,8 +46,8 @@ ENGINE = [
     _bug(
         "A stop does not wake those who wait for a batch.",
         "threadloader/engine/_threads.py",
-        "[slot.fill(word) for slot in dealt]",
-        "[None for slot in dealt]",
+        "        slot.fill(word)",
+        "        pass",
         SCHEDULES_OF_A_STUCK_JOB,
     ),
     _bug(

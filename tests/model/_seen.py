@@ -122,12 +122,11 @@ class SeenSlot(_slots.Slot):
             self.note("claim", last)
 
     def fill(self, outcome):
-        dropped = super().fill(outcome)
+        super().fill(outcome)
         runtime = self._runtime
         if runtime.fillers.get(self.number) == runtime.me():
             del runtime.fillers[self.number]
             runtime.note("wake", self.number)
-        return dropped
 
     def unwanted(self, worker):
         stopped = super().unwanted(worker)
@@ -136,22 +135,27 @@ class SeenSlot(_slots.Slot):
 
     @property
     def _failed(self):
-        return _slots.Slot._failed.__get__(self)
+        failed = _slots.Slot._failed.__get__(self)
+        part = self._runtime.failing.get(self._runtime.me())
+        if failed is not None and part is not None and part >= failed[0]:
+            self._fails()  # and it is not written down
+        return failed
 
     @_failed.setter
     def _failed(self, failed):
         _slots.Slot._failed.__set__(self, failed)
-        if failed is not None:  # noted at once: others may look as soon as the guard is free
-            part, _ = failed
-            self._runtime.failers.add(self._runtime.me())
+        if failed is not None:
+            self._fails()
+
+    def _fails(self):
+        """Note it under the guard: behind it others may look, or the slot is filled."""
+        part = self._runtime.failing.pop(self._runtime.me(), None)
+        if part is not None:  # else it is noted, and a planted bug writes it down all the same
             self.note("fail", part if part >= 0 else None)
 
     def fail(self, worker, error):
+        self._runtime.failing[self._runtime.me()] = -1 if worker.part is None else worker.part
         super().fail(worker, error)
-        if self._runtime.me() in self._runtime.failers:
-            self._runtime.failers.remove(self._runtime.me())
-        else:  # a lower part has failed
-            self.note("fail", worker.part)
 
     def leave(self, seconds):
         last = super().leave(seconds)
@@ -213,7 +217,7 @@ class Seen:
     def __call__(self, runtime):
         self.events = []
         runtime.fillers = {}  # by number: who has filled a slot, and wakes the consumer next
-        runtime.failers = set()  # who has stored a failure, and is about to say so
+        runtime.failing = {}  # by worker: the part that has failed, until that is noted
         runtime.note = lambda *label: self.events.append(label)
         play = SeenPlay(runtime, self.scenario)
         ENDS[self.scenario.end](play)

@@ -52,6 +52,6 @@ def _wait(thread: Thread, seconds: float, runtime: Runtime) -> float:
         thread.join(look)
         if not thread.is_alive():
             return seconds - left + min(runtime.monotonic() - began, look)
-        left = round(left - look, 9)  # a tenth, ten times, need not be the whole to the last bit
+        left -= look
         if left <= 0:
             return seconds

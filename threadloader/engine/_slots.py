@@ -166,21 +166,17 @@ class Slot:
         self._filled = runtime.lock()
         self._filled.acquire()
 
-    def fill(self, outcome: Outcome) -> Any:
-        """Store the outcome and wake the consumer; only the first call does anything.
-
-        Returns:
-            What the slot has let go of, and the caller does.
-        """
+    def fill(self, outcome: Outcome) -> None:
+        """Store the outcome and wake the consumer; only the first call does anything."""
         with self._guard:
             if self.outcome is not None:
-                return None
+                return
             # The consumer's alone, where it is part of the outcome: nobody else holds it (G10).
             dropped = None if outcome.job is self.job else self.job, self._failed
             self.job = self._failed = None
             self.outcome = outcome  # last: the consumer looks for it without the guard
         self._filled.release()
-        return dropped
+        del dropped  # what belongs to it may take its time to end
 
     def wait(self, timeout: float | None = None) -> Outcome | None:
         """Wait for the outcome; None when the time is over first.

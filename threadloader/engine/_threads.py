@@ -264,10 +264,9 @@ def _end(
     awaited = shared.awaited
     if shared.failed is not None and awaited is not None:  # else it is among those, or in the inbox
         dealt.append(awaited)
-    # All are told before anything is let go of: an object of a job's may take its time to end.
-    dropped = [slot.fill(word) for slot in dealt]
+    for slot in dealt:
+        slot.fill(word)
     release(shared)
-    del dropped
     try:
         if stuck := join(workers, shared.close_timeout, shared.close_timeout, shared.runtime):
             shared.saying = True
