@@ -147,7 +147,8 @@ class Shapeless(Tensor):
 
 def test_a_source_that_has_columns_and_gives_samples_by_number_is_one():
     """As tables of other libraries than pandas do."""
-    source = type("Table", (Squares,), {"columns": ("a", "b"), "to_dict": dict})()
+    more = {"columns": ("a", "b"), "to_dict": dict, "__getitem__": Squares.__getitem__}
+    source = type("Table", (Squares,), more)()
     assert source is as_source(source)
 
 
