@@ -467,8 +467,8 @@ def test_nothing_is_told_of_a_batch_that_is_done_just_as_the_bound_is_over(caplo
 
 def test_where_the_source_is_closed_nobody_is_waited_for(monkeypatch):
     """A lock that an interrupt has left held would be, for the whole bound, at each close."""
-    with Loader({"num_workers": 0}, per_thread(Part)) as batches:
-        Part.closing = staticmethod(lambda: None)
+    quiet = type("Quiet", (Part,), {"closing": staticmethod(lambda: None)})
+    with Loader({"num_workers": 0}, per_thread(quiet)) as batches:
         batches.close()
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(batches._closing.acquire).result()
