@@ -2034,6 +2034,64 @@ def test_epochs_without_an_end_and_without_a_batch_are_told(config, caplog):
     assert record.getMessage().startswith("epochs without an end, and without a batch: the source")
 
 
+def test_a_run_without_an_end_that_comes_to_give_no_batch_is_told_once(caplog):
+    """As by a sampler of an iterator that is used up: the loop would turn for ever in silence."""
+    left = iter(range(9))
+    config = {"batch_size": 4}
+    with Loader(config, Numbers(9), sampler=lambda epoch, n: list(left)) as batches:
+        assert 3 == sum(len(list(epoch)) for epoch in batches.epochs(150))
+        assert [] == caplog.records
+        epochs = itertools.islice(batches.epochs(), 250)
+        assert [] == [batch for epoch in epochs for batch in epoch]
+    (record,) = caplog.records
+    assert "none of the last 100 gave a batch" in record.getMessage()
+
+
+def test_epochs_without_a_batch_between_others_are_not_told(caplog):
+    """Not the number of them counts, but how many come one after the other."""
+    with Loader({}, Numbers(4), sampler=lambda epoch, n: [] if epoch % 99 else [1]) as batches:
+        assert 3 == sum(len(list(epoch)) for epoch in itertools.islice(batches.epochs(), 250))
+    assert [] == caplog.records
+
+
+ANSWERS = """
+import sys
+import numpy as np
+from threadloader import Loader
+
+with Loader({"batch_size": 4, "num_workers": int(sys.argv[1])}, np.arange(12)) as batches:
+    next(iter(batches))
+    sys.meta_path.clear()
+    print(batches.info.step, batches.stats().batches)
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_what_answers_is_there_with_the_first_batch(run_child, workers):
+    """Later maybe no file can be opened, or a signal's handler asks in the middle of an import."""
+    done = run_child(ANSWERS, workers)
+    assert ("", "0 1\n") == (done.stderr, done.stdout)
+
+
+NO_ANSWERS = """
+import sys
+import numpy as np
+from threadloader import Loader
+
+with Loader({"batch_size": 4}, np.arange(12)) as batches:
+    finders, sys.meta_path[:] = sys.meta_path[:], []
+    print(len(list(batches)))
+    sys.meta_path[:] = finders
+    print(batches.info.step)
+"""
+
+
+def test_a_loop_goes_on_where_nothing_can_be_imported(run_child):
+    """No answer is worth a loop; it is imported when it is asked for."""
+    done = run_child(NO_ANSWERS)
+    assert ("", "3\n2\n") == (done.stderr, done.stdout)
+
+
 def test_options_are_replaced_and_all_else_stays(tmp_path, monkeypatch):
     """Relative paths start at the config's folder still, where the current one has such files."""
     for folder, first in (("there", 0), ("here", 100)):

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .._runtime import log
+from ._skip_steps import MOST_EMPTY
+
 if TYPE_CHECKING:
     from ._run import Run
 
@@ -75,18 +78,35 @@ class Epoch(Live):
 class Epochs(Live):
     """The epochs of a run, one after the other: an iterator of `Epoch`."""
 
-    __slots__ = ("_end", "_run")
+    __slots__ = ("_delivered", "_empty", "_end", "_run")
 
     def __init__(self, run: Run, end: int | None) -> None:
         self._run = run
         self._end = end
+        # The consumer's alone: batches delivered before the last call, and the epochs since then,
+        # one after the other, without any.
+        self._delivered, self._empty = -1, 0
 
     def __iter__(self) -> Epochs:
         return self
 
     def __next__(self) -> Epoch:
         """Begin the next epoch; what is left of the one before is not delivered."""
+        if self._end is None:
+            self._tell_of_none()
         epoch = self._run.begin(self._end, stop=True)
         if epoch is None:
             raise StopIteration
         return epoch
+
+    def _tell_of_none(self) -> None:
+        """Log, once in a row of them, that epochs without an end have come to give no batch."""
+        delivered = self._run.place.tally.batches
+        self._empty = self._empty + 1 if delivered == self._delivered else 0
+        self._delivered = delivered
+        if self._empty == MOST_EMPTY:
+            log().warning(
+                "epochs without an end, and none of the last %d gave a batch; see whether the "
+                "sampler gives indices in every epoch, and whether all samples fail (on_error)",
+                MOST_EMPTY,
+            )

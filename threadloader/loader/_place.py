@@ -5,6 +5,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..engine import InlineStream, Stream
+from ..errors import by_handler
 from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob
 from ..state import Cursor
 from ..stats import Tally
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from ..jobs import BatchInfo
     from ._epochs import Epoch
 
-__all__ = ["Delivery", "Onward", "Place", "Shown"]
+__all__ = ["Delivery", "Onward", "Place", "Shown", "import_answers"]
 
 
 class Onward(NamedTuple):
@@ -277,3 +278,17 @@ class Place(NamedTuple):
             return self.begun
         epoch = self.next_cursor().epoch
         return epoch if end is None else min(epoch, max(end - 1, (self.end or 0) - 1, self.begun))
+
+
+def import_answers() -> None:
+    """Import what `info` and `stats` give.
+
+    Later a signal's handler may ask in the middle of an import, which it cannot wait for, or no
+    file can be opened any more.
+    """
+    try:
+        from ..jobs import BatchInfo  # noqa: F401
+        from ..stats import Stats  # noqa: F401
+    except (OSError, ImportError) as error:  # then batches need neither
+        if by_handler(error):
+            raise

@@ -24,7 +24,7 @@ from ..stats import Tally
 from . import _forks
 from ._epochs import Epoch
 from ._failure import explained
-from ._place import Delivery, Place
+from ._place import Delivery, Place, import_answers
 from ._results import Results
 from ._schedule import Plan
 from ._skipping import Skipping
@@ -124,6 +124,7 @@ class Run:
             )
             try:
                 stream.prefetch(taken)
+                import_answers()  # here it takes no time of the loop's, which waits for reads
                 self._supply.forget()  # what was done between two epochs is no batch
             except BaseException:
                 if stream is not before:  # nobody will take from it

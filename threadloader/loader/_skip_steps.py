@@ -8,11 +8,11 @@ from ..state import LAST_EPOCH, Cursor
 from ._failure import explained
 from ._schedule import Plan, check_length
 
-__all__ = ["NoStepsError", "after_steps"]
+__all__ = ["MOST_EMPTY", "NoStepsError", "after_steps"]
 
-_MOST_EMPTY = 100
-"""Epochs without a step, one after the other, until a callable sampler is assumed to give
-no others. Chosen: each has to be asked for."""
+MOST_EMPTY = 100
+"""Epochs without a step, one after the other, until no others are expected. Chosen: each of a
+callable sampler has to be asked for."""
 
 
 class NoStepsError(Exception):
@@ -59,7 +59,7 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
             position, step = position + steps * deal.global_batch, step + steps
             break
         empty = empty + 1 if not there and not position else 0
-        if empty and (sampler.length is not None or empty > _MOST_EMPTY):
+        if empty and (sampler.length is not None or empty > MOST_EMPTY):
             raise NoStepsError(f"an epoch of {n} samples, which has none")
         # Epochs of one length are passed over at once, however many they are.
         whole = 1 if position or sampler.length is None else steps // there
