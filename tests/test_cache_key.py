@@ -142,6 +142,27 @@ def test_the_same_code_has_the_same_key_wherever_it_stands():
         ("def f(x, *, a, b): return a - b", "def f(x, *, b, a): return b - a"),
         ("def f(x): return x in {1, 2}", "def f(x): return x in {1, 3}"),
         ("V = {'a': 1}\ndef f(x): return V[x]", "V = {'a': 2}\ndef f(x): return V[x]"),
+        (
+            "class G:\n    def a(x): return x\n    def b(x): return -x\ndef f(x): return vars(G)",
+            "class G:\n    def b(x): return -x\n    def a(x): return x\ndef f(x): return vars(G)",
+        ),
+        (
+            "def a(x): return x\nL = [a]\ndef f(x): return L[0].__name__",
+            "def b(x): return x\nL = [b]\ndef f(x): return L[0].__name__",
+        ),
+        (
+            "def f(x):\n    def a(): pass\n    return a.__name__",
+            "def f(x):\n    def b(): pass\n    return b.__name__",
+        ),
+        (
+            "def f(x):\n    a = x\n    return locals()",
+            "def f(x):\n    b = x\n    return locals()",
+        ),
+        (
+            "def f(x):\n    a = x\n    return [lambda: a, vars()]",
+            "def f(x):\n    b = x\n    return [lambda: b, vars()]",
+        ),
+        ("def f(x, *a): return locals()", "def f(x, *b): return locals()"),
     ],
 )
 def test_another_program_is_another_key(one, other):

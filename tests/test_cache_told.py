@@ -203,8 +203,17 @@ def test_a_module_of_yours_is_seen_wherever_it_is_held(hold):
     assert key_of(hold(one)) == key_of(hold(same)) != key_of(hold(other))
 
 
-def test_a_name_in_a_text_is_seen_through_globals():
-    source = "def transform(sample): return globals()['SIZE']"
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return globals()['SIZE']",
+        "return '{SIZE}x{SIZE}'.format(**globals())",
+        "return eval('sample * SIZE')",
+        "exec('sample = -SIZE')",
+    ],
+)
+def test_a_name_in_a_text_is_seen_where_code_reaches_its_whole_module(body):
+    source = f"def transform(sample): {body}"
 
     def made(size):
         module = module_with(size)
@@ -221,6 +230,12 @@ def test_a_name_in_a_text_is_seen_through_globals():
             del sys.modules["settings_of_mine"]
 
     assert key(1) == key(1) != key(2)
+
+
+def test_no_name_is_looked_for_in_a_long_text():
+    """The texts of a data set, of which there may be many: it would take time."""
+    holders = [[module_with(size), "SIZE " * 2001] for size in (1, 2)]
+    assert 1 == len(set(map(key_of, holders)))
 
 
 def test_a_class_that_answers_to_some_names_is_asked_for_no_other():

@@ -8,7 +8,7 @@ import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ def key_of(*parts: Any) -> str:
     Args:
         parts: plain values, and what is called to make a sample. Of a
 
-            - function: its code, parameters, defaults, attributes, what it closes over, and the
+            - function: name, code, parameters, defaults, attributes, what it closes over, and the
               values, functions and classes of its module that it names;
             - class: all that it has, its bases and its metaclass too: functions, values, objects;
             - object: its class, its attributes, and the value that it has beside them (a class
@@ -77,6 +77,9 @@ def key_of(*parts: Any) -> str:
     """
     return digest_of(Walk(_tell).go(list(parts)))
 
+
+_REACH_ALL = {"globals", "eval", "exec"}
+"""What code that names one of these can reach is its whole module."""
 
 _SETS = (set, frozenset, weakref.WeakSet)
 
@@ -194,6 +197,7 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
     walk.add(function.__defaults__, function.__kwdefaults__, dict(function.__dict__))
     if library:
         return
+    walk.put(function.__name__, function.__qualname__)
     # From 3.14 on it is a function that gives them, which is not to be called for that.
     walk.add(code, getattr(function, "__annotate__", None) or function.__annotations__)
     names = set(names_used(code))
@@ -201,7 +205,7 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
         if name in namespace:
             walk.put(name)
             walk.add(namespace[name])
-    if "globals" in names - set(namespace):  # then it has all of its module
+    if _REACH_ALL & (names - set(namespace)):
         walk.add(sys.modules.get(home(function)))
 
 
@@ -215,9 +219,10 @@ def _cell(walk: Walk, cell: Any, base: Any) -> None:
 
 def _code(walk: Walk, code: Any, base: Any) -> None:
     takes = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
-    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    # Parameters are the first of these; and `locals`, `dir` and `eval` give out all of them.
+    names = (code.co_varnames, code.co_cellvars, code.co_freevars)
     does = (code.co_code, code.co_names, code.co_consts, code.co_exceptiontable)
-    walk.add(*takes, parameters, *does)
+    walk.add(*takes, *names, code.co_qualname, *does)
 
 
 def _class(walk: Walk, kind: Any, base: Any) -> None:
@@ -225,7 +230,7 @@ def _class(walk: Walk, kind: Any, base: Any) -> None:
     if walk.library(home(kind)):
         return
     walk.add(type(kind), kind.__bases__)
-    for name, value in sorted(vars(kind).items(), key=itemgetter(0)):
+    for name, value in list(vars(kind).items()):  # in their order, which code can go through
         if counts(kind, name, value):
             walk.put(name)
             walk.add(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -16,6 +17,12 @@ __all__ = ["UntoldError", "Walk"]
 _MOST_STEPS = 1000
 """How often what one thing is pickled as may hold one that is again pickled as something else.
 Chosen: pickle itself goes no deeper; and an object could give new ones of its kind for ever."""
+
+
+_LONGEST = 10_000
+"""Characters of a text that is searched for names. Chosen: formulas and templates are shorter, and
+the texts of a data set that are longer would take time."""
+_NAME = re.compile(r"[^\W\d]\w*")
 
 
 class UntoldError(Exception):
@@ -41,8 +48,8 @@ class Walk:
         self._holders: list[int] = []  # by number: who held it when it was met first
         self._steps: list[int] = []  # by number: see _MOST_STEPS
         self._now = 0  # the number of what is being told
-        # All texts that were met, names in code among them. And one that is always looked for: what
-        # gives the values of names that do not stand in a module.
+        # All texts that were met, names in code among them, and the names in them. And one that is
+        # always looked for: what gives the values of names that do not stand in a module.
         self._words = {"__getattr__"}
         self._modules: dict[int, dict[str, Any]] = {}  # by number: what is named there
         self._libraries: dict[str, bool] = {}  # by name of a module
@@ -94,11 +101,14 @@ class Walk:
     def text(self, thing: Any, deepest: int = 4) -> str | None:
         """Give a constant as text, or a tuple or frozenset of such; None for what is none.
 
-        What is a str counts as a word from now on: it may name something in a module.
+        What is a str counts as a word from now on, and so do the names in it: they may name
+        something in a module.
         """
         kind = type(thing)
         if kind is str:
             self._words.add(thing)
+            if len(thing) <= _LONGEST and not thing.isidentifier():  # as "S * x", for `eval`
+                self._words.update(_NAME.findall(thing))
         if kind is int:
             return hex(thing)  # in hexadecimal there is no bound
         if kind in CONSTANTS:
