@@ -155,3 +155,12 @@ def _problems(config):
     with pytest.raises(ConfigError) as caught:
         read_config(config, source_in_code=True)
     return caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("float", "float64"), ("double", "float64"), ("int", "int64")]
+)
+def test_the_dtype_that_numpy_means_by_a_word_is_named_and_not_a_nearer_one(word, meant):
+    """As float16, which holds no more than three digits."""
+    assert f'did you mean "{meant}"?' == hint(word, ["float16", "int8", "int64", "float64"])
+    assert "64" not in hint(word, ["float16", "int8"])

@@ -476,8 +476,10 @@ def test_a_text_becomes_the_number_that_it_says(tmp_path, text, dtype, value):
 def test_nothing_is_cast_that_the_dtype_does_not_hold(tmp_path, text, dtype, message):
     error = refused(write(tmp_path, f"a,b\n0,\n0,\n{text},\n0,\n"), dtypes={"a": dtype})
     assert "line 4, column 'a'" == error.place
-    hint = 'correct the line, or say what it means with "dtypes" and "missing"'
-    assert f"{message}; {hint}" == error.message
+    hint = 'say what it means with "dtypes", or by "missing" and "missing_text"'
+    if not text:
+        hint = 'say what it means with "dtypes" and "missing"'
+    assert f"{message}; correct the line, or {hint}" == error.message
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=6), st.integers(1, 40))
@@ -551,6 +553,22 @@ def test_a_star_for_missing_values_is_for_fields_that_can_hold_it(tmp_path):
     assert error.message.endswith(hint)
     error = refused(path, dtypes={"*": "float16"}, missing={"*": -9999})
     assert error.message.endswith('"missing", whose number for "*" float16 does not hold')
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        ({"dtypes": {"a": "int8"}, "missing": {"*": -1}}, -1),
+        ({"categories": {"a": ["x"]}, "missing": {"a": -1}}, -1),
+    ],
+)
+def test_where_missing_values_have_a_number_a_text_that_may_be_one_is_told_so(
+    tmp_path, options, number
+):
+    path = write(tmp_path, "a,b\nNA,\n")
+    error = refused(path, **options)
+    assert error.message.endswith('or add it to "missing_text" if the value is missing')
+    assert number == opened(path, **options, missing_text=["", "NA"])[0]["a"]
 
 
 def test_a_text_that_is_a_category_is_not_missing(tmp_path):

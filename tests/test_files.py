@@ -291,13 +291,14 @@ def test_a_label_that_is_no_such_number_names_its_line(tmp_path, kind, value):
         ("file,y\na,\n", "line 2: expected a value, got an empty 'y'"),
         ("file,y\n,1\n", "line 2: expected a value, got an empty 'file'"),
         ("file,y\na,1\n./a,1\n", "line 3: expected one row for each file, got another for 'a'"),
-        ("file,y\na,1\nA,1\n", "line 3: expected a file that the pattern finds, got 'A'"),
+        ("file,y\na,1\nA,1\n", "line 3: expected a file that the pattern finds, got 'A'; paths"),
+        ("file,y\nb,1\n", "file that the pattern finds, got 'b'; did you mean 'b.npy'?"),
         ('file,y\na,"1\n', "line 2: expected csv in UTF-8, got: unexpected end of data"),
         (b"file,y\na,\xff\n", "expected csv in UTF-8, got: 'utf-8' codec can't decode"),
     ],
 )
 def test_a_table_that_does_not_fit_names_its_line(tmp_path, text, said):
-    write(tmp_path, {"a": b""})
+    write(tmp_path, {"a": b"", "b.npy": b""})
     assert said in refused(tmp_path, **by_table(tmp_path, text))
 
 

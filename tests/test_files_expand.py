@@ -122,6 +122,14 @@ def test_a_pattern_that_finds_nothing_is_refused(tree, path):
     assert "expected a file that matches this pattern, found none" in error.message
 
 
+@pytest.mark.parametrize("path", ["a{0..9}.*", "no{a,b}/*.npy"])
+def test_who_writes_braces_is_told_that_they_stand_for_themselves(tree, path):
+    """Other programs take them for a list of names."""
+    hint = 'braces stand for themselves: write "*" for what differs, or a list of names'
+    assert refused(tree, path, None).message.endswith(hint)
+    assert not refused(tree, "no*", None).message.endswith(hint)
+
+
 @pytest.mark.parametrize(
     ("path", "folder", "got"),
     [

@@ -384,6 +384,7 @@ def test_the_outputs_are_named_as_asked():
         ({}, np.ma.array([1, 2], mask=[0, 1]), "got a MaskedArray of dtype int64 and shape (2,);"),
         ({"field": "ids"}, {"ids": np.ma.array([1])}, "by array.filled(value) of a masked one"),
         ({}, np.arange(2).view(np.recarray), "got a recarray of dtype int64 and shape (2,); give"),
+        ({"field": "ids"}, {"ids": [1, 2]}, '2]; name its dtype in the source ("dtypes"), or'),
         ({"field": "ids"}, np.arange(3), "expected a dict with 'ids', got an array of dtype int64"),
         ({"field": "ids"}, {}, "expected a dict with 'ids', got a dict of no fields"),
         ({"field": "ids"}, {"ids": "x" * 99}, "mlm: field 'ids': expected an array of integers"),

@@ -441,6 +441,11 @@ class TestIndices:
 class TestGiven:
     """Samplers that are given in code."""
 
+    def test_who_gives_an_iterator_is_told_to_make_one_list_of_it(self):
+        """Drawn from anew in each epoch, it would be empty from the second one on."""
+        with pytest.raises(ConfigError, match=r"for an iterator: list\(it\), the same in every"):
+            room.given((index for index in range(3)), 5, kept_of(5))
+
     @pytest.mark.parametrize("sampler", [5, "012", b"012", {0: 1}, {0}, iter([0])], ids=shown)
     def test_neither_a_callable_nor_a_sequence_is_refused(self, sampler):
         with pytest.raises(ConfigError, match=r"a callable of \(epoch, n\), or a sequence"):

@@ -30,6 +30,8 @@ from ._stack import (
 
 __all__ = ["Pad"]
 
+_TOO = 'name it in the "fields" to pad, too, or make them equal in the transform'
+
 
 @dataclass(frozen=True)
 class Pad:
@@ -110,7 +112,7 @@ class Pad:
         columns: Mapping[Any, Any] = getattr(samples, "columns", {})
         first = cast("Any", samples).first if columns else at_least_one(samples)[0]
         family = "dict" if columns else family_of(first)
-        faults = Faults()
+        faults = Faults(_TOO)
         batch: Any
         if isinstance(first, np.ndarray) and self.fields is None:
             self._know_names((), first)
@@ -187,7 +189,10 @@ class Pad:
         first = rows[0]
         if not isinstance(first, np.ndarray) or not first.ndim:
             message = f"row 0 has {say(first)}, which is no array of one dimension or more to pad; "
-            raise fault(path, message + "return numpy.asarray(...) of it from the transform", 0)
+            hint = "return numpy.asarray(...) of it from the transform"
+            if isinstance(first, list):
+                hint += ', or name its dtype in the source ("dtypes")'
+            raise fault(path, message + hint, 0)
         if kind_of(first) is None:
             message = f"row 0 has {say(first)}, which cannot be padded without loss; "
             hint = "return a plain array of numbers from the transform"
@@ -218,7 +223,10 @@ class Pad:
         if longest > width and not self.truncate:
             row = next(row for row, size in enumerate(sizes) if size > width)
             message = f"row {row} has the length {sizes[row]}, but all are padded to {width}; "
-            faults.add(path, message + 'give a larger "length", or "truncate": true', row)
+            hint = 'give a larger "length", or "truncate": true'
+            if self.fields is None:
+                hint += ', or name the "fields" to pad'
+            faults.add(path, message + hint, row)
         return width
 
     def _fill(self, dtype: np.dtype[Any], path: Path) -> Any:

@@ -74,9 +74,14 @@ def stack(samples: Sequence[Any], whole: Mapping[Path, Any] | None = None) -> An
 
 
 class Faults:
-    """The fault of the lowest row so far: fields are compared one after the other."""
+    """The fault of the lowest row so far: fields are compared one after the other.
 
-    def __init__(self) -> None:
+    Args:
+        ragged: what to do about arrays that differ in length.
+    """
+
+    def __init__(self, ragged: str = _PAD) -> None:
+        self._ragged = ragged
         self._lowest: CollateError | None = None
 
     def add(self, path: Path, message: str, row: int, *others: int) -> None:
@@ -92,7 +97,7 @@ class Faults:
             if same and first.ndim == value.ndim and first.shape[1:] != value.shape[1:]:
                 hint = _CUT
             elif same and first.ndim == value.ndim > 0 and len(first) != len(value):
-                hint = _PAD
+                hint = self._ragged
         elif isinstance(first, list) and isinstance(value, list):
             hint = "return a numpy array instead of a list, which can be padded"
         self.add(path, f"row 0 has {say(first)}, row {row} has {say(value)}; {hint}", row, 0)

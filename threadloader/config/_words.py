@@ -10,6 +10,7 @@ __all__ = ["belongs", "hint", "one_edit"]
 
 _LONGEST = 40  # characters that count; nothing that we know is longer
 _IN_CODE = ("source", "transform", "collate", "sampler")  # what Loader takes of any kind
+_MEANT = {"float": "float64", "double": "float64", "int": "int64"}  # dtypes, as numpy has them
 _SUFFIXES = {"txt": "text"} | {kind: kind for kind in ("npz", "npy", "csv", "jsonl", "tar")}
 
 
@@ -32,6 +33,8 @@ def hint(word: str, known: Iterable[str], *, is_key: bool = False) -> str:
     >>> hint("zip", ["npz", "text"]), hint("learning_rate", ["shard", "seed"], is_key=True)
     ('', '')
     """
+    if word in _MEANT and _MEANT[word] in (known := list(known)):  # not "float16", which is nearer
+        return f"did you mean {show(_MEANT[word])}?"
     word = word[:_LONGEST]
 
     def apart(other: str) -> float:

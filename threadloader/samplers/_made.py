@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,6 +161,8 @@ def given(sampler: Any, n: int, kept: Kept) -> Sampler:
         return _Range(sampler, n, kept)
     row = isinstance(sampler, Sequence) or hasattr(sampler, "__array__")
     hint = "for an iterable: lambda epoch, n: list(it)"
+    if isinstance(sampler, Iterator):  # used up, it would leave later epochs empty
+        hint = "for an iterator: list(it), the same in every epoch"
     if isinstance(sampler, Mapping):
         hint = 'its options stand in the config, as in {"sampler": {"type": ...}}'
     if not row or isinstance(sampler, (str, bytes)):

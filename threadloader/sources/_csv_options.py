@@ -155,15 +155,26 @@ class CsvOptions:
                 return make(self.missing_text, _number(self.missing[_OTHERS]))
         return make()
 
-    def is_passed_over(self, name: str, cell: str) -> bool:
-        """Tell whether a cell is a missing value, whose number for "*" its dtype does not hold.
+    def meaning(self, name: str, cell: str) -> str:
+        """Say by which option a cell gets a meaning.
 
         Args:
             name: the field.
             cell: what it does not take.
         """
-        others = _OTHERS in self.missing and name not in self.missing
-        return others and cell in self.missing_text
+        listed = cell in self.missing_text
+        if not listed and (name in self.missing or _OTHERS in self.missing):
+            what = 'add it to "missing_text" if the value is missing'
+        elif name in self.categories:
+            what = 'name it in "categories" or "missing"'
+        elif listed:
+            what = 'say what it means with "dtypes" and "missing"'
+        else:
+            what = 'say what it means with "dtypes", or by "missing" and "missing_text"'
+        if listed and _OTHERS in self.missing and name not in self.missing:
+            dtype = self.dtypes.get(name, self.dtypes.get(_OTHERS))
+            what += f', whose number for "*" {dtype} does not hold'
+        return what
 
     def __str__(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

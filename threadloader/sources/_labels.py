@@ -196,11 +196,11 @@ class _Table:
         found = set(names)
         for name, (line, _) in self.rows.items():
             if name not in found:
-                raise self._fault(
-                    f"expected a file that the pattern finds, got {name!r}; paths are "
-                    "relative to the folder, with forward slashes",
-                    line,
-                )
+                hint = "paths are relative to the folder, with forward slashes"
+                if near := next((each for each in names if each.startswith(f"{name}.")), None):
+                    hint = f"did you mean {near!r}?"
+                expected = "a file that the pattern finds"
+                raise self._fault(f"expected {expected}, got {name!r}; {hint}", line)
         chosen = [name for name in names if name in self.rows]
         if left := len(names) - len(chosen):
             _LOG.info("%s: %d of %d files have no row: left out", self.path, left, len(names))

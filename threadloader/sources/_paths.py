@@ -29,18 +29,23 @@ from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 from ._open_files import too_many
 from ._telling import Telling
 
-__all__ = ["STARTS", "expand", "inside"]
-
-STARTS = (
-    "a relative path starts at the folder of the config file, or without one at the current folder"
-)
-"""What to say where a path leads to nothing."""
+__all__ = ["expand", "inside", "starts"]
 
 _MAGIC = frozenset("*?[")
 
 _LONGEST = 4096
 """Characters of a pattern for one name. Names have 255 at most; with thousands of brackets Python
 takes minutes to read a pattern."""
+
+
+def starts(path: str) -> str:
+    """Say what to do where a path leads to nothing."""
+    hint = (
+        "a relative path starts at the folder of the config file, or without one at the current "
+        "folder"
+    )
+    braces = '; braces stand for themselves: write "*" for what differs, or a list of names'
+    return hint + braces if re.search(r"\{.*\}", path) else hint
 
 
 def expand(
@@ -157,7 +162,7 @@ def _files_of(base: Path, name: str, root: Path | None) -> list[tuple[Path, bool
     _check_literal(start, parts[:first], parts[first:])
     if not found:
         raise SourceError(
-            f"expected a file that matches this pattern, found none; {STARTS}", pattern
+            f"expected a file that matches this pattern, found none; {starts(name)}", pattern
         )
     return [(start.joinpath(*below), is_link) for below, is_link in found]
 
@@ -263,7 +268,7 @@ def _listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None,
         if isinstance(error, (FileNotFoundError, NotADirectoryError)):
             if pattern is None:
                 raise SourceError("expected a folder, found none any more", folder) from error
-            got = f"found none; {STARTS}"
+            got = f"found none; {starts(str(folder))}"
             if isinstance(error, NotADirectoryError) and _is_there(folder):
                 got = "got a file; name the folder that it is in"
             raise SourceError(f"expected the folder {folder}, {got}", pattern) from error

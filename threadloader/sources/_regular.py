@@ -13,7 +13,7 @@ from threadloader.errors import SourceError, by_handler
 
 from ._fields import listed
 from ._open_files import too_many
-from ._paths import STARTS
+from ._paths import starts
 
 __all__ = [
     "none_there",
@@ -33,7 +33,7 @@ def none_there(paths: Sequence[Path]) -> SourceError:
     "expected a file, found none, nor at 'b'"
     """
     others = f", nor at {listed(map(str, paths[1:]))}" if len(paths) > 1 else ""
-    return SourceError(f"expected a file, found none{others}; {STARTS}", paths[0])
+    return SourceError(f"expected a file, found none{others}; {starts(str(paths[0]))}", paths[0])
 
 
 def regular_status(path: Path) -> os.stat_result:

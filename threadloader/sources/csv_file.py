@@ -203,13 +203,9 @@ class _Columns:
             try:
                 self._columns[field].add(block.cells[at :: len(names)])
             except UnfitError as error:
-                what = 'say what it means with "dtypes" and "missing"'
-                if field in self._options.categories:
-                    what = 'name it in "categories" or "missing"'
-                if self._options.is_passed_over(field, block.cells[at :: len(names)][error.row]):
-                    what += f', whose number for "*" {self._columns[field].dtype} does not hold'
+                cell = block.cells[at :: len(names)][error.row]
                 raise SourceError(
-                    f"{error}; correct the line, or {what}",
+                    f"{error}; correct the line, or {self._options.meaning(field, cell)}",
                     path,
                     f"line {block.lines[error.row]}, column {names[at]!r}",
                 ) from error
