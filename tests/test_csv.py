@@ -409,7 +409,7 @@ def test_positions_of_one_name_are_an_error_that_says_how_to_name_them(tmp_path)
         ({"missing": {"a": 1}}, "/source/missing", "expected a field of numbers"),
         ({"missing": {"a": None}, "dtypes": {"a": "int8"}}, "/source/missing", "of int8"),
         ({"missing": {"a": 300}, "dtypes": {"a": "uint8"}}, "/source/missing", "got 300 for 'a'"),
-        ({"missing": {"a": 1}, "dtypes": {"a": "bool"}}, "/source/missing", "of bool"),
+        ({"missing": {"a": 2}, "dtypes": {"a": "bool"}}, "/source/missing", "of bool"),
         ({"missing": {"a": 0.5}, "categories": {"a": ["x"]}}, "/source/missing", "an integer"),
         ({"delimiter": ",,"}, "/source/delimiter", "expected one character"),
         ({"delimiter": "\n"}, "/source/delimiter", "expected one character"),
@@ -539,6 +539,20 @@ def test_a_missing_value_is_the_number_that_was_said(tmp_path):
     assert math.isnan(batch["f"][1])
     assert ([-1, 2, -1], [-100, 0, -100]) == (batch["i"].tolist(), batch["k"].tolist())
     assert ["NA", "", "z"] == batch["t"]
+
+
+@pytest.mark.parametrize("number", [0, 1, 1.0])
+def test_a_missing_bool_is_zero_or_one(tmp_path, number):
+    path = write(tmp_path, "a,b\ntrue,\n,\n")
+    values = [row["a"] for row in read(path, dtypes={"a": "bool"}, missing={"a": number})]
+    assert [True, bool(number)] == values
+    with pytest.raises(ConfigError, match="expected true or false of bool, got 2 for 'a'"):
+        opened(path, dtypes={"a": "bool"}, missing={"a": 2})
+
+
+def test_where_quotes_mean_nothing_none_are_proposed(tmp_path):
+    error = refused(write(tmp_path, "a,b\n1\r,2\n"), quote=None)
+    assert error.message.endswith("got a CR alone; convert the line ends")
 
 
 def test_a_star_for_missing_values_is_for_fields_that_can_hold_it(tmp_path):

@@ -252,7 +252,7 @@ def test_a_table_gives_labels_and_says_which_files_are_samples(tmp_path, caplog)
 
 def test_a_table_gives_numbers_where_it_is_asked_to(tmp_path):
     write(tmp_path, {"a": b"", "b": b""})
-    text = "file,y\na, 7 \nb,-9223372036854775808\n"
+    text = f"file,y\na, {'0' * 30}7 \nb,-9223372036854775808\n"
     source = opened(tmp_path, **by_table(tmp_path, text, **{"as": "int"}))
     assert () == source.classes
     assert {"a": 7, "b": -(2**63)} == labels(source)
@@ -293,8 +293,12 @@ def test_a_label_that_is_no_such_number_names_its_line(tmp_path, kind, value):
         ("file,y\na,1\n./a,1\n", "line 3: expected one row for each file, got another for 'a'"),
         ("file,y\na,1\nA,1\n", "line 3: expected a file that the pattern finds, got 'A'; paths"),
         ("file,y\nb,1\n", "file that the pattern finds, got 'b'; did you mean 'b.npy'?"),
-        ('file,y\na,"1\n', "line 2: expected csv in UTF-8, got: unexpected end of data"),
-        (b"file,y\na,\xff\n", "expected csv in UTF-8, got: 'utf-8' codec can't decode"),
+        ('file,y\na,"1\n', "line 2: expected csv, got: unexpected end of data; close the"),
+        (
+            b"file,y\na,\xff\n",
+            "line 2: expected UTF-8, got the byte 0xff (invalid start byte); con",
+        ),
+        (b"\x1f\x8b", "line 1: expected text in UTF-8, got a file compressed by gzip; unpack"),
     ],
 )
 def test_a_table_that_does_not_fit_names_its_line(tmp_path, text, said):
@@ -317,7 +321,7 @@ def test_a_byte_of_a_table_that_is_not_utf_8_names_its_line(tmp_path):
     write(tmp_path, {"a": b""})
     rows = [b"file,y", *(b"%d,1" % number for number in range(2, 2001)), b"x,\xff", b"z,1"]
     said = refused(tmp_path, **by_table(tmp_path, b"\n".join(rows)))
-    assert "labels.csv: line 2001: expected csv in UTF-8, got: 'utf-8' codec can't" in said
+    assert "labels.csv: line 2001: expected UTF-8, got the byte 0xff" in said
 
 
 def test_a_table_may_not_lie_outside_of_root(tmp_path):

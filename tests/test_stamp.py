@@ -49,6 +49,14 @@ def test_each_file_counts_by_size_and_time(kind, tmp_path):
     assert 1 + 2 * len(names) == len(seen)
 
 
+def test_a_name_that_no_system_has_is_an_error_of_the_source(tmp_path):
+    """As without a cache, where the opening says it."""
+    config = {"source": {"type": "npy", "fields": {"x": "a\0b/x.npy"}}}
+    for more in ({}, {"cache": {"folder": str(tmp_path / "kept")}}):
+        with pytest.raises(SourceError, match="expected"):
+            Loader({**config, **more}).__enter__()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no time that nobody can set")
 @pytest.mark.parametrize("exchanged", [False, True], ids=["written to", "exchanged"])
 def test_a_file_of_the_same_size_and_time_is_another_one(tmp_path, exchanged):

@@ -375,6 +375,11 @@ def test_a_compressed_archive_is_refused_with_the_command_that_unpacks_it(tmp_pa
     assert f"no part can be read by itself; unpack it: {command} a.tar" in refused(tmp_path)
 
 
+def test_a_name_that_looks_like_the_begin_of_a_packed_file_is_a_name(tmp_path):
+    write(tmp_path, {"BZh91/0001.txt": "x"})
+    assert ["BZh91/0001"] == [sample["__key__"] for sample in samples(opened(tmp_path))]
+
+
 def test_joined_archives_are_refused(tmp_path):
     one = packed({"1.txt": "x"})
     (tmp_path / "a.tar").write_bytes(one + packed({"2.txt": "y"}))

@@ -186,14 +186,15 @@ class Texts(Column):
 def filler(fill: float, dtype: np.dtype[Any]) -> Any:
     """Give the value for what is missing, as a numpy scalar.
 
-    A fraction becomes the nearest one that a float dtype has: 0.1 is none of them.
+    A fraction becomes the nearest one that a float dtype has: 0.1 is none of them. Of bool it is
+    0 or 1, as in a cell.
 
     Raises:
         UnfitError: the dtype does not hold it, or a whole number not exactly.
     """
     if isinstance(fill, float) and dtype.kind != "f" and fill.is_integer():
         fill = int(fill)
-    if dtype.kind == "f" and fill != fill:
+    if (dtype.kind == "f" and fill != fill) or (dtype.kind == "b" and fill in (0, 1)):
         return dtype.type(fill)
     value = to_array([fill], dtype)[0]
     # As Python's integers, which have no end: numpy would round the one to compare the two.

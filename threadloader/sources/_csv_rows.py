@@ -238,9 +238,10 @@ class _Rows:
         if not quote or text[at] != quote:
             stop = self._plain.match(text, at)
             if stop and text.startswith("\r", stop.end()):
+                hint = "put quotes around the field, or convert the line ends"
                 raise self._fault(
-                    "expected LF or CR LF at the end of a line, got a CR alone; put quotes around "
-                    "the field, or convert the line ends",
+                    "expected LF or CR LF at the end of a line, got a CR alone; "
+                    + (hint if quote else "convert the line ends"),
                     line,
                 )
             raise self._fault(

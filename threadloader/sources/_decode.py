@@ -16,7 +16,6 @@ threads at once, that raises `SourceError` for what it cannot decode; `apply` ad
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any
@@ -26,6 +25,7 @@ import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem, SourceError
 
+from ._dtypes import int64_of
 from ._npy_header import read_header
 from ._strict_json import STRICT
 
@@ -35,8 +35,6 @@ Decoder = Callable[[bytes], Any]
 
 Decoders = Mapping[str, Callable[..., Decoder]]
 """What makes the decoders that need a package, by the word of the config."""
-
-_DIGITS = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def image_options(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,10 +108,10 @@ def _json(data: bytes) -> Any:
 
 def _int(data: bytes) -> int:
     text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").strip(" \t\r\n")
-    # Only plain digits: int() would also take "1_0".
-    if not _DIGITS.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+    number = int64_of(text)
+    if number is None:
         raise SourceError(f"expected an integer that int64 holds, got {text[:40]!r}")
-    return int(text)
+    return number
 
 
 def _npy(data: bytes) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from threadloader.errors import ConfigError, Problem
 
-__all__ = ["DTYPES", "UnfitError", "number_dtype", "say", "to_array"]
+__all__ = ["DTYPES", "UnfitError", "int64_of", "number_dtype", "say", "to_array"]
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -18,6 +19,7 @@ DTYPES = (
 )
 """The dtypes that a config can name."""
 
+_INTEGER = re.compile(r"[+-]?0*[0-9]{1,19}")
 _KINDS = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float)}
 _NAMES = {"b": "true or false", "i": "an integer", "u": "an integer", "f": "a number"}
 
@@ -47,6 +49,15 @@ def number_dtype(name: str) -> np.dtype[Any]:
     if name not in DTYPES:
         raise ConfigError(Problem("/source/dtypes", f"one of {', '.join(DTYPES)}", repr(name)))
     return np.dtype(name)
+
+
+def int64_of(text: str) -> int | None:
+    """Give the integer that plain digits say, perhaps with a sign; None where int64 holds none.
+
+    Looked at first: int() would also take "1_0", and thousands of digits.
+    """
+    number = int(text) if _INTEGER.fullmatch(text) else 2**63
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def to_array(values: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

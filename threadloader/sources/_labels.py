@@ -13,15 +13,16 @@ from typing import Any
 
 from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 
+from ._dtypes import int64_of
 from ._fields import nearest
 from ._files import inside
+from ._not_utf8 import not_utf8
 from ._regular import open_regular, readable
 
 __all__ = ["Labels", "labels_of"]
 
 _LOG = logging.getLogger("threadloader")
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 Labels = tuple[list[str], list[Any] | None, Sequence[str]]
@@ -139,7 +140,7 @@ class _Table:
             if by_handler(error):
                 raise
             at_line = error.object.count(b"\n", 0, error.start) + 1
-            raise self._fault(f"expected csv in UTF-8, got: {error}", at_line) from error
+            raise self._fault(not_utf8(path, error), at_line) from error
         reader = csv.reader(StringIO(text, newline=""), strict=True)
         line = 0
         try:
@@ -158,7 +159,11 @@ class _Table:
                     "column out of the table, or raise csv.field_size_limit in your program",
                     line + 1,
                 ) from error
-            raise self._fault(f"expected csv in UTF-8, got: {error}", line + 1) from error
+            raise self._fault(
+                f"expected csv, got: {error}; close the quotes around a field, and double those "
+                "inside it",
+                line + 1,
+            ) from error
 
     def _fault(self, message: str, line: int) -> SourceError:
         return SourceError(message, self.path, f"line {line}")
@@ -218,9 +223,9 @@ class _Table:
         """
         line, text = self.rows[name]
         bare = text.strip()
-        # Looked at first: int() and float() would also take "1_0", and float() "nan".
-        if kind == "int" and _INTEGER.fullmatch(bare) and -(2**63) <= int(bare) < 2**63:
-            return int(bare)
+        if kind == "int" and (number := int64_of(bare)) is not None:
+            return number
+        # Looked at first: float() would also take "1_0" and "nan".
         if kind == "float" and _NUMBER.fullmatch(bare) and math.isfinite(float(bare)):
             return float(bare)
         what = "an integer that int64 holds" if kind == "int" else "a finite number"

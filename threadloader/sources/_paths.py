@@ -29,7 +29,7 @@ from threadloader.errors import ConfigError, Problem, SourceError, by_handler
 from ._open_files import too_many
 from ._telling import Telling
 
-__all__ = ["expand", "inside", "starts"]
+__all__ = ["expand", "inside", "real", "starts"]
 
 _MAGIC = frozenset("*?[")
 
@@ -84,12 +84,12 @@ def expand(
     for name in names:
         for file, is_link in _files_of(base, name, root):
             if through_links and is_link:
-                folder, real = os.path.split(_real(file))
+                folder, name_there = os.path.split(real(file))
             else:  # following links costs some calls for each folder on the way
                 if file.parent not in folders:
-                    folders[file.parent] = _real(file.parent)
-                folder, real = folders[file.parent], file.name
-            where = folder, os.path.normcase(real)
+                    folders[file.parent] = real(file.parent)
+                folder, name_there = folders[file.parent], file.name
+            where = folder, os.path.normcase(name_there)
             if where in seen:
                 before, same = seen[where]
                 if overlapping and same == file:
@@ -119,10 +119,10 @@ def inside(path: Path, root: Path | None) -> Path:
         ConfigError: no system has such a root.
     """
     if root is not None:
-        bound = _real(root, of_root=True)
-        real = _real(path)
-        if not PurePath(real).is_relative_to(bound):
-            leads = "" if real == str(path) else f", which is {real}"
+        bound = real(root, of_root=True)
+        there = real(path)
+        if not PurePath(there).is_relative_to(bound):
+            leads = "" if there == str(path) else f", which is {there}"
             raise SourceError(
                 f'expected a path inside the folder "root", {bound}, got one outside'
                 f"{leads}; move it there, or name a wider root",
@@ -131,7 +131,17 @@ def inside(path: Path, root: Path | None) -> Path:
     return path
 
 
-def _real(path: Path, *, of_root: bool = False) -> str:
+def real(path: Path, *, of_root: bool = False) -> str:
+    """Give a path with every link followed; it need not exist.
+
+    Args:
+        path: the path.
+        of_root: whether it is the config's ``root``.
+
+    Raises:
+        SourceError: no system has such a path, or it cannot be followed.
+        ConfigError: likewise, of the root.
+    """
     try:
         return os.path.realpath(path)
     except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL

@@ -11,6 +11,7 @@ from threadloader.errors import by_handler
 
 from ._files import expand
 from ._hash import sha256
+from ._paths import real
 
 __all__ = ["log_status", "stamp"]
 
@@ -32,7 +33,7 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
         The number of files, and a checksum of their paths, sizes and times.
 
     Raises:
-        SourceError: a pattern finds nothing, or leads outside of root.
+        SourceError: a pattern finds nothing, or leads outside of root; or no system has a path.
         ConfigError: there is no name at all.
     """
     base = base if isinstance(base, Path) else Path(base)
@@ -60,11 +61,11 @@ def _paths_of(files: Iterable[Path]) -> Iterator[str]:
     folders: dict[Path, str] = {}  # a folder of a million files is looked up once
     for file in files:
         if os.path.islink(file):  # noqa: PTH114 - False of what no system can have
-            yield os.path.realpath(file)
+            yield real(file)
             continue
         folder = folders.get(file.parent)
         if folder is None:
-            folder = folders[file.parent] = os.path.realpath(file.parent)
+            folder = folders[file.parent] = real(file.parent)
         yield os.path.join(folder, file.name)  # noqa: PTH118 - as above, the text of a path
 
 

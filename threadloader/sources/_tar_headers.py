@@ -32,11 +32,12 @@ _LONGEST = 1 << 20
 
 _DAMAGED = "copy the archive again, or make it again"
 
+# How compressed files begin. None of it can be the name of a first member, in UTF-8.
 _PACKERS = {
-    b"\x1f\x8b": ("gzip", "gunzip"),
-    b"BZh": ("bzip2", "bunzip2"),
-    b"\xfd7zXZ": ("xz", "unxz"),
-    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    re.compile(rb"\x1f\x8b"): ("gzip", "gunzip"),
+    re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"): ("bzip2", "bunzip2"),
+    re.compile(rb"\xfd7zXZ"): ("xz", "unxz"),
+    re.compile(rb"\x28\xb5\x2f\xfd"): ("zstd", "unzstd"),
 }
 
 # What is not a file or a folder, and what makes an archive without it.
@@ -105,7 +106,7 @@ class _Walk:
     def _check_plain(self) -> None:
         begin = self._reader.read(0, min(_BLOCK, self._reader.size))
         for magic, (name, command) in _PACKERS.items():
-            if begin.startswith(magic):
+            if magic.match(begin):
                 raise self._fault(
                     f"expected a tar archive that is not compressed, got {name}, of which no "
                     f"part can be read by itself; unpack it: {command} {self._reader.path.name}",
