@@ -1575,6 +1575,26 @@ class Keeping(dict):
         return f"{self.kept}, {super().__repr__()}"
 
 
+class Told(dict):
+    """A dict that knows something of each row."""
+
+    def __init__(self, rows):
+        super().__init__(x=np.array(rows))
+        self.rows = rows
+
+    def __repr__(self):
+        return f"{self.rows}, {super().__repr__()}"
+
+
+class Couple(tuple):
+    """A tuple of a class of its own."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return f"a couple {super().__repr__()}"
+
+
 class TestGroups:
     """Small batches of a source that builds whole ones are made several at a time."""
 
@@ -1674,6 +1694,10 @@ class TestGroups:
             lambda rows: {"x": np.array(rows), "count": len(rows)},
             lambda rows: [np.array(rows), np.array(rows)],
             lambda rows: {"ragged": [list(range(row)) for row in rows]},
+            lambda rows: [np.array(rows), [str(row) for row in rows], np.array(rows)],
+            lambda rows: np.ma.array(rows, mask=[row % 3 == 0 for row in rows]),
+            lambda rows: Couple((np.array(rows), rows)),
+            Told,
         ],
     )
     def test_whatever_a_take_gives_comes_as_it_gives_it_for_one_batch(self, of):
@@ -1686,6 +1710,31 @@ class TestGroups:
             got = list(batches)
         expected = [of(list(range(first, first + 4))) for first in range(0, 64, 4)]
         assert list(map(repr, expected)) == list(map(repr, got))
+
+    @pytest.mark.parametrize("in_memory", [False, True])
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_what_cannot_be_cut_is_taken_together_once_and_has_not_failed(
+        self, workers, in_memory, caplog
+    ):
+        """Each further try would read its samples twice."""
+        caplog.set_level("INFO", "threadloader")
+
+        class Giving(Taken):
+            def take(self, indices):
+                return {**super().take(indices), "unit": "metres"}
+
+        Giving.in_memory = in_memory
+        source = Giving(64)
+        config = {"batch_size": 4, "num_workers": workers, "stall_action": "raise"}
+        with Loader({**config, "stall_seconds": 60, "prefetch_batches": 5}, source) as batches:
+            before = batches.stats().prefetch_batches
+            assert 32 == sum(len(list(epoch)) for epoch in batches.epochs(2))
+            stats = batches.stats()
+        assert (0, 0) == (stats.retried, stats.failed)
+        assert (5, True) == (stats.prefetch_batches, before > 5) if workers else before == 0
+        # What was under way when the first could not be cut: groups of 2, 4 and 8 at most.
+        assert sum(len(indices) > 4 for indices in source.taken) <= 3
+        assert 1 == sum("taken one by one" in each.getMessage() for each in caplog.records)
 
     @pytest.mark.parametrize("given", [3, np.float64(1), "abcd", b"abcd", True], ids=repr)
     def test_a_take_that_gives_no_rows_is_told(self, given):

@@ -352,8 +352,8 @@ INPUT = [
     _bug(
         "A link leads out of the folder that bounds a config.",
         "threadloader/sources/_paths.py",
-        "real = _real(path)",
-        "real = os.path.abspath(path)",
+        "there = real(path)",
+        "there = os.path.abspath(path)",
         "files_expand.py",
         "files.py",
     ),

@@ -1,8 +1,9 @@
 """What is done for a batch, or for several: samples are read, transformed, collated.
 
 `_batch` is one batch as a job of the engine, `_patient` one whose samples may fail, `_group`
-several as one, `_facts` what is known of them beforehand, `_info` what one is for whoever asks,
-`_policy` what is done about a sample that fails, `_failure` one that was left out.
+several as one, `_cut` cuts batches out of larger ones, `_facts` what is known of them beforehand,
+`_info` what one is for whoever asks, `_policy` what is done about a sample that fails, `_failure`
+one that was left out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._batch import BatchJob, NoBatch
+from ._cut import UncutError
 from ._facts import Recipe, Span
 from ._group import GroupJob, SeriesJob
 
@@ -32,6 +34,7 @@ __all__ = [
     "Recipe",
     "SeriesJob",
     "Span",
+    "UncutError",
 ]
 
 

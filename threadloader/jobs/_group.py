@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from copy import copy
 from functools import partial
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import CollateError
 from ._batch import BatchJob, collated
+from ._cut import cut
 from ._facts import Recipe, Span
 
 if TYPE_CHECKING:
@@ -261,36 +260,4 @@ class SeriesJob(_Several):
 def _taken(take: Any, indices: NDArray[np.int64], first: int, last: int) -> list[Any]:
     """Give batches of what builds one, from number `first` to before `last`."""
     rows = indices[first:last]
-    return _cut(take(rows.reshape(-1)), *rows.shape)
-
-
-def _cut(made: Any, count: int, rows: int) -> list[Any]:
-    """Cut what has count * rows rows, as `take` gives it, into count batches, field by field."""
-    if count == 1:  # nothing to cut
-        return [made]
-    if isinstance(made, np.ndarray):
-        return list(made.reshape(count, rows, *made.shape[1:]))
-    if isinstance(made, dict):
-        # Zipped, no field at all would be no batch at all.
-        fields = [_cut(field, count, rows) for field in made.values()]
-        values = zip(*fields, strict=True) if fields else [()] * count
-        names = list(made)
-        batches = [dict(zip(names, batch)) for batch in values]  # noqa: B905 (one of each)
-        return batches if type(made) is dict else [_like(made, batch) for batch in batches]
-    if isinstance(made, tuple):
-        fields = [_cut(field, count, rows) for field in made]
-        build = getattr(made, "_make", tuple)
-        return [build(batch) for batch in (zip(*fields, strict=True) if fields else [()] * count)]
-    # One of arrays or lists may be a list of fields.
-    apart = (np.ndarray, dict, tuple, list)
-    if isinstance(made, list) and not any(isinstance(row, apart) for row in made):
-        return [made[first : first + rows] for first in range(0, count * rows, rows)]
-    # Then the batches are made one by one, each as `take` gives it.
-    raise CollateError(f"expected arrays, or a list of {count * rows} values, got {type(made)}")
-
-
-def _like(made: dict[Any, Any], fields: dict[Any, Any]) -> dict[Any, Any]:
-    """Give fields in a dict of the same class."""
-    other = copy(made)
-    other.update(fields)
-    return other
+    return cut(take(rows.reshape(-1)), *rows.shape)

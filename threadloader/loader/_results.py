@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from ..engine import ENDED, Outcome
-from ..jobs import BatchJob, GroupJob, SeriesJob
+from ..jobs import BatchJob, GroupJob, SeriesJob, UncutError
 from ._place import Place
 from ._schedule import counting
 from ._skipping import Skipping
@@ -60,7 +60,8 @@ class Results:
         if place.stream is None or outcome is ENDED:
             place, outcome = self._anew(place, 0)
         elif isinstance(outcome.job, GroupJob):
-            place, outcome = self._anew(_tried_again(place), outcome.job.piece)
+            place = self._apart(place, uncut=type(outcome.error) is UncutError)
+            place, outcome = self._anew(place, outcome.job.piece)
         else:  # of a series the first batch failed, and with an error of its own
             place, outcome = self.fail_one(place, outcome.job, 0, outcome.job.first, outcome)
         return place, 0, outcome
@@ -150,9 +151,23 @@ class Results:
         outcome.error = None
         return self.place, failed
 
-    def split(self, place: Place, singly: int) -> None:
-        """Have batches that could not be made together made one by one; wait for nothing."""
-        self.reopen(_tried_again(place), singly)
+    def split(self, place: Place, singly: int, *, uncut: bool) -> None:
+        """Have batches that could not be made together made one by one; wait for nothing.
+
+        Args:
+            place: where the run stands.
+            singly: how many they are.
+            uncut: whether they were made, and could not be cut.
+        """
+        self.reopen(self._apart(place, uncut=uncut), singly)
+
+    def _apart(self, place: Place, *, uncut: bool) -> Place:
+        """Write down that batches have to be made one by one, which could not be made together."""
+        if uncut:  # nothing has failed, and it would be so with the next ones as well
+            self._supply.no_groups()
+            return place
+        # One by one all may be good, as where storage fails now and then: nothing else tells of it.
+        return place._replace(tally=place.tally.tried(0, 1))
 
     def _anew(self, place: Place, singly: int, *, strict: bool = False) -> tuple[Place, Outcome]:
         """Go on with a new stream from where the run stands, and wait for its first outcome.
@@ -182,11 +197,3 @@ class Results:
 def _failed_together(outcome: Outcome) -> bool:
     """Tell whether several batches failed, of which some may be good."""
     return outcome.error is not None and isinstance(outcome.job, (GroupJob, SeriesJob))
-
-
-def _tried_again(place: Place) -> Place:
-    """Count that batches which are made one by one from here on failed when read together.
-
-    One by one all may be good, as where storage fails now and then: nothing else tells of that.
-    """
-    return place._replace(tally=place.tally.tried(0, 1))

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from .._runtime import Runtime
 from ..engine import Outcome, here
 from ..errors import BusyError, ClosedError
-from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob
+from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob, UncutError
 from ..state import Cursor
 from ..stats import Tally
 from . import _forks
@@ -292,6 +292,7 @@ class Run:
         stream: Any = place.stream
         outcome: Outcome | None = None
         error: BaseException | None = None
+        uncut = False
         called = self.since = self._now()
         try:
             if not job.plain:
@@ -299,6 +300,7 @@ class Run:
                 batches = None if outcome is None else outcome.value or []
             else:
                 batches, error = stream.attempt(job.more, made)
+                uncut = type(error) is UncutError
                 if error is not None and isinstance(job, SeriesJob):
                     single = job.single(made)
                     single.at = job.at
@@ -318,7 +320,8 @@ class Run:
         if not batches:
             place = place.settled()
             if outcome is None:
-                self.results.split(place, min(delivery.piece, delivery.size - made))
+                left = min(delivery.piece, delivery.size - made)
+                self.results.split(place, left, uncut=uncut)
             else:
                 self.results.fail_one(place, job, made, outcome.job, outcome)
             return False

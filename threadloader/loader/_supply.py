@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from .._runtime import Runtime
+from .._runtime import Runtime, log
 from ..config import LoaderConfig, bytes_of
 from ..engine import Engine, Inline, InlineStream, Outcome, Stream
 from ..errors import BusyError, ClosedError, WorkerError
@@ -187,18 +187,16 @@ class Supply:
         if isinstance(engine, Inline):
             # Where nothing is measured, all batches whose order is worked out together.
             series = (lambda: BLOCK) if self.choice is None else self.choice.series
-        upcoming = jobs(
-            self._recipe,
-            self._deal,
-            plan,
-            self._config.seed,
-            cursor,
-            end,
-            singly,
-            strict=strict,
-            series=series,
-        )
+        where = plan, self._config.seed, cursor, end, singly
+        upcoming = jobs(self._recipe, self._deal, *where, strict=strict, series=series)
         return engine.stream(upcoming, self._depth)
+
+    def no_groups(self) -> None:
+        """From the next stream on, have each batch taken by itself."""
+        self._recipe = self._recipe._replace(group=1, piece=0)
+        self._depth = self._config.prefetch_batches
+        self.ahead = self._depth if self._config.num_workers else 0
+        log().info("what the source's take gives cannot be cut: batches are taken one by one")
 
     def prepared_here(self, stream: Any) -> bool:
         """Tell whether a stream has the consumer prepare batches, though there are workers."""

@@ -1,0 +1,56 @@
+"""Batches cut out of what was taken for several."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..errors import CollateError
+
+__all__ = ["UncutError", "cut"]
+
+
+class UncutError(CollateError):
+    """What was taken for several batches cannot be cut: each has to be taken by itself."""
+
+
+def cut(made: Any, count: int, rows: int) -> list[Any]:
+    """Cut what has count * rows rows, as `take` gives it, into count batches, field by field.
+
+    Only what is known to hold rows and nothing else is cut: an object of a class of the user's
+    may have more in it, which is of all batches.
+
+    Raises:
+        UncutError: there is something else in it.
+    """
+    if count == 1:  # nothing to cut
+        return [made]
+    kind = type(made)
+    bare = not getattr(made, "__dict__", None)
+    if kind in (np.ndarray, np.memmap) and made.shape[:1] == (count * rows,):
+        return list(made.reshape(count, rows, *made.shape[1:]))
+    if kind is dict or (kind is OrderedDict and bare):
+        batches = _fields(made.values(), count, rows)
+        return [kind(zip(made, batch, strict=True)) for batch in batches]
+    if kind is tuple:
+        return _fields(made, count, rows)
+    if isinstance(made, tuple) and hasattr(kind, "_make") and bare:
+        return [kind._make(batch) for batch in _fields(made, count, rows)]
+    if kind is list:
+        # One of as many arrays or lists as there are rows may be of fields, or of ragged rows.
+        apart = (np.ndarray, dict, tuple, list)
+        if len(made) != count * rows:
+            return list(map(list, _fields(made, count, rows)))
+        if not any(isinstance(row, apart) for row in made):
+            return [made[first : first + rows] for first in range(0, count * rows, rows)]
+    raise UncutError(f"expected arrays, or a list of {count * rows} values, got {kind}")
+
+
+def _fields(fields: Iterable[Any], count: int, rows: int) -> list[tuple[Any, ...]]:
+    """Cut each of some fields, and give those of each batch."""
+    parts = [cut(field, count, rows) for field in fields]
+    # Zipped, no field at all would be no batch at all.
+    return list(zip(*parts, strict=True)) if parts else [()] * count
