@@ -1026,5 +1026,33 @@ def test_rows_that_fail_together_alone_ask_no_budget_and_their_reads_are_counted
             next(epoch)
         assert "on_error" not in "".join(raised.value.__notes__)
         assert [4, 5, 6, 7] == next(epoch).tolist()
-        # After the rows had been read one by one: once, and three times again.
-        assert (0, 3) == (batches.stats().skipped, batches.stats().retried)
+        # After the rows had been read one by one: again, and three times more.
+        assert (0, 4) == (batches.stats().skipped, batches.stats().retried)
+
+
+@pytest.mark.parametrize("method", ["take", "__getitems__"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_whole_that_fails_and_is_good_row_by_row_was_tried_again(workers, method):
+    """Nothing else tells of a storage that fails at times."""
+
+    class AtTimes:
+        failed = False
+
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            return index
+
+    def read(self, indices):
+        if 0 in indices and not self.failed:
+            self.failed = True
+            raise OSError("once")
+        return np.asarray(indices) if method == "take" else list(indices)
+
+    setattr(AtTimes, method, read)
+    on_error = {"retry": 2, "backoff": 0}
+    config = {"batch_size": 4, "shuffle": False, "num_workers": workers, "on_error": on_error}
+    with Loader(config, AtTimes()) as batches:
+        assert list(range(8)) == np.concatenate(list(batches)).tolist()
+        assert (0, 1) == (batches.stats().failed, batches.stats().retried)

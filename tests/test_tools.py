@@ -265,6 +265,19 @@ def test_a_file_of_tests_is_named_from_where_one_is(
     assert str((here / "test_x.py").resolve()) + inside == test.from_root(name + inside)
 
 
+def test_a_word_after_an_option_is_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in tools/test -k engine, where there is a folder of this name."""
+    (tmp_path / "engine").mkdir()
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.chdir(tmp_path)
+    test: Any = loaded("test")
+    asked: list[str] = []
+    monkeypatch.setattr(test._env, "environment", lambda name: "python")
+    monkeypatch.setattr(test, "module", lambda python, command: asked.extend(command))
+    test.test(["-k", "engine", "engine"])
+    assert ["pytest", "-k", "engine", str(tmp_path.resolve() / "engine")] == asked
+
+
 @pytest.mark.parametrize("tool", ["demo", "test"])
 def test_an_old_python_gets_one_line(monkeypatch: pytest.MonkeyPatch, tool: str) -> None:
     """A Python before 3.11 is told what is expected, and nothing is made."""

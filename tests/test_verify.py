@@ -811,6 +811,23 @@ def test_the_fields_and_rows_that_differ_are_named(there, here, expected):
     assert [] == differing(there, there, rows=3)
 
 
+class Noted(dict):
+    """A dict with an attribute."""
+
+    def __init__(self, note):
+        super().__init__(x=1)
+        self.note = note
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "kind"),
+    [({"a": {1: 2}}, {"a": {True: 2}}, "dict"), ({"a": Noted(1)}, {"a": Noted(2)}, "Noted")],
+)
+def test_what_differs_besides_items_is_told_where_it_is(there, here, kind):
+    expected = f"the same items, but other keys or attributes of the {kind}"
+    assert [("batch['a']", expected, ())] == [tuple(it) for it in differing(there, here, rows=3)]
+
+
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant != 63, reason="long doubles have no unused bytes")
 @pytest.mark.parametrize("kind", [np.longdouble, np.clongdouble])
 def test_unused_bytes_of_long_doubles_are_no_difference(kind):

@@ -11,6 +11,7 @@ import pytest
 
 from threadloader import ClosedError, Loader, StalledError
 from threadloader._runtime import Runtime
+from threadloader.stats import Told, _tally
 
 CONFIG = {"batch_size": 2, "shuffle": False, "num_workers": 0}
 WAIT = 60.0
@@ -234,3 +235,20 @@ def test_the_time_runs_from_the_first_call_on():
         next(epoch)
         assert [1.0, 12.0, 13.0] == seen
         assert 13.0 == batches.stats().first_batch_seconds
+
+
+def test_what_was_told_to_one_thread_is_not_taken_back_by_another_that_began_sooner(monkeypatch):
+    """Nor by a signal's handler, in the middle of telling it: the same thread, twice."""
+    told, seen, real = Told(), [], max
+
+    def between(*numbers):
+        monkeypatch.setattr(_tally, "max", real, raising=False)
+        thread = threading.Thread(target=lambda: seen.append(told.most(3.0)))
+        thread.start()
+        thread.join()
+        seen.append(told.most(4.0))
+        return real(*numbers)
+
+    monkeypatch.setattr(_tally, "max", between, raising=False)
+    seen.append(told.most(2.0))
+    assert [3.0, 4.0, 4.0, 4.0] == [*seen, told.most(1.0)]

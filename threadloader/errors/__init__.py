@@ -149,9 +149,9 @@ class WorkerError(LoaderError, RuntimeError):
     """User code raised an exception that cannot be passed on as it is.
 
     `StopIteration`, `StopAsyncIteration`, `GeneratorExit`, `SystemExit` and `KeyboardInterrupt`
-    from a source, transform or collate would be taken for the end of the epoch or of
-    the program; an exception that accepts no note could not say where it
-    happened. The original is the ``__cause__``.
+    from a source, transform, collate or sampler would be taken for the end of the epoch or of
+    the program; an exception that accepts no note could not say where it happened. Also raised
+    where a thread of the loader's own has failed. The original is the ``__cause__``.
     """
 
 

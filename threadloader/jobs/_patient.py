@@ -38,7 +38,7 @@ class PatientJob(BatchJob):
         # Each row by the worker that claimed it: what is left out, how often it was tried again.
         self._failed: list[Failure | None] = [None] * len(self._indices)
         self._tries = [0] * len(self._indices)
-        self._again = 0  # how often all that are left were read together again
+        self._again = 0  # how often the whole, or all that is left of it, was read again
 
     @property
     def _policy(self) -> Policy:
@@ -46,7 +46,7 @@ class PatientJob(BatchJob):
 
     @property
     def retried(self) -> int:
-        """How often a sample was tried again, or all that are left of the batch together."""
+        """How often a sample was tried again, or the batch, or all that is left of it."""
         return sum(self._tries) + self._again
 
     def info(self, number: int = 0) -> BatchInfo:
@@ -138,13 +138,15 @@ class PatientJob(BatchJob):
             samples.append(self._try(row, self._read_alone))
         self.at = None
         kept = [row for row, failed in enumerate(self._failed) if failed is None]
+        # If each is good at once, nothing else tells of a storage that fails at times.
+        self._again = int(len(kept) == len(samples) and not any(self._tries))
         return self._take_kept(kept) if self._recipe.whole == "take" and kept else samples
 
     def _take_kept(self, kept: list[int]) -> Any:
         """Read the rows that are left as a whole; each has been read well by itself just now."""
-        tries = 0
+        tries, before = 0, self._again
         while True:
-            self._again = tries
+            self._again = before + tries
             try:
                 return self._take(self._indices[kept])
             except Exception as error:

@@ -13,6 +13,7 @@ from ..errors import ConfigError, Problem, StateError
 from ..jobs import Recipe
 from ..order import Deal
 from ..state import Cursor, dump, load
+from ..stats import Told
 from ._arguments import count_of
 from ._epochs import Epoch, Epochs, Live
 from ._forks import follow
@@ -75,7 +76,7 @@ class Batches(Live):
         self._closing = runtime.turn()
         self._at_source = False  # whether it is being closed; written by who has the lock
         self._closed_at: float | None = None  # written by who closes first
-        self._waited = 0.0  # the most seconds of waiting that `stats` has told, to whomever
+        self._waited = Told()  # seconds of waiting, by `stats`
         from ..state import write  # now: hours later, maybe no file can be opened
 
         self._write = write
@@ -153,12 +154,11 @@ class Batches(Live):
             tally = tally.waited(min(since, now), now)
         # A moment before the loop writes down what it has waited this sees a little too much, and
         # between the clearing of `since` and the writing too little: what was told stays told.
-        waited = max(self._waited, tally.data_wait_seconds)
+        waited = tally.data_wait_seconds
         if self._closed_at is not None and tally.started is not None:
             # Without workers a batch is made to its end, and waited for, after the close.
             waited = min(waited, max(0.0, now - tally.started - tally.first_batch_seconds))
-        self._waited = waited
-        return tally._replace(data_wait_seconds=waited).stats(
+        return tally._replace(data_wait_seconds=self._waited.most(waited)).stats(
             now,
             prefetch_batches=self._supply.ahead,
             peak_bytes=self._supply.engine.peak_bytes,
@@ -186,7 +186,7 @@ class Batches(Live):
 
         When this returns, it is on the disk; a process killed meanwhile leaves the old file or
         the new one. Either each shard saves its own file, or one shard saves for all; per-shard
-        counts are restored only on the shard that saved.
+        counts are restored on the shard that saved, in a world of the same shape.
 
         Args:
             path: the file; it is replaced if it exists.

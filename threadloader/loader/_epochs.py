@@ -58,8 +58,10 @@ class Epoch(Live):
             ClosedError: a newer iterator has taken its place, or the ``with`` was left.
             BusyError: another thread is inside `next`, or the calling thread is the loader's own.
             WorkerError: user code raised what would be taken for an end.
+            StalledError: nothing moves, and the config asks for that; the next call waits on.
             Exception: whatever the source, transform or collate raised, with a note of
-                sample, epoch and step. The next call goes on with the batch after it.
+                sample, epoch and step. The next call goes on with the batch after it. What a
+                sampler raised, with its epoch; the next call asks it again.
         """
         return self._run.next(self)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._tally import Tally
+from ._tally import Tally, Told
 
 if TYPE_CHECKING:
     from ._stats import BANDS, Stats, band, percent
 
-__all__ = ["BANDS", "Stats", "Tally", "band", "percent"]
+__all__ = ["BANDS", "Stats", "Tally", "Told", "band", "percent"]
 
 
 def __getattr__(name: str) -> Any:

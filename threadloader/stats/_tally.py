@@ -1,11 +1,12 @@
 """What is counted while a run goes on."""
 
+from _thread import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ._stats import Stats
 
-__all__ = ["Tally"]
+__all__ = ["Tally", "Told"]
 
 
 class Tally(NamedTuple):
@@ -87,3 +88,22 @@ class Tally(NamedTuple):
             ready_sum=self.ready_sum,
             **known,
         )
+
+
+class Told:
+    """The most that was told of a number that grows: what was told once is never taken back.
+
+    Without a lock, which a fork could leave held. Any thread may ask.
+    """
+
+    def __init__(self) -> None:
+        self._most: dict[int, float] = {}  # by thread, each of which writes its own
+
+    def most(self, number: float) -> float:
+        """Give the most of a number and of all that was told before."""
+        told, me = self._most, get_ident()
+        told.setdefault(me, 0.0)
+        number = max(number, *told.copy().values())
+        if number > told[me]:  # no call from here to the store: a signal's handler may tell more
+            told[me] = number
+        return told[me]

@@ -47,6 +47,13 @@ rows=(1,))]
 def _fields(there: Any, here: Any, rows: int, path: Path) -> Iterator[Field]:
     if digest(there) == digest(here):
         return
+    found = list(_within(there, here, rows, path))
+    # As an attribute of an object whose class derives from dict, or the key 1 in place of True.
+    other = f"the same items, but other keys or attributes of the {_kind(there)}"
+    yield from found or [Field(place(path), other)]
+
+
+def _within(there: Any, here: Any, rows: int, path: Path) -> Iterator[Field]:
     name = place(path)
     scalars = [isinstance(it, np.generic) for it in (there, here)]
     if _is_array(there) and _is_array(here) and scalars[0] == scalars[1]:
