@@ -472,6 +472,7 @@ def test_masks_of_fields_of_other_names_than_str():
         (Pad(), [np.ones(2), np.ones(2, "f4")], (0, 1), "of dtype float32 and shape (2,); make"),
         (Pad(), [np.ones((1, 2)), np.ones((1, 3))], (0, 1), "and shape (1, 3); cut or scale them"),
         (Pad(), [np.ones(2), np.ones((2, 1))], (0, 1), "and shape (2, 1); make them equal"),
+        (Pad(), [np.ones(2), np.ones((2, 1))], (0, 1), "; if these are columns, give them to the"),
         (Pad(), [np.ones(2), np.array(1.0)], (0, 1), "and shape (); make them equal"),
         (
             Pad(length=2),

@@ -250,6 +250,7 @@ def test_what_a_shell_hands_over_is_read(name):
 def test_what_is_no_config_is_a_wrong_argument(config):
     (said,) = told(config)
     assert said.startswith("config: expected a path, a mapping or a LoaderConfig, got ")
+    assert "; give data as the source: Loader({...}, source=...)" in said
 
 
 def test_other_wrong_arguments_are_named():

@@ -219,6 +219,21 @@ def test_options_of_a_transform_are_sent_to_the_config():
     assert ("dict", "an object of options stands in the config") == refused({"type": "mlm"})
 
 
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (lambda rng, sample: sample, "multiple values for argument 'rng'"),
+        (lambda sample, key: sample, "missing a required argument: 'key'"),
+        (lambda: None, "too many positional arguments"),
+        (functools.partial(lambda sample: sample, sample=1), "too many positional arguments"),
+    ],
+)
+def test_what_cannot_be_called_with_a_sample_is_refused_before_the_first_one(wrong, why):
+    got, hint = refused(wrong)
+    assert got == f"one that cannot be called so: {why}"
+    assert hint == "its first parameter is the sample"
+
+
 def test_an_rng_by_position_only_is_refused():
     def transform(sample, rng, /):
         return sample

@@ -64,7 +64,10 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         return Several(transform)
     if (got := nobody_awaits(transform)) is not None:
         raise _refusal(*got)
-    if not takes_rng(transform):
+    rng = takes_rng(transform)
+    if (why := _unfit(transform, {"rng": None} if rng else {})) is not None:
+        raise _refusal(f"one that cannot be called so: {why}", "its first parameter is the sample")
+    if not rng:
         return lambda sample, key, position: transform(sample)
     generators = _Generators()
     return lambda sample, key, position: transform(sample, rng=generators.at(key, position))
@@ -108,6 +111,23 @@ def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter
     # One after the other: another wrapper may come between this one and the innermost function.
     wrapped = getattr(transform, "__wrapped__", None)
     return inspect.signature(transform).parameters if wrapped is None else _parameters(wrapped)
+
+
+def _unfit(transform: Callable[..., Any], keywords: Mapping[str, Any]) -> str | None:
+    """Say why it surely cannot be called with a sample and these; None where it may be."""
+    try:
+        signature = inspect.signature(transform, follow_wrapped=False)
+    except (TypeError, ValueError) as error:  # as of `takes_rng`
+        if from_signal(error):
+            raise
+        return None
+    try:
+        signature.bind(None, **keywords)
+    except TypeError as error:
+        if from_signal(error):
+            raise
+        return str(error)
+    return None
 
 
 def _refusal(got: str, hint: str) -> ConfigError:

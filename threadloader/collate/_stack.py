@@ -31,6 +31,7 @@ _NUMBERS = (
 _EQUAL = "make them equal in the transform, or give collate=... in code"
 _ARRAYS = "return numpy arrays from the transform, or give collate=... in code"
 _CUT = "cut or scale them to one shape in the transform, or give collate=... in code"
+_COLUMNS = "if these are columns, give them to the Loader as a tuple or a dict and not as a list"
 _PAD = (
     'pad them along the first axis with "collate": {"type": "pad"}, or make them equal in the '
     "transform"
@@ -98,6 +99,8 @@ class Faults:
                 hint = _CUT
             elif same and first.ndim == value.ndim > 0 and len(first) != len(value):
                 hint = self._ragged
+            elif not path and first.ndim and value.ndim and len(first) == len(value):
+                hint = f"{hint}; {_COLUMNS}"
         elif isinstance(first, list) and isinstance(value, list):
             hint = "return a numpy array instead of a list, which can be padded"
         self.add(path, f"row 0 has {say(first)}, row {row} has {say(value)}; {hint}", row, 0)

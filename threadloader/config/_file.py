@@ -111,7 +111,9 @@ def split(config: object) -> tuple[str, list[str]]:
     name = config.as_posix() if isinstance(config, PurePath) else config
     name = os.fspath(name) if isinstance(name, os.PathLike) else name
     if not isinstance(name, str) or not name:
-        raise ConfigError(Problem("config", "a path, a mapping or a LoaderConfig", show(config)))
+        expected = "a path, a mapping or a LoaderConfig"
+        hint = "give data as the source: Loader({...}, source=...), with the options in the mapping"
+        raise ConfigError(Problem("config", expected, show(config), hint))
     cut = len(name)
     if "#" in name:
         # The longest name that is a file is the file; without any, the longest in a folder.
