@@ -393,7 +393,7 @@ def test_behind_a_failure_it_is_measured_anew(here):
             except ValueError:
                 assert choice._noted is None
     assert [*range(7), *range(9, 20)] == got
-    assert 2 == choice.forgot
+    assert 3 == choice.forgot, "behind each failure, and behind the first batch"
 
 
 def test_behind_a_piece_that_is_made_anew_it_is_measured_anew():
@@ -411,7 +411,7 @@ def test_behind_a_piece_that_is_made_anew_it_is_measured_anew():
         batches._supply.choice = choice = Forgetting()
         choice.here, choice._per_batch, choice._decided = True, 1e-4, float("inf")
         assert list(range(20)) == [int(batch[0]) for batch in batches]
-    assert 2 == choice.forgot, "behind the piece, and at the end of the epoch"
+    assert 3 == choice.forgot, "behind the first batch and the piece, and at the end of the epoch"
 
 
 def test_a_ctrl_c_before_the_threads_are_told_to_end_is_made_good(monkeypatch):

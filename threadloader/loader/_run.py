@@ -65,6 +65,7 @@ class Run:
         self._skipping = skipping
         self._now = runtime.monotonic
         self._digested = digested
+        self._can_answer = False  # goes to True, once, by who has the turn
         # What the loader's own threads have in `here.shared`; without workers, none has it.
         self._mark = supply.engine.mark
         # In another process there are no threads; whether that is an end, `check_open` says.
@@ -124,7 +125,6 @@ class Run:
             )
             try:
                 stream.prefetch(taken)
-                import_answers()  # here it takes no time of the loop's, which waits for reads
                 self._supply.forget()  # what was done between two epochs is no batch
             except BaseException:
                 if stream is not before:  # nobody will take from it
@@ -331,6 +331,10 @@ class Run:
 
     def _next_job(self, place: Place, epoch: Epoch) -> Any:
         """Deliver the first batch of the next job of which something is left."""
+        if not self._can_answer and place.tally.started is not None:  # the first one is not to wait
+            import_answers()
+            self._can_answer = True
+            self._supply.forget()  # the import is no step of the loop's
         called = self._now()
         before = 0.0 if place.delivery is None else place.delivery.waited
         place = place.settled()
