@@ -150,6 +150,7 @@ def test_the_same_code_has_the_same_key_wherever_it_stands():
             "def a(x): return x\nL = [a]\ndef f(x): return L[0].__name__",
             "def b(x): return x\nL = [b]\ndef f(x): return L[0].__name__",
         ),
+        ("def f(x): return x\nf.__name__ = 'a'", "def f(x): return x\nf.__name__ = 'b'"),
         (
             "def f(x):\n    def a(): pass\n    return a.__name__",
             "def f(x):\n    def b(): pass\n    return b.__name__",

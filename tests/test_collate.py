@@ -496,6 +496,11 @@ def test_what_cannot_be_padded_names_field_and_rows(pad, samples, rows, said):
     assert rows == error.rows
 
 
+def test_arrays_of_other_lengths_are_not_taken_for_columns():
+    for samples in ([np.ones(2), np.ones((3, 1))], [np.ones(2), np.array(1.0)]):
+        assert "columns" not in refused(Pad(), samples).message
+
+
 def test_the_lowest_row_is_named_also_when_padding():
     good = {"x": np.ones(2), "n": 1}
     long, short = {"x": np.ones(9), "n": 1}, {"x": np.ones(1, "f4"), "n": 1}

@@ -1595,6 +1595,35 @@ class Couple(tuple):
         return f"a couple {super().__repr__()}"
 
 
+class Noted(Pair):
+    """A named tuple with an attribute."""
+
+    def __repr__(self):
+        return f"{self.note}, {super().__repr__()}"
+
+
+def noted(rows):
+    pair = Noted(np.array(rows), rows)
+    pair.note = rows
+    return pair
+
+
+class Tagged(np.ndarray):
+    """An array with an attribute, which its views have, too."""
+
+    def __array_finalize__(self, of):
+        self.tag = getattr(of, "tag", None)
+
+    def __repr__(self):
+        return f"{self.tag}, {super().__repr__()}"
+
+
+def tagged(rows):
+    array = np.array(rows).view(Tagged)
+    array.tag = rows
+    return array
+
+
 class TestGroups:
     """Small batches of a source that builds whole ones are made several at a time."""
 
@@ -1697,7 +1726,10 @@ class TestGroups:
             lambda rows: [np.array(rows), [str(row) for row in rows], np.array(rows)],
             lambda rows: np.ma.array(rows, mask=[row % 3 == 0 for row in rows]),
             lambda rows: Couple((np.array(rows), rows)),
+            lambda rows: [np.array(rows), np.zeros(3)],
             Told,
+            noted,
+            tagged,
         ],
     )
     def test_whatever_a_take_gives_comes_as_it_gives_it_for_one_batch(self, of):
@@ -1708,6 +1740,7 @@ class TestGroups:
         config = {"batch_size": 4, "num_workers": 0, "shuffle": False, "num_epochs": 1}
         with Loader(config, source=Giving(64)) as batches:
             got = list(batches)
+            assert (0, 0) == (batches.stats().retried, batches.stats().failed)
         expected = [of(list(range(first, first + 4))) for first in range(0, 64, 4)]
         assert list(map(repr, expected)) == list(map(repr, got))
 
@@ -1729,12 +1762,27 @@ class TestGroups:
         with Loader({**config, "stall_seconds": 60, "prefetch_batches": 5}, source) as batches:
             before = batches.stats().prefetch_batches
             assert 32 == sum(len(list(epoch)) for epoch in batches.epochs(2))
-            stats = batches.stats()
-        assert (0, 0) == (stats.retried, stats.failed)
+            stats, depth = batches.stats(), batches._supply._depth
+        assert (0, 0, 5) == (stats.retried, stats.failed, depth)
         assert (5, True) == (stats.prefetch_batches, before > 5) if workers else before == 0
         # What was under way when the first could not be cut: groups of 2, 4 and 8 at most.
         assert sum(len(indices) > 4 for indices in source.taken) <= 3
         assert 1 == sum("taken one by one" in each.getMessage() for each in caplog.records)
+
+    def test_what_cannot_be_cut_after_a_first_piece_of_a_job_has_not_failed_either(self):
+        class Giving(Taken):
+            sample_bytes, in_memory = 1 << 18, True
+
+            def take(self, indices):
+                batch = super().take(indices)
+                return {**batch, "unit": "metres"} if max(indices) >= 20 else batch
+
+        source = Giving(64)
+        with Loader({"batch_size": 4, "num_workers": 0, "shuffle": False}, source) as batches:
+            assert 16 == len(list(batches))
+            assert (0, 0) == (batches.stats().retried, batches.stats().failed)
+        assert 1 == sum(len(indices) > 4 and max(indices) >= 20 for indices in source.taken)
+        assert any(len(indices) > 4 for indices in source.taken if max(indices) < 20)
 
     @pytest.mark.parametrize("given", [3, np.float64(1), "abcd", b"abcd", True], ids=repr)
     def test_a_take_that_gives_no_rows_is_told(self, given):

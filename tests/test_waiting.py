@@ -252,3 +252,7 @@ def test_what_was_told_to_one_thread_is_not_taken_back_by_another_that_began_soo
     monkeypatch.setattr(_tally, "max", between, raising=False)
     seen.append(told.most(2.0))
     assert [3.0, 4.0, 4.0, 4.0] == [*seen, told.most(1.0)]
+    thread = threading.Thread(target=lambda: seen.append(told.most(1.0)))
+    thread.start()
+    thread.join()
+    assert 4.0 == seen[-1]

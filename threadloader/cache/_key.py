@@ -222,7 +222,7 @@ def _code(walk: Walk, code: Any, base: Any) -> None:
     # Parameters are the first of these; and `locals`, `dir` and `eval` give out all of them.
     names = (code.co_varnames, code.co_cellvars, code.co_freevars)
     does = (code.co_code, code.co_names, code.co_consts, code.co_exceptiontable)
-    walk.add(*takes, *names, code.co_qualname, *does)
+    walk.add(*takes, *names, *does)
 
 
 def _class(walk: Walk, kind: Any, base: Any) -> None:
