@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -126,7 +127,41 @@ def started(
     )
 
 
-@pytest.mark.parametrize("command", [["verify"], ["bench", "--repeat", "1", "--seconds", "0.05"]])
+COMMANDS = pytest.mark.parametrize(
+    "command", [["verify"], ["bench", "--workers", "0", "--repeat", "1", "--seconds", "0.05"]]
+)
+
+
+@pytest.mark.parametrize("text", ["Welcome", "{}"])
+@COMMANDS
+def test_what_is_printed_where_python_begins_is_no_answer(command, text, tmp_path):
+    """As by a `sitecustomize` of the administrator, or a .pth file."""
+    (tmp_path / "sitecustomize.py").write_text(f"print({text!r}, flush=True)\n", encoding="utf-8")
+    first, *options = command
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    given = [first, "c.json", "--source", "mine:reads", *options]
+    with started(tmp_path, *given, PYTHONPATH=path) as running:
+        out, err = running.communicate(timeout=120)
+    assert 0 == running.returncode, out + err
+    assert "not compared" not in out
+
+
+@COMMANDS
+def test_where_no_code_is_named_none_of_the_current_folder_is_imported(command, tmp_path):
+    """A module there may have the name of one of the standard library."""
+    for name in ("zipfile", "random", "copy"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('mine')\n", encoding="utf-8")
+    np.savez(tmp_path / "a.npz", x=np.arange(8))
+    config = {"source": {"type": "npz", "path": "a.npz"}, "batch_size": 4}
+    (tmp_path / "d.json").write_text(json.dumps(config), encoding="utf-8")
+    first, *rest = command
+    with started(tmp_path, first, "d.json", *rest, options=["-P"]) as running:
+        out, err = running.communicate(timeout=120)
+    assert (0, False) == (running.returncode, "mine" in out + err), out + err
+    assert "not compared" not in out
+
+
+@COMMANDS
 def test_user_code_that_reads_stdin_finds_nothing_there(command, tmp_path):
     """Not the question, and not a stdin that never ends."""
     first, *options = command

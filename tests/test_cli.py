@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -643,6 +645,23 @@ def test_help_that_cannot_be_written_is_code_2(arguments, unbuffered):
 
 def test_without_a_console_nothing_is_printed():
     assert cli._print(["a line"], None)
+
+
+def test_a_stream_needs_no_more_than_to_be_written():
+    written = []
+    stream = SimpleNamespace(write=written.append, flush=lambda: None)
+    assert cli._print(["a line"], stream)
+    assert ["a line\n"] == written
+
+
+def test_a_broken_pipe_is_left_alone_where_there_is_no_device_for_nothing(monkeypatch):
+    monkeypatch.setattr(os, "devnull", os.path.join(os.devnull, "none"))
+    reader, writer = os.pipe()
+    os.close(reader)
+    closed = os.fdopen(writer, "w")
+    assert cli._print(["a line"], closed)
+    with suppress(BrokenPipeError):
+        closed.close()
 
 
 def test_a_pipe_that_has_been_closed_is_left_alone():

@@ -29,6 +29,23 @@ def cuts_of(seed):
     return 1 + seed % 6
 
 
+def test_a_relative_path_starts_where_the_loader_was_made(tmp_path, monkeypatch):
+    """As all others do: where it is entered there may be the state of another run."""
+    states = []
+    for number, name in enumerate(("here", "there"), 1):
+        (tmp_path / name).mkdir()
+        with Loader({"batch_size": 1}, range(4)) as batches:
+            for batch, _ in zip(batches, range(number), strict=False):
+                assert len(batch)
+            batches.save(tmp_path / name / "run.state")
+            states.append(batches.state_dict()["shard"]["batches"])
+    monkeypatch.chdir(tmp_path / "here")
+    loader = Loader({"batch_size": 1}, range(4), resume="run.state")
+    monkeypatch.chdir(tmp_path / "there")
+    with loader as batches:
+        assert states[0] == batches.state_dict()["shard"]["batches"] != states[1]
+
+
 def test_there_are_at_least_5000_cuts():
     assert 5040 == sum(cuts_of(seed) for _, seeds in PARTS for seed in seeds)
 

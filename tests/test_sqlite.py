@@ -47,6 +47,27 @@ def run(folder, *statements, name="a.db"):
         database.commit()
 
 
+STOPPED = """
+import os, signal, sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("PRAGMA cache_size = 1")
+rows = [(str(number) * 500, number) for number in range(999)]
+database.executemany("UPDATE t SET text = ? WHERE id = ?", rows)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows kills no process by a signal")
+def test_a_database_whose_writer_was_killed_is_told_with_what_to_do(tmp_path, run_child):
+    """SQLite would have to write what takes back the half of it."""
+    made(tmp_path, [(number, "x" * 500, 0) for number in range(999)])
+    run_child(STOPPED, str(tmp_path / "a.db"))
+    said = refused(tmp_path)
+    assert "a readonly database; its writer was stopped: open it once with a program that" in said
+    run(tmp_path, "SELECT id FROM t")
+    assert 999 == len(samples(opened(tmp_path)))
+
+
 def samples(source):
     with closing(source):
         return [source[i] for i in range(len(source))]

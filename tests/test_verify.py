@@ -341,6 +341,18 @@ def test_a_process_that_cannot_be_started_is_not_compared(monkeypatch, tmp_path)
     assert said.startswith("another process: it could not be started: ")
 
 
+def test_without_a_folder_for_temporary_files_another_process_is_not_compared(monkeypatch):
+    """As in a container of which nothing can be written."""
+
+    def refused():
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refused)
+    report = report_of(names={"source": "faults:Source"})
+    (said,) = report.not_compared
+    assert ("same", True) == (report.result, "No usable temporary directory" in said)
+
+
 def test_what_fails_in_another_process_alone_is_a_difference_of_the_run():
     """The name says something else than what was given here."""
     report = report_of(names={"source": "faults:bad_sample"})

@@ -14,7 +14,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-__all__ = ["asked", "child_command", "child_environment", "current_folder", "last_words"]
+__all__ = [
+    "answer_in",
+    "answer_of",
+    "asked",
+    "child_command",
+    "child_environment",
+    "current_folder",
+    "last_words",
+]
+
+_MARK = b"\x1ethreadloader: "
+"""What stands before an answer."""
 
 
 def child_command(child: str) -> list[str]:
@@ -30,6 +41,20 @@ def child_command(child: str) -> list[str]:
     path = list(_absolute(sys.path))
     code = f"import sys; sys.path[:] = {path!r}; from {child} import main; main()"
     return [sys.executable, *_options(), "-P", "-c", code]
+
+
+def answer_of(text: str) -> bytes:
+    """Give the line that a child answers, of one line of text."""
+    return _MARK + text.encode() + b"\n"
+
+
+def answer_in(said: bytes) -> bytes:
+    """Give the text of the answer in what a child has said so far, or nothing.
+
+    Code that Python runs before ours, as a ``sitecustomize``, may have printed before it.
+    """
+    _, mark, answer = said.rpartition(_MARK)
+    return answer if mark and answer.endswith(b"\n") else b""
 
 
 def last_words(code: int | None, noise: IO[bytes]) -> str:

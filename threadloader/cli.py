@@ -134,7 +134,9 @@ def _print(lines: list[str], stream: TextIO | None) -> bool:
     Raises:
         KeyboardInterrupt: Ctrl-C came, perhaps while a pager let it wait.
     """
-    if stream is None or stream.closed:  # as by user code; None: a Windows program without console
+    if stream is None or getattr(
+        stream, "closed", False
+    ):  # as by user code; None: a Windows program without console
         return True
     try:
         for text in lines:
@@ -143,9 +145,10 @@ def _print(lines: list[str], stream: TextIO | None) -> bool:
         stream.flush()
     except (OSError, KeyboardInterrupt) as error:
         # What is left in the buffer would fail, or wait, once more when Python ends.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        with contextlib.suppress(OSError):  # there may be no such device
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
         if isinstance(error, KeyboardInterrupt):
             raise
         return error.errno in (errno.EPIPE, errno.EINVAL)  # Windows says EINVAL

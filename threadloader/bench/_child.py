@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._asked import asked
+from .._asked import answer_of, asked
 from .._leaving import leave
 from .._named import CodeError, UsageError, given_by, named
 from .._told import in_words
@@ -49,7 +49,7 @@ def main() -> None:
         answer = {"error": str(error), "usage": isinstance(error, UsageError)}
     except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well
         answer = {"error": in_words(error)}
-    os.write(out, json.dumps(answer).encode() + b"\n")
+    os.write(out, answer_of(json.dumps(answer)))
     leave()
 
 
@@ -64,7 +64,8 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
     Returns:
         The numbers of a run as `_report.Run` has them; with ``samples`` 0 for no batch.
     """
-    sys.path.insert(0, spec["folder"])
+    if spec["source"] or spec["transform"]:  # else nothing of it may be imported
+        sys.path.insert(0, spec["folder"])
     given = named("--source", spec["source"]) if spec["source"] else None
     transform = named("--transform", spec["transform"]) if spec["transform"] else None
     step = make_step(spec["step"], spec["size"])

@@ -12,7 +12,7 @@ import tempfile
 import time
 from typing import Any
 
-from .._asked import child_command, child_environment, last_words
+from .._asked import answer_in, child_command, child_environment, last_words
 from ..errors import LoaderError
 
 __all__ = ["BenchError", "in_process"]
@@ -92,24 +92,24 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _said(child: subprocess.Popen[bytes]) -> bytes:
-    """Give the line that a process says, or nothing when it has ended without one.
+    """Give what a process answers, or nothing when it has ended without that.
 
     The end of its pipe says nothing: what user code has forked holds it open, perhaps for long.
     """
     assert child.stdout is not None
     if os.name == "nt":
-        return child.stdout.readline()  # pragma: no cover - Windows has no forks
+        return answer_in(child.stdout.read())  # pragma: no cover - Windows has no forks
     said, over = b"", False
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
-        while not said.endswith(b"\n"):
+        while not (answer := answer_in(said)):
             ready = selector.select(0 if over else _LOOK_SECONDS)
             part = os.read(child.stdout.fileno(), 1 << 16) if ready else b""
             if not part and (ready or over):
                 return b""
             said += part
             over = child.poll() is not None  # what it has said is in the pipe by now
-    return said
+    return answer
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from .. import transforms
 from .._schema import show
-from ..errors import ConfigError, Problem, from_signal, shown
+from ..errors import ConfigError, Problem, by_handler, from_signal, shown
 
-__all__ = ["check_collate", "check_replaced", "count_of", "wrong"]
+__all__ = ["check_collate", "check_replaced", "count_of", "state_of"]
 
 
 def check_collate(collate: Any) -> None:
@@ -50,6 +51,24 @@ def check_replaced(options: Mapping[str, Any], in_code: Mapping[str, Any]) -> No
     ]
     if problems:
         raise ConfigError(problems)
+
+
+def state_of(resume: Any) -> Any:
+    """Give the state to go on from; of a path, which one it is now, wherever it is read.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if resume is None or isinstance(resume, Mapping):
+        return resume
+    if not isinstance(resume, (str, os.PathLike)) or resume == "":
+        raise wrong("resume", "a state, or the path of a file of one", resume)
+    try:
+        return os.path.abspath(resume)  # noqa: PTH100 - as `Base`: pathlib is imported at need
+    except OSError as error:  # there is no current folder: reading says so
+        if by_handler(error):
+            raise
+        return resume
 
 
 def count_of(argument: str, value: Any, expected: str = "an integer >= 0") -> int:

@@ -109,6 +109,8 @@ class Connections:
                 raise ConfigError(problem) from error
             got = error if str(error) else "a value larger than the memory"
             message = f"expected a database that can be read, got: {got}"
+            if getattr(error, "sqlite_errorcode", 0) & 255 == sqlite3.SQLITE_READONLY:
+                message += "; its writer was stopped: open it once with a program that may write"
             raise SourceError(message, self._path, place) from error
 
     def _connection(self, place: str) -> _Connection:

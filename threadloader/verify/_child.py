@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .._asked import asked
+from .._asked import answer_of, asked
 from .._leaving import leave
 from .._named import named
 from ..config import LoaderConfig
@@ -35,8 +35,8 @@ def main() -> None:
         raise
     except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well
         said = {"error": told(error)}
-    with open(out, "w", encoding="utf-8") as stdout:  # noqa: PTH123 - it has no path
-        print(json.dumps(said), file=stdout)
+    with open(out, "wb") as stdout:  # noqa: PTH123 - it has no path
+        stdout.write(answer_of(json.dumps(said)))
     leave()
 
 

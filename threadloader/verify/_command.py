@@ -49,8 +49,9 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
     if report is None or report.config is None or code:
         return code
     try:
-        with _current_folder():
-            names = {name: getattr(arguments, name) for name in CODE if getattr(arguments, name)}
+        names = {name: getattr(arguments, name) for name in CODE if getattr(arguments, name)}
+        # Where no code is named, nothing of the current folder may be imported.
+        with _current_folder() if names else contextlib.nullcontext():
             given: dict[str, Any] = {part: named(f"--{part}", it) for part, it in names.items()}
             found = run(
                 report.config,  # what was read: a pipe is not read again

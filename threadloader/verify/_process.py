@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._asked import child_command, child_environment, last_words
+from .._asked import answer_in, child_command, child_environment, last_words
 from . import _words
 from ._case import Case
 from ._follow import Tape, told
@@ -139,8 +139,9 @@ class Process:
         """
         # Files, since a pipe ends when the last process has closed it, and not when this one
         # ends: what user code has started there holds it, too.
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as noise:
+        with contextlib.ExitStack() as files:
             try:
+                out, noise = (files.enter_context(tempfile.TemporaryFile()) for _ in range(2))
                 child = subprocess.Popen(
                     child_command("threadloader.verify._child"),
                     stdin=subprocess.PIPE,
@@ -152,7 +153,7 @@ class Process:
                 raise LostError(f"it could not be started: {error}") from error
             ended = _answered(child, json.dumps(self._spec | dict(what)).encode() + b"\n")
             out.seek(0)
-            answered = out.read()
+            answered = answer_in(out.read())
             if not answered:
                 raise LostError(last_words(ended, noise))
         answer: dict[str, Any] = json.loads(answered)
