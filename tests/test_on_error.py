@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import weakref
+from collections import OrderedDict, namedtuple
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +31,8 @@ from threadloader import (
     quarantine,
 )
 from threadloader.cli import main
-from threadloader.jobs import PatientJob, Pause, Policy, Recipe, Span
+from threadloader.jobs import PatientJob, Pause, Policy, Recipe, Span, UncutError
+from threadloader.jobs._cut import cut, join
 from threadloader.quarantine import Quarantine
 
 WORKERS = st.sampled_from([0, 1, 3])
@@ -616,7 +618,7 @@ def test_a_whole_that_never_goes_well_is_raised():
         def take(self, indices):
             if len(indices) > 1:
                 raise OSError("too many at once")
-            return super().take(indices)
+            return {"x": super().take(indices), "unit": "metres"}
 
     on_error = {"retry": 2, "backoff": 0, "skip": 9}
     with Loader({"batch_size": 4, "on_error": on_error}, source=Table(4)) as batches:
@@ -822,6 +824,7 @@ import sys
 
 code = '''
 import sys
+from collections import OrderedDict, namedtuple
 from pathlib import Path
 from threadloader.quarantine import Quarantine
 first, path = int(sys.argv[1]), Path(sys.argv[2])
@@ -1016,7 +1019,7 @@ def test_rows_that_fail_together_alone_ask_no_budget_and_their_reads_are_counted
         def take(self, indices):
             if len(indices) > 1 and 2 in indices:
                 raise ValueError("cannot merge these reads")
-            return np.asarray(indices)
+            return {"x": np.asarray(indices), "unit": "metres"}  # which is no row
 
     on_error = {"skip": 5, "retry": 2, "backoff": 0}
     config = {"batch_size": 4, "shuffle": False, "num_workers": workers, "on_error": on_error}
@@ -1025,9 +1028,79 @@ def test_rows_that_fail_together_alone_ask_no_budget_and_their_reads_are_counted
         with pytest.raises(ValueError, match="cannot merge") as raised:
             next(epoch)
         assert "on_error" not in "".join(raised.value.__notes__)
-        assert [4, 5, 6, 7] == next(epoch).tolist()
+        assert [4, 5, 6, 7] == next(epoch)["x"].tolist()
         # After the rows had been read one by one: again, and three times more.
         assert (0, 4) == (batches.stats().skipped, batches.stats().retried)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_rows_that_are_good_alone_are_joined_where_they_fail_together(workers):
+    """As from storage that fails now and then: of many rows nearly always one does."""
+
+    class Flaky:
+        def __init__(self):
+            self.tried = set()
+
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            self.tried ^= {index}
+            if index in self.tried:
+                raise OSError("each first time")
+            return index
+
+        def take(self, indices):
+            rows = [self[index] for index in indices.tolist()]
+            return {"x": np.array(rows), "name": list(map(str, rows))}
+
+    on_error = {"skip": 5, "retry": 1, "backoff": 0}
+    config = {"batch_size": 4, "shuffle": False, "num_workers": workers, "on_error": on_error}
+    with Loader(config, Flaky()) as batches:
+        got = [(batch["x"].tolist(), batch["name"]) for batch in batches]
+        assert (0, 0) == (batches.stats().skipped, batches.stats().failed)
+    assert [([0, 1, 2, 3], ["0", "1", "2", "3"]), ([4, 5, 6, 7], ["4", "5", "6", "7"])] == got
+
+
+Couple = namedtuple("Couple", "x names")
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        np.arange(12).reshape(4, 3),
+        {"x": np.arange(4), "names": list("abcd")},
+        OrderedDict(x=np.array(["a", "bb", "c", "d"]), y=(np.zeros((4, 0)),)),
+        Couple(np.arange(4.0), [1, None, "a", b""]),
+        (),
+        {},
+    ],
+    ids=repr,
+)
+def test_what_was_cut_row_by_row_is_joined_to_the_same(whole):
+    joined = join(cut(whole, 4, 1))
+    assert (type(whole), repr(whole)) == (type(joined), repr(joined))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [np.zeros(1), np.zeros(1, np.float32)],
+        [np.zeros((1, 2)), np.zeros((1, 3))],
+        [np.zeros(2), np.zeros(2)],
+        [{"x": np.zeros(1)}, {"y": np.zeros(1)}],
+        [(np.zeros(1),), ()],
+        [[np.zeros(1)], [np.zeros(1)]],
+        [["a", "b"], ["a", "b"]],
+        ["a", "b"],
+        [np.ma.zeros(1), np.ma.zeros(1)],
+        [np.zeros(1), [0]],
+    ],
+    ids=repr,
+)
+def test_what_may_be_more_than_rows_is_not_joined(parts):
+    with pytest.raises(UncutError):
+        join(parts)
 
 
 @pytest.mark.parametrize("method", ["take", "__getitems__"])
@@ -1099,3 +1172,33 @@ def test_a_row_that_is_left_out_at_once_is_no_second_try():
     with Loader(config, OneBad()) as batches:
         assert 3 == len(next(iter(batches)))
         assert (1, 0) == (batches.stats().skipped, batches.stats().retried)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_process_with_too_many_files_open_has_no_bad_samples(number, wrapped, tmp_path):
+    """A list of them would keep sound ones out of all later runs."""
+
+    class Opening:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            try:
+                if index == 2:
+                    raise OSError(number, "too many")
+            except OSError as error:
+                if wrapped:
+                    raise ValueError("no sample") from error
+                raise
+            return index
+
+    on_error = {"skip": 4, "retry": 1, "backoff": 0, "quarantine": str(tmp_path / "bad.jsonl")}
+    config = {"batch_size": 2, "shuffle": False, "num_workers": 0, "on_error": on_error}
+    with Loader(config, Opening()) as batches:
+        epoch = iter(batches)
+        assert [0, 1] == next(epoch).tolist()
+        with pytest.raises(ValueError if wrapped else OSError, match=r"no sample|too many"):
+            next(epoch)
+        assert (0, 1) == (batches.stats().skipped, batches.stats().failed)
+    assert "" == (tmp_path / "bad.jsonl").read_text()

@@ -1,4 +1,4 @@
-"""Batches cut out of what was taken for several."""
+"""Batches cut out of what was taken for several, and one joined of what was taken row by row."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from ..errors import CollateError
 
-__all__ = ["UncutError", "cut"]
+__all__ = ["UncutError", "cut", "join"]
 
 
 class UncutError(CollateError):
-    """What was taken for several batches cannot be cut: each has to be taken by itself."""
+    """What was taken cannot be cut, or joined: it may be more than rows."""
 
 
 def cut(made: Any, count: int, rows: int) -> list[Any]:
@@ -54,3 +54,29 @@ def _fields(fields: Iterable[Any], count: int, rows: int) -> list[tuple[Any, ...
     parts = [cut(field, count, rows) for field in fields]
     # Zipped, no field at all would be no batch at all.
     return list(zip(*parts, strict=True)) if parts else [()] * count
+
+
+def join(parts: list[Any]) -> Any:
+    """Join batches of one row each, as `take` gives them, at least one; the reverse of `cut`.
+
+    Raises:
+        UncutError: there is something else in one, or they differ.
+    """
+    first, kind = parts[0], type(parts[0])
+    if set(map(type, parts)) == {kind} and not any(getattr(it, "__dict__", None) for it in parts):
+        if kind in (np.ndarray, np.memmap):
+            if {(it.dtype, it.shape) for it in parts} == {(first.dtype, (1, *first.shape[1:]))}:
+                return np.concatenate(parts)
+        elif kind in (dict, OrderedDict):
+            if all(list(it) == list(first) for it in parts):
+                return kind((name, join([it[name] for it in parts])) for name in first)
+        elif isinstance(first, tuple) and (kind is tuple or hasattr(kind, "_make")):
+            if len(set(map(len, parts))) == 1:
+                fields = map(join, map(list, zip(*parts, strict=True)))
+                return tuple(fields) if kind is tuple else kind._make(fields)
+        elif kind is list and set(map(len, parts)) == {1}:
+            rows = [row for (row,) in parts]
+            # One array or list may be the only field, or a ragged row.
+            if not any(isinstance(row, (np.ndarray, dict, tuple, list)) for row in rows):
+                return rows
+    raise UncutError(f"expected batches of one row each, got {kind}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ._batch import BatchJob
+from ._cut import UncutError, join
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,7 +116,7 @@ class PatientJob(BatchJob):
                     raise
                 if self._policy.again(self._tries[row]):
                     self._tries[row] += 1
-                elif self._policy.skip:
+                elif self._policy.leaves_out(error):
                     from ._failure import failure_of
 
                     index = int(self._indices[row])
@@ -140,17 +142,27 @@ class PatientJob(BatchJob):
         kept = [row for row, failed in enumerate(self._failed) if failed is None]
         # If each is good at once, nothing else tells of a storage that fails at times.
         self._again = int(len(kept) == len(samples) and not any(self._tries))
-        return self._take_kept(kept) if self._recipe.whole == "take" and kept else samples
+        if self._recipe.whole != "take" or not kept:
+            return samples
+        return self._take_kept(kept, [samples[row] for row in kept])
 
-    def _take_kept(self, kept: list[int]) -> Any:
-        """Read the rows that are left as a whole; each has been read well by itself just now."""
+    def _take_kept(self, kept: list[int], alone: list[Any]) -> Any:
+        """Read the rows that are left as a whole; each has been read well by itself just now.
+
+        Where that fails, what came of them `alone` is joined. If it cannot be, all is tried again.
+        """
         tries, before = 0, self._again
         while True:
             self._again = before + tries
             try:
                 return self._take(self._indices[kept])
             except Exception as error:
-                if self._recipe.from_signal(error) or (tries and not self._policy.again(tries - 1)):
+                if self._recipe.from_signal(error):
+                    raise
+                if not tries:
+                    with suppress(UncutError):
+                        return join(alone)
+                if tries and not self._policy.again(tries - 1):
                     raise
                 tries += 1
 
@@ -160,8 +172,7 @@ class PatientJob(BatchJob):
     def _read_alone(self, row: int) -> Any:
         """Read one row of a source that reads many at once; to find out which of them fails."""
         if self._recipe.whole == "take":
-            self._take(self._indices[row : row + 1])
-            return None
+            return self._take(self._indices[row : row + 1])
         (sample,) = self._recipe.samples(self._index_of[row : row + 1])
         if self._recipe.transform is None:
             return sample

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..errors import ClosedError
+from ..errors import TOO_MANY, ClosedError
 
 __all__ = ["Pause", "Policy"]
+
+_ERRNO: Callable[[Any], Any] = vars(OSError)["errno"].__get__
+_CAUSE: Callable[[Any], Any] = vars(BaseException)["__cause__"].__get__
 
 LONGEST_PAUSE = 60.0
 """Seconds: how far the doubling of the pause goes."""
@@ -55,6 +58,22 @@ class Policy(NamedTuple):
     backoff: float
     skip: bool
     pause: Pause
+
+    def leaves_out(self, error: BaseException) -> bool:
+        """Tell whether a sample that failed so to the end is left out.
+
+        Not where the process has too many files open: that says nothing of the sample.
+        """
+        cause: BaseException | None = error
+        try:
+            while self.skip and cause is not None:
+                # Past what a class of the user's answers for itself, and may raise.
+                if issubclass(type(cause), OSError) and _ERRNO(cause) in TOO_MANY:
+                    return False
+                cause = _CAUSE(cause)
+            return self.skip
+        finally:
+            del cause, error  # whose traceback leads to this frame
 
     def again(self, tries: int) -> bool:
         """Pause before another try; say whether there is one.
