@@ -341,6 +341,21 @@ def test_a_process_that_cannot_be_started_is_not_compared(monkeypatch, tmp_path)
     assert said.startswith("another process: it could not be started: ")
 
 
+def test_a_run_for_which_the_system_has_no_threads_is_not_compared(monkeypatch):
+    """No batch of it differs: nothing is at fault in source or transform."""
+    real = threading.Thread.start
+
+    def start(self):
+        if self.name == "threadloader-worker-5":
+            raise RuntimeError("can't start new thread")
+        real(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    report = report_of(faults.Source)
+    assert ("same", ()) == (report.result, report.causes)
+    assert any("num_workers 8" in it and "no more threads" in it for it in report.not_compared)
+
+
 def test_without_a_folder_for_temporary_files_another_process_is_not_compared(monkeypatch):
     """As in a container of which nothing can be written."""
 

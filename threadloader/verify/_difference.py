@@ -14,7 +14,12 @@ from ._follow import Item, Mark, Tape, VerifyError, follow, made, told
 from ._plan import Leg, Run
 from ._report import Difference
 
-__all__ = ["compared"]
+__all__ = ["ShortError", "compared"]
+
+
+class ShortError(Exception):
+    """A run could not be made, since the system does not give what it needs."""
+
 
 INDICES = 8
 """Dataset indices that are shown."""
@@ -35,6 +40,7 @@ def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference 
 
     Raises:
         VerifyError: a batch holds something that cannot be compared.
+        ShortError: the system does not give what the run needs.
     """
     expected = iter(tape.marks.items())
     try:
@@ -59,7 +65,10 @@ def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference 
                 return _steps(run, epoch, mark, "expected a batch, got the end"), []
     except VerifyError:
         raise
-    except Exception as error:  # noqa: BLE001 - opening and resuming run the user's code
+    except Exception as error:
+        if type(error) is RuntimeError and error.args == ("can't start new thread",):
+            raise ShortError("the system starts no more threads") from error
+        # Opening and resuming run the user's code.
         return Difference(run=str(run), kind="run", what=told(error)), []
     # Here, where the run is closed: it opens the source once more.
     return _difference(case, run, item, mark, tape)

@@ -13,7 +13,7 @@ from ..config import LoaderConfig, examine
 from ..errors import ConfigError, Problem
 from ._case import CODE, Case
 from ._causes import causes, faults
-from ._difference import compared
+from ._difference import ShortError, compared
 from ._follow import Tape, record
 from ._plan import DEEP, Plan, runs
 from ._probe import CALLS
@@ -128,14 +128,18 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
     tape = record(case, epochs, plan.batches, shown.tick)
     deep = max(1, min(DEEP, AHEAD_BYTES // max(1, tape.batch_bytes)))
     tried = runs(own, deep, epochs=epochs, steps=tape.steps, whole=tape.whole, seed=config.seed)
+    left = _left_out(case, epochs, tape, deep)
     same, first, indices = [], None, tape.indices
     for number, run in enumerate(tried, 2):
         shown.begin(number, expected, str(run))
-        difference, around = compared(case, run, tape, epochs)
+        try:
+            difference, around = compared(case, run, tape, epochs)
+        except ShortError as error:
+            left.append(f"{run}: {error}")
+            continue
         same.append((run, difference is None))
         if difference is not None and first is None:
             first, indices = difference, [*around, *tape.indices]
-    left = _left_out(case, epochs, tape, deep)
     other = None
     if process is not None:
         run = other_run(tape, own[1])
