@@ -40,12 +40,9 @@ takes minutes to read a pattern."""
 
 def starts(path: str) -> str:
     """Say what to do where a path leads to nothing."""
-    hint = (
-        "a relative path starts at the folder of the config file, or without one at the current "
-        "folder"
-    )
+    hint = "a relative path starts at the folder of the config file, or without one at the current"
     braces = '; braces stand for themselves: write "*" for what differs, or a list of names'
-    return hint + braces if re.search(r"\{.*\}", path) else hint
+    return f"{hint} folder{braces if re.search(r'{.*}', path) else ''}"
 
 
 def expand(
@@ -134,13 +131,8 @@ def inside(path: Path, root: Path | None) -> Path:
 def real(path: Path, *, of_root: bool = False) -> str:
     """Give a path with every link followed; it need not exist.
 
-    Args:
-        path: the path.
-        of_root: whether it is the config's ``root``.
-
     Raises:
-        SourceError: no system has such a path, or it cannot be followed.
-        ConfigError: likewise, of the root.
+        SourceError: it cannot be followed; of the config's ``root``, a ConfigError.
     """
     try:
         return os.path.realpath(path)
