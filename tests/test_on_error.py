@@ -1062,6 +1062,13 @@ def test_rows_that_are_good_alone_are_joined_where_they_fail_together(workers):
     assert [([0, 1, 2, 3], ["0", "1", "2", "3"]), ([4, 5, 6, 7], ["4", "5", "6", "7"])] == got
 
 
+def test_errors_that_are_each_other_s_cause_are_left_out_as_others_are():
+    one, other = ValueError("one"), ValueError("other")
+    one.__cause__, other.__cause__ = other, one
+    assert Policy(0, 0.0, True, None).leaves_out(one)
+    assert not Policy(0, 0.0, False, None).leaves_out(one)
+
+
 Couple = namedtuple("Couple", "x names")
 
 

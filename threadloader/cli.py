@@ -134,9 +134,9 @@ def _print(lines: list[str], stream: TextIO | None) -> bool:
     Raises:
         KeyboardInterrupt: Ctrl-C came, perhaps while a pager let it wait.
     """
-    if stream is None or getattr(
-        stream, "closed", False
-    ):  # as by user code; None: a Windows program without console
+    # Closed as by user code, whose stream may have no more than is used below; None: a Windows
+    # program without console.
+    if stream is None or getattr(stream, "closed", False):
         return True
     try:
         for text in lines:

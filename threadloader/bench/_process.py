@@ -98,7 +98,8 @@ def _said(child: subprocess.Popen[bytes]) -> bytes:
     """
     assert child.stdout is not None
     if os.name == "nt":
-        return answer_in(child.stdout.read())  # pragma: no cover - Windows has no forks
+        lines = map(answer_in, child.stdout)  # pragma: no cover - Windows has no forks
+        return next(filter(None, lines), b"")  # pragma: no cover
     said, over = b"", False
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)

@@ -12,6 +12,8 @@ __all__ = ["Pause", "Policy"]
 
 _ERRNO: Callable[[Any], Any] = vars(OSError)["errno"].__get__
 _CAUSE: Callable[[Any], Any] = vars(BaseException)["__cause__"].__get__
+_CAUSES = 100
+"""Causes of an error that are looked at. Chosen: none has as many, and they may go in a circle."""
 
 LONGEST_PAUSE = 60.0
 """Seconds: how far the doubling of the pause goes."""
@@ -66,11 +68,12 @@ class Policy(NamedTuple):
         """
         cause: BaseException | None = error
         try:
-            while self.skip and cause is not None:
+            for _ in range(_CAUSES):
                 # Past what a class of the user's answers for itself, and may raise.
                 if issubclass(type(cause), OSError) and _ERRNO(cause) in TOO_MANY:
                     return False
-                cause = _CAUSE(cause)
+                if (cause := _CAUSE(cause)) is None:
+                    break
             return self.skip
         finally:
             del cause, error  # whose traceback leads to this frame

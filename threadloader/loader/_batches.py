@@ -76,7 +76,7 @@ class Batches(Live):
         self._closing = runtime.turn()
         self._at_source = False  # whether it is being closed; written by who has the lock
         self._closed_at: float | None = None  # written by who closes first
-        self._waited = Told()  # seconds of waiting, by `stats`
+        self._waited = Told()  # the seconds of waiting that `stats` has told, to whomever
         from ..state import write  # now: hours later, maybe no file can be opened
 
         self._write = write
