@@ -1,5 +1,6 @@
 """The npz source: what it loads, and that a damaged file is an error, never other data."""
 
+import errno
 import io
 import os
 import random
@@ -170,6 +171,19 @@ def test_what_is_no_regular_file_is_refused(tmp_path):
 def test_what_is_no_archive_is_refused(tmp_path, data):
     (tmp_path / "a.npz").write_bytes(data)
     assert "expected an npz file (a zip archive of arrays)" in str(refused(tmp_path / "a.npz"))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EMFILE])
+def test_what_the_system_says_of_a_read_is_no_damage(good, monkeypatch, number):
+    """Made again the file would be the same."""
+
+    def read(self, size=-1):
+        raise OSError(number, "not now")
+
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", read)
+    said = str(refused(good))
+    assert "expected a file that can be read, got: not now" in said
+    assert ("ulimit" in said) == (number == errno.EMFILE)
 
 
 def test_an_archive_without_arrays_is_refused(tmp_path):

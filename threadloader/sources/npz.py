@@ -8,6 +8,7 @@ field, never fewer or other samples.
 
 from __future__ import annotations
 
+import errno
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from threadloader.errors import SourceError, by_handler
 from ._fields import chosen_fields, listed, nearest, repeated
 from ._files import inside
 from ._npy_header import read_header
-from ._regular import open_regular, readable
+from ._regular import open_regular, readable, unreadable
 from ._row_numbers import row_number
 from .arrays import ArraySource
 
@@ -133,6 +134,9 @@ class _Archive:
             raise
         except Exception as error:
             _pass_on(error)
+            # Damaged bytes may lead to a place before the file: that is EINVAL.
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                raise unreadable(self._path, error) from error
             reason = str(error) or type(error).__name__
             what = "a readable array" if name else "an npz file (a zip archive of arrays)"
             raise self._fault(f"expected {what}, got: {reason}; {_DAMAGED}", name) from error
