@@ -567,6 +567,9 @@ def test_a_star_for_missing_values_is_for_fields_that_can_hold_it(tmp_path):
     assert error.message.endswith(hint)
     error = refused(path, dtypes={"*": "float16"}, missing={"*": -9999})
     assert error.message.endswith('"missing", whose number for "*" float16 does not hold')
+    options = {"categories": {"i": ["x"]}, "dtypes": {"*": "float32"}, "missing": {"*": None}}
+    error = refused(path, **options)
+    assert error.message.endswith('"missing", whose number for "*" int64 does not hold')
 
 
 @pytest.mark.parametrize(

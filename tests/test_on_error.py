@@ -1140,8 +1140,12 @@ def test_a_whole_that_fails_and_is_good_row_by_row_was_tried_again(workers, meth
         assert (0, 1) == (batches.stats().failed, batches.stats().retried)
 
 
-@pytest.mark.parametrize(("fails", "skipped", "retried"), [(2, 0, 1), (99, 1, 1)])
-def test_where_a_row_was_tried_again_or_left_out_the_whole_does_not_count(fails, skipped, retried):
+@pytest.mark.parametrize(
+    ("fails", "retry", "skipped", "retried"), [(2, 1, 0, 1), (99, 1, 1, 1), (99, 0, 1, 0)]
+)
+def test_where_a_row_was_tried_again_or_left_out_the_whole_does_not_count(
+    fails, retry, skipped, retried
+):
     class OneRow:
         left = fails
 
@@ -1157,30 +1161,11 @@ def test_where_a_row_was_tried_again_or_left_out_the_whole_does_not_count(fails,
                 raise OSError("a row")
             return list(indices)
 
-    on_error = {"retry": 1, "backoff": 0, "skip": 1}
+    on_error = {"retry": retry, "backoff": 0, "skip": 1}
     config = {"batch_size": 4, "shuffle": False, "num_workers": 0, "on_error": on_error}
     with Loader(config, OneRow()) as batches:
         assert 4 - skipped == len(next(iter(batches)))
         assert (skipped, retried) == (batches.stats().skipped, batches.stats().retried)
-
-
-def test_a_row_that_is_left_out_at_once_is_no_second_try():
-    class OneBad:
-        def __len__(self):
-            return 4
-
-        def __getitem__(self, index):
-            return index
-
-        def __getitems__(self, indices):
-            if 1 in indices:
-                raise OSError("a row")
-            return list(indices)
-
-    config = {"batch_size": 4, "shuffle": False, "num_workers": 0, "on_error": {"skip": 1}}
-    with Loader(config, OneBad()) as batches:
-        assert 3 == len(next(iter(batches)))
-        assert (1, 0) == (batches.stats().skipped, batches.stats().retried)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

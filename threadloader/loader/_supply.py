@@ -57,7 +57,7 @@ class Supply:
         self, config: LoaderConfig, recipe: Recipe, deal: Deal, runtime: Runtime, steps: int | None
     ) -> None:
         self._config = config
-        self._recipe = recipe
+        self._recipe = recipe  # replaced by `no_groups`, which the consumer alone calls
         self._deal = deal
         self._now = runtime.monotonic
         self._in_event_loop = runtime.in_event_loop

@@ -173,6 +173,8 @@ class CsvOptions:
             what = 'say what it means with "dtypes", or by "missing" and "missing_text"'
         if listed and _OTHERS in self.missing and name not in self.missing:
             dtype = self.dtypes.get(name, self.dtypes.get(_OTHERS))
+            if name in self.categories:
+                dtype = "int64"
             what += f', whose number for "*" {dtype} does not hold'
         return what
 

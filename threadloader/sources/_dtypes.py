@@ -19,7 +19,7 @@ DTYPES = (
 )
 """The dtypes that a config can name."""
 
-_INTEGER = re.compile(r"[+-]?0*[0-9]{1,19}")
+_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 _KINDS = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float)}
 _NAMES = {"b": "true or false", "i": "an integer", "u": "an integer", "f": "a number"}
 
@@ -54,9 +54,10 @@ def number_dtype(name: str) -> np.dtype[Any]:
 def int64_of(text: str) -> int | None:
     """Give the integer that plain digits say, perhaps with a sign; None where int64 holds none.
 
-    Looked at first: int() would also take "1_0", and thousands of digits.
+    Looked at first: int() would also take "1_0", and refuses thousands of digits, also zeros.
     """
-    number = int(text) if _INTEGER.fullmatch(text) else 2**63
+    match = _INTEGER.fullmatch(text)
+    number = int(match[1] + match[2]) if match else 2**63
     return number if -(2**63) <= number < 2**63 else None
 
 
