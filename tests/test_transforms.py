@@ -1,6 +1,7 @@
 """A transform's generator depends on the key and the position, and on nothing else."""
 
 import functools
+import inspect
 import random
 import signal
 import threading
@@ -232,6 +233,16 @@ def test_what_cannot_be_called_with_a_sample_is_refused_before_the_first_one(wro
     got, hint = refused(wrong)
     assert got == f"one that cannot be called so: {why}"
     assert hint == "its first parameter is the sample"
+
+
+def test_who_says_another_signature_than_its_own_is_not_refused_by_it():
+    """A decorator that gives the function it wraps one argument more."""
+
+    def transform(sample):
+        return sample
+
+    transform.__signature__ = inspect.signature(lambda sample, scale: sample)
+    assert 3 == bind(transform)(3, 7, 0)
 
 
 def test_an_rng_by_position_only_is_refused():

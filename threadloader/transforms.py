@@ -116,6 +116,8 @@ def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter
 def _unfit(transform: Callable[..., Any], keywords: Mapping[str, Any]) -> str | None:
     """Say why it surely cannot be called with a sample and these; None where it may be."""
     try:
+        if hasattr(transform, "__signature__"):  # it may be that of what it wraps, and adds to
+            return None
         signature = inspect.signature(transform, follow_wrapped=False)
     except (TypeError, ValueError) as error:  # as of `takes_rng`
         if from_signal(error):
