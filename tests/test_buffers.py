@@ -572,6 +572,17 @@ def test_blocks_that_nobody_needs_are_freed(made):
     assert 20 == len(made)
 
 
+def test_blocks_that_are_needed_now_and_then_are_kept(made):
+    """As where two workers are at the last batches of an epoch, and one at all others."""
+    pool = small_pool()
+    for _ in range(20):
+        for _ in range(100):
+            filled(pool, 1.0)
+        both = filled(pool, 1.0), filled(pool, 1.0)
+        del both
+    assert 2 == len(made)
+
+
 def test_a_size_that_is_asked_for_no_longer_is_dropped():
     """Another batch size, and the blocks of the one before are freed."""
     pool = small_pool()

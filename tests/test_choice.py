@@ -19,8 +19,8 @@ from threadloader.loader._choice import Choice
 class Run:
     """A training loop in an imagined time: what a batch takes with threads, and without."""
 
-    def __init__(self, threads, here, step=0.0, busy=None):
-        self.choice = Choice()
+    def __init__(self, threads, here, step=0.0, busy=None, *, unlocked=False):
+        self.choice = Choice(unlocked=unlocked)
         self.seconds = {False: threads, True: here}
         self.step = step
         self.busy = threads if busy is None else busy
@@ -66,6 +66,72 @@ def test_threads_stay_where_the_training_step_hides_them():
 
 def test_threads_are_never_doubted_where_a_batch_is_much_work():
     assert Run(threads=8e-3, here=4e-3, busy=30e-3).go(60.0) == 0
+
+
+@pytest.mark.parametrize("unlocked", [False, True])
+def test_threads_are_not_doubted_where_no_other_thread_can_be_faster(unlocked):
+    """Two gather a batch in 90 us each: alone, the consumer would take as long."""
+    run = Run(threads=50e-6, here=100e-6, busy=90e-6, unlocked=unlocked)
+    run.go(1.0)
+    assert (0 == run.go(60.0)) == unlocked, "with the GIL, waiting for it may be in those"
+
+
+def test_threads_that_gain_nothing_are_doubted_without_the_gil_too():
+    """The gather takes 60 us, and the hand-off more."""
+    run = Run(threads=150e-6, here=100e-6, busy=60e-6, unlocked=True)
+    run.go(1.0)
+    assert run.go(60.0) > 0.99
+
+
+class Noting(Choice):
+    """Writes down what it is told of the work in a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.busy = []
+
+    def note(self, now, waited, batches, busy, *more):
+        self.busy.append(round(busy / batches, 9))
+        return False
+
+
+def test_a_short_batch_is_not_taken_for_little_work(monkeypatch):
+    """A part of a second for each row that is not padding."""
+    real = _supply.Supply.note
+
+    def note(self, stream, outcome, *more):
+        outcome.seconds = outcome.job.samples(1) * 0.25
+        real(self, stream, outcome, *more)
+
+    monkeypatch.setattr(_supply.Supply, "note", note)
+    config = {"batch_size": 4, "shard": {"index": 1, "count": 2}, "num_epochs": 1}
+    with Loader(config, source=list(range(13))) as batches:  # 8, and 5, of which 2 are its, and 1
+        batches._supply.choice = choice = Noting()
+        assert [4, 3] == list(map(len, batches))
+    assert [1.0, 1.0] == choice.busy
+
+
+def test_what_lets_go_of_the_gil_is_what_the_loader_says(tmp_path):
+    """Arrays in memory or mapped files, and no code of the user's."""
+    np.save(tmp_path / "x.npy", np.zeros((9, 4)))
+
+    class Own(list):
+        in_memory, sample_bytes = True, 8
+
+        def take(self, indices):
+            return np.array(indices)
+
+    def unlocked(config, **given):
+        with Loader(config, **given) as batches:
+            return batches._supply.choice._unlocked
+
+    file = {"type": "npy", "path": str(tmp_path / "x.npy")}
+    assert unlocked({"source": {**file, "mmap": True}})
+    assert not unlocked({"source": file})
+    assert unlocked({}, source=np.zeros((9, 4)))
+    assert not unlocked({}, source=np.zeros((9, 4)), transform=np.negative)
+    assert not unlocked({}, source=Own(range(9)))
+    assert not unlocked({}, source=list(range(9)))
 
 
 def test_a_trial_that_is_hopeless_ends_after_two_batches():

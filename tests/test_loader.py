@@ -1658,6 +1658,15 @@ class TestGroups:
             assert 32 == len(list(batches))
         assert [1, 2, 4, 8, 16, 1] == [len(rows) // 2 for rows in source.taken]
 
+    def test_the_last_jobs_of_an_epoch_are_as_large_as_those_before(self):
+        """Some jobs are prepared ahead: that should be as much where the last ones are of them."""
+        source = Taken(2 * 600)
+        config = {"batch_size": 2, "num_workers": 1, "num_epochs": 1}
+        with Loader(config, source=source) as batches:
+            assert 600 == len(list(batches))
+        sizes = [len(rows) // 2 for rows in source.taken]
+        assert [1, 2, 4, 8, 16, 32, 64, 128, 173, 172] == sizes
+
     @pytest.mark.parametrize("workers", [0, 2])
     @given(bad=st.sets(st.integers(0, 39), max_size=4))
     @settings(max_examples=15, deadline=None)

@@ -50,6 +50,7 @@ class Recipe(NamedTuple):
         threads_only: whether the consumer's thread must not prepare batches where there are
             workers.
         foreign: whether code that is not the package's runs in a job.
+        unlocked: whether nearly all the work in a job is done without the GIL.
         from_signal: tells whether a signal handler raised an exception, in this thread: that
             is no failure of the sample whose reading it interrupted.
         locate: index -> where the sample stands, as `Source.locate`, of a source that is known to
@@ -77,6 +78,7 @@ class Recipe(NamedTuple):
     policy: "Policy | None" = None
     threads_only: bool = False
     foreign: bool = True
+    unlocked: bool = False
     from_signal: Callable[[BaseException], bool] = lambda error: False
     locate: Callable[[int], str] | None = None
     free: Callable[[], None] = lambda: None

@@ -56,14 +56,17 @@ class Choice:
 
     Args:
         gather: how many batches a worker makes by one call, at most.
+        unlocked: whether workers make them without the GIL. Then none waits for it in the time
+            that is told of its work, and another thread cannot do that in less.
 
     Attributes:
         here: whether the thread that asks prepares the batches itself.
     """
 
-    def __init__(self, gather: int = 1) -> None:
+    def __init__(self, gather: int = 1, *, unlocked: bool = False) -> None:
         self.here = False
         self._gather = gather
+        self._unlocked = unlocked
         self._trial = False
         self._before = 0.0  # seconds a batch took the other way
         self._own_before = 0.0  # of them, in the loop's own work
@@ -131,7 +134,7 @@ class Choice:
             now: the time, in seconds.
             waited: seconds that it took to have those of them that are made.
             batches: how many they are.
-            busy: seconds of work in them.
+            busy: seconds of work in them, if all are as long as they may be.
             made: how many of them are made; the others are when they are asked for.
             before: seconds that it took to have such others of the job before this one.
 
@@ -156,9 +159,13 @@ class Choice:
         elapsed = self._seconds
         if not hopeless and (elapsed < WINDOW_SECONDS or self._pieces < WINDOW_PIECES):
             return False
-        cheap = self._least < CHEAP_SECONDS
-        doubted = self.here or (cheap and self._waited > WAITING * elapsed)
         self._per_batch = per_batch = elapsed / max(self._batches, 1)
+        doubted = self.here or (
+            WAITING * elapsed < self._waited
+            and self._least < CHEAP_SECONDS
+            # Else not even a thread that did nothing else could win the trial.
+            and (not self._unlocked or self._least < BETTER * per_batch)
+        )
         own = (elapsed - self._waited) / max(self._batches, 1)
         changed = self._decide(now, per_batch, own, doubted=doubted)
         self._empty_window()

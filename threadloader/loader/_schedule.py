@@ -180,7 +180,8 @@ class _Sizes:
         if most == 1 or self._singly > 0:
             self._singly -= 1
             return 1
-        size = min(self._size, most, left)
+        # As equal as they can be: little would be prepared ahead where small ones come together.
+        size = min(self._size, -(-left // -(-left // most)))
         self._size = min(2 * self._size, most)
         return size
 

@@ -81,7 +81,7 @@ class Supply:
         doubted = config.num_workers and steps is not None and not recipe.threads_only
         # Nobody watches the thread that asks: a stall of its own could not be raised.
         doubted = doubted and config.stall_action != "raise"
-        self.choice = Choice(recipe.gather) if doubted else None
+        self.choice = Choice(recipe.gather, unlocked=recipe.unlocked) if doubted else None
         self._depth = config.prefetch_batches
         if recipe.group > 1:  # each job has several batches
             self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
@@ -293,6 +293,8 @@ class Supply:
             cast("Stream", stream).wind_down()
             return
         batches, made = outcome.job.span.size, len(outcome.value)
-        waited = now - called
-        if choice.note(now, waited, batches, outcome.seconds, made or batches, before):
+        # A short batch at the end of an epoch is no sign that batches are less work.
+        longer = batches * self._config.batch_size / max(outcome.job.samples(batches), 1)
+        busy = outcome.seconds * longer
+        if choice.note(now, now - called, batches, busy, made or batches, before):
             cast("Stream", stream).wind_down()  # what comes next is prepared the other way
