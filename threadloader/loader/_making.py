@@ -28,7 +28,7 @@ GROUP_BYTES = 16 << 20
 up to `GATHER_BYTES`: it holds only up to one group a worker. Measured with rows of 3 KiB, two
 workers on two cores, three groups ahead, parts of the limit at 4 / 8 / 12 / 16 MiB: on an Intel
 Xeon batches of 32 rows 0.93 / 1.10 / 1.25 / 1.27, of 256 0.98 / 1.15 / 1.27 / 1.37; on an AMD EPYC,
-medians of three processes, 0.82 / 0.83 / - / 0.96 and 0.84 / 0.83 / - / 1.07."""
+medians of five processes, 1.33 / 1.44 / 1.40 / 1.47 and 1.18 / 1.29 / 1.31 / 1.35."""
 
 GATHER_BYTES = 4 << 20
 """They are gathered by one call up to this size, which is what a batch keeps that is kept. Of other
