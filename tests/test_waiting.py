@@ -3,6 +3,7 @@
 By a clock that stands still but where the source or the loop moves it.
 """
 
+import itertools
 import signal
 import threading
 from contextlib import suppress
@@ -111,24 +112,28 @@ def test_a_loop_that_does_nothing_else_waits_all_the_time(kind, bad, prepare, co
 
 
 def test_a_wait_for_a_worker_counts_from_the_first_batch_of_an_epoch_on():
-    source = Slow([0.0])
+    """Its first read begins before it is asked for, and ends while the loop waits for it."""
+    source, reads, seen = Slow([0.0]), itertools.count(), []
+    inside, asked = threading.Event(), threading.Event()
+
+    def watch():
+        if next(reads) == len(source):
+            inside.set()
+            assert asked.wait(WAIT)
+            while batches._run.since is None:
+                pass
+            source.now[0] += 10.0
+            seen.append(not_waited(batches.stats()))
+
+    source.watch = watch
     with opened(source, num_workers=1, prefetch_batches=1) as batches:
         list(batches)
-        asked, seen, before = threading.Event(), [], not_waited(batches.stats())
-
-        def watch():
-            if not seen:
-                assert asked.wait(WAIT)
-                while batches._run.since is None:
-                    pass
-                source.now[0] += 10.0
-                seen.append(not_waited(batches.stats()))
-
-        source.watch = watch
+        assert inside.wait(WAIT)  # from here on the clock stands still
+        before = not_waited(batches.stats())
         epoch = iter(batches)
         asked.set()
         next(epoch)
-        assert before == seen[0]
+    assert [before] == seen
 
 
 def test_closed_while_a_batch_is_made_a_run_has_not_waited_longer_than_it_lasted():
