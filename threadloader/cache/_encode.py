@@ -31,8 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import by_handler
-
+from ..errors import by_handler
 from ._samples import CONSTANTS, DEEPEST, ForeignError
 
 __all__ = ["DamagedError", "Part", "decode", "encode"]

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from threadloader.errors import ConfigError, Problem, by_handler
-
+from ..errors import ConfigError, Problem, by_handler
 from ._base import MISSING, Cache, Count, follow
 from ._encode import DamagedError, Part, decode, encode
 from ._names import new_name

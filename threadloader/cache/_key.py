@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from threadloader.errors import ConfigError, Problem, by_handler
-
+from ..errors import ConfigError, Problem, by_handler
 from ._graph import digest_of
 from ._kinds import (
     BY_CLASS,

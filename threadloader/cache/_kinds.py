@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from threadloader.errors import by_handler
+from ..errors import by_handler
 
 __all__ = [
     "BY_CLASS",

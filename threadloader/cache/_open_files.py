@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from threadloader.errors import TOO_MANY, most_open, too_many
+from ..errors import TOO_MANY, most_open, too_many
 
 __all__ = ["kept_open", "of_process", "too_many"]
 

@@ -26,8 +26,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import by_handler
-
+from ..errors import by_handler
 from ._encode import Part
 
 __all__ = [

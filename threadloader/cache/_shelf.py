@@ -10,8 +10,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from threadloader.errors import by_handler
-
+from ..errors import by_handler
 from ._names import segment_names
 from ._open_files import kept_open, of_process
 from ._segments import Entries, Segment

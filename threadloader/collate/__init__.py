@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from threadloader.errors import ConfigError, Problem
-
+from ..errors import ConfigError, Problem
 from ._rows import Rows, RowsMaker
 from ._stack import stack
 

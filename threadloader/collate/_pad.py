@@ -9,8 +9,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, by_handler
-
+from ..errors import ConfigError, by_handler
 from ._masks import mask_of, masks_of
 from ._pad_options import as_in_json, problems
 from ._stack import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from threadloader.errors import Problem
+from ..errors import Problem
 
 __all__ = ["as_in_json", "problems"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from threadloader.errors import CollateError, by_handler
+from ..errors import CollateError, by_handler
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from threadloader._schema import Place, pointer, show
-from threadloader.errors import ConfigError, Problem
-
+from .._schema import Place, pointer, show
+from ..errors import ConfigError, Problem
 from . import _check
 from ._base import Base
 from ._bytes import bytes_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from threadloader.errors import by_handler
+from ..errors import by_handler
 
 if TYPE_CHECKING:
     from pathlib import Path

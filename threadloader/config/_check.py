@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from threadloader._schema import Mismatch, Place, Schema, pointer, show
-from threadloader.errors import ConfigError, Problem, by_handler
-
+from .._schema import Mismatch, Place, Schema, pointer, show
+from ..errors import ConfigError, Problem, by_handler
 from ._bytes import bytes_of
 from ._file import DEEPEST, LARGEST_TEXT, half_in
 from ._words import belongs, hint, one_edit

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from threadloader._schema import Place, show
-from threadloader.errors import ConfigError, Problem, by_handler
+from .._schema import Place, show
+from ..errors import ConfigError, Problem, by_handler
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,9 +3,8 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from threadloader._schema import Place, pointer
-from threadloader.errors import ConfigError, Problem
-
+from .._schema import Place, pointer
+from ..errors import ConfigError, Problem
 from ._base import Base
 from ._file import Document, follow, keys
 

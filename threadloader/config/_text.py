@@ -24,9 +24,8 @@ from bisect import bisect_right
 from math import isfinite
 from typing import Any, NoReturn
 
-from threadloader._schema import Place, pointer, show
-from threadloader.errors import ConfigError, Problem, by_handler
-
+from .._schema import Place, pointer, show
+from ..errors import ConfigError, Problem, by_handler
 from ._file import DEEPEST, LARGEST_TEXT, Document, Spot, half_in
 
 __all__ = ["parse"]

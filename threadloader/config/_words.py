@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from threadloader._schema import Place, show
+from .._schema import Place, show
 
 __all__ = ["belongs", "hint", "one_edit"]
 

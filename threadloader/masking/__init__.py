@@ -19,8 +19,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError, shown
-
+from ..errors import ConfigError, Problem, SourceError, shown
 from ._columns import IGNORED, Columns
 from ._hiding import Bits, Hiding, seeds_of
 

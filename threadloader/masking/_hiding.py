@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import SourceError
+from ..errors import SourceError
 
 __all__ = ["Bits", "Hiding", "Integers", "seeds_of"]
 

@@ -21,8 +21,7 @@ from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 
-from threadloader.errors import ConfigError, Problem
-
+from ..errors import ConfigError, Problem
 from ._closing import close_all
 from ._given import Without, as_source, attributes_of, has_own
 from ._per_thread import PerThread

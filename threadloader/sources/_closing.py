@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from threadloader.errors import ClosedError, by_handler
+from ..errors import ClosedError, by_handler
 
 __all__ = ["Held", "Token", "close_all", "close_left_over", "closed_error"]
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import by_handler
-
+from ..errors import by_handler
 from ._dtypes import UnfitError, say, to_array
 
 __all__ = ["Categories", "Column", "Numbers", "Texts"]

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from threadloader.errors import ConfigError, Problem
-
+from ..errors import ConfigError, Problem
 from ._csv_columns import Categories, Column, Numbers, Texts
 from ._dtypes import DTYPES, UnfitError
 from ._fields import chosen_fields, repeated, unknown_fields

@@ -15,8 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from threadloader.errors import SourceError, by_handler
-
+from ..errors import SourceError, by_handler
 from ._csv_options import CsvOptions
 from ._files import FileReader
 from ._line_scan import first_byte, tell

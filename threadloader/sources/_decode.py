@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError
-
+from ..errors import ConfigError, Problem, SourceError
 from ._dtypes import int64_of
 from ._npy_header import read_header
 from ._strict_json import STRICT

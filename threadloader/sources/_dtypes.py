@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem
+from ..errors import ConfigError, Problem
 
 __all__ = ["DTYPES", "UnfitError", "int64_of", "number_dtype", "say", "to_array"]
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from threadloader.errors import ConfigError, Problem
+from ..errors import ConfigError, Problem
 
 __all__ = ["chosen_fields", "listed", "near", "nearest", "repeated", "unknown_fields"]
 

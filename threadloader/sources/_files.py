@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import SourceError, by_handler
-
+from ..errors import SourceError, by_handler
 from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._open_files import kept_open
 from ._paths import expand, inside

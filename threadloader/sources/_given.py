@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from threadloader.errors import ConfigError, Problem, from_signal
-
+from ..errors import ConfigError, Problem, from_signal
 from ._per_thread import PerThread
 from .arrays import ArraySource
 

@@ -25,8 +25,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import by_handler
-
+from ..errors import by_handler
 from ._regular import open_regular
 
 __all__ = ["SUFFIX", "IndexCache", "IntArray"]

@@ -11,8 +11,7 @@ from io import StringIO
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from threadloader.errors import ConfigError, Problem, SourceError, by_handler
-
+from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._dtypes import int64_of
 from ._fields import nearest
 from ._files import inside

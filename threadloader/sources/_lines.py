@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError, by_handler
-
+from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._closing import close_all
 from ._files import FileReader, expand, inside, kept_open
 from ._index_cache import IndexCache, IntArray

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from threadloader.errors import SourceError, by_handler
-
+from ..errors import SourceError, by_handler
 from ._regular import open_regular
 
 __all__ = ["not_utf8"]

@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import SourceError, by_handler
+from ..errors import SourceError, by_handler
 
 __all__ = ["LONGEST", "Header", "read_header"]
 

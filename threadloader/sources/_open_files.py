@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threadloader import errors
+from .. import errors
 
 __all__ = ["kept_open", "too_many"]
 

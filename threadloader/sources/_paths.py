@@ -24,8 +24,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 
-from threadloader.errors import ConfigError, Problem, SourceError, by_handler
-
+from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._open_files import too_many
 from ._telling import Telling
 

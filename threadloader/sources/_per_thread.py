@@ -8,8 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from threadloader.errors import ClosedError, ConfigError, Problem, from_signal
-
+from ..errors import ClosedError, ConfigError, Problem, from_signal
 from ._closing import close_all
 from ._telling import log
 

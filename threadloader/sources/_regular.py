@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
-from threadloader.errors import SourceError, by_handler
-
+from ..errors import SourceError, by_handler
 from ._fields import listed
 from ._open_files import too_many
 from ._paths import starts

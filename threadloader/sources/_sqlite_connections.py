@@ -11,8 +11,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePath
 
-from threadloader.errors import ConfigError, Problem, SourceError, by_handler, lost_interrupt
-
+from ..errors import ConfigError, Problem, SourceError, by_handler, lost_interrupt
 from . import _per_thread  # which counts forks
 from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._regular import regular_status

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from threadloader.errors import by_handler
-
+from ..errors import by_handler
 from ._files import expand
 from ._hash import sha256
 from ._paths import real

@@ -16,8 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from threadloader.errors import SourceError, by_handler
-
+from ..errors import SourceError, by_handler
 from ._files import FileReader
 
 __all__ = ["Member", "members"]

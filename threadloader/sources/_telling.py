@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Literal
 
-from threadloader.errors import by_handler
+from ..errors import by_handler
 
 __all__ = ["Telling", "log"]
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError
-
+from ..errors import ConfigError, Problem, SourceError
 from ._files import FileReader
 
 __all__ = ["layout", "stored_dtype"]

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from threadloader.errors import ConfigError, Problem
-
+from ..errors import ConfigError, Problem
 from ._fingerprint import add_values, checked_rows, describe_dtype
 from ._hash import sha256
 from ._row_numbers import row_number, row_numbers

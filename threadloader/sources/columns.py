@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError, by_handler, from_signal
-
+from ..errors import ConfigError, Problem, SourceError, by_handler, from_signal
 from ._files import inside
 from ._regular import open_regular, readable
 from ._strict_json import STRICT

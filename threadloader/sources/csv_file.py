@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError, by_handler
-
+from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._csv_columns import Column, Texts
 from ._csv_options import CsvOptions
 from ._csv_rows import Block, read_blocks

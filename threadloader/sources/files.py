@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from threadloader.errors import ConfigError, Problem, SourceError, by_handler
-
+from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._closing import closed_error
 from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside

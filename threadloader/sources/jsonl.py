@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from threadloader.errors import ConfigError
-
+from ..errors import ConfigError
 from ._dtypes import UnfitError, number_dtype, say, to_array
 from ._fields import chosen_fields, near, unknown_fields
 from ._lines import Line, LineFiles, LineSource, open_lines

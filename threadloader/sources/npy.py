@@ -20,8 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError, by_handler
-
+from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._closing import close_all, closed_error
 from ._files import FileReader, inside
 from ._fingerprint import checked_rows

@@ -19,8 +19,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import SourceError, by_handler
-
+from ..errors import SourceError, by_handler
 from ._fields import chosen_fields, listed, nearest, repeated
 from ._files import inside
 from ._npy_header import read_header

@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError
-
+from ..errors import ConfigError, Problem, SourceError
 from ._fields import near
 from ._files import inside
 from ._hash import sha256

@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError
-
+from ..errors import ConfigError, Problem, SourceError
 from ._closing import close_all
 from ._decode import Decoders, apply, decoder_of, image_options
 from ._fields import chosen_fields, near

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from threadloader.errors import ConfigError, Problem, SourceError
-
+from ..errors import ConfigError, Problem, SourceError
 from ._closing import close_all
 from ._files import FileReader, expand, kept_open
 from ._fingerprint import checked_rows
