@@ -40,7 +40,7 @@ class Run:
         here = self.choice.here
         batches, took = self.choice.series() if here else 1, self.seconds[here]
         self.now += took + self.step
-        self.choice.note(self.now, took, batches, self.busy, 1, self.before)
+        self.choice.note(self.now, took, batches, batches, self.busy, 1, self.before)
         self.now += (batches - 1) * (took + self.step)
         self.before = (batches - 1) * took
         self.spent[here] += batches * (took + self.step)
@@ -83,32 +83,32 @@ def test_threads_that_gain_nothing_are_doubted_without_the_gil_too():
     assert run.go(60.0) > 0.99
 
 
-class Noting(Choice):
-    """Writes down what it is told of the work in a batch."""
+@pytest.mark.parametrize("rows", [1, 100])
+def test_a_short_batch_is_not_taken_for_little_work(rows):
+    """An epoch of four batches, made at once in 90 us for each 100 rows, and one of few."""
+    choice, now = Choice(unlocked=True), 0.0
+    for epoch in range(2_000):
+        for count in (100, 100, 100, 100, rows):
+            seconds = count * 1e-6
+            now += 0.5 * seconds
+            assert not choice.note(now, 0.5 * seconds, 1, count, 0.9 * seconds, 1, 0.0), epoch
 
-    def __init__(self):
-        super().__init__()
-        self.busy = []
 
-    def note(self, now, waited, batches, busy, *more):
-        self.busy.append(round(busy / batches, 9))
-        return False
+def test_epochs_of_one_short_batch_are_measured_by_their_rows():
+    """It has 20 rows of 1,000: the work in it is what it is, and a hand-off is most of the time."""
+    source = np.zeros((20, 10), np.float32)
+    noted = []
 
+    class Noting(Choice):
+        def note(self, *given):
+            noted.append(given[2:4])
+            return False
 
-def test_a_short_batch_is_not_taken_for_little_work(monkeypatch):
-    """A part of a second for each row that is not padding."""
-    real = _supply.Supply.note
-
-    def note(self, stream, outcome, *more):
-        outcome.seconds = outcome.job.samples(1) * 0.25
-        real(self, stream, outcome, *more)
-
-    monkeypatch.setattr(_supply.Supply, "note", note)
-    config = {"batch_size": 4, "shard": {"index": 1, "count": 2}, "num_epochs": 1}
-    with Loader(config, source=list(range(13))) as batches:  # 8, and 5, of which 2 are its, and 1
-        batches._supply.choice = choice = Noting()
-        assert [4, 3] == list(map(len, batches))
-    assert [1.0, 1.0] == choice.busy
+    with Loader({"batch_size": 1000, "num_epochs": 3}, source=source) as batches:
+        batches._supply.choice = Noting()
+        for epoch in batches.epochs():
+            assert 1 == len(list(epoch))
+    assert [(1, 20)] * 3 == noted
 
 
 def test_what_lets_go_of_the_gil_is_what_the_loader_says(tmp_path):
@@ -232,7 +232,7 @@ def test_epochs_of_few_jobs_are_measured_together(jobs):
             batches, took = (choice.series(), 100e-6) if choice.here else (1, 300e-6)
             prepared[choice.here] += batches
             now += took
-            choice.note(now, took, batches, 300e-6, 1, before)
+            choice.note(now, took, batches, batches, 300e-6, 1, before)
             before = (batches - 1) * took
             now += before + batches * 20e-6
             measured.add(round(choice._per_batch, 9))
@@ -249,7 +249,7 @@ def test_what_a_call_of_a_worker_makes_is_measured_as_a_piece(gather, decided):
     choice, now, changed = Choice(gather), 0.0, False
     for _ in range(_choice.WARMING_JOBS + 8):
         now += 0.01
-        changed |= choice.note(now, 9e-3, 32, 1e-6, 32, 0.0)
+        changed |= choice.note(now, 9e-3, 32, 32, 1e-6, 32, 0.0)
     assert decided == changed
 
 
@@ -277,10 +277,10 @@ def test_what_was_waited_for_in_the_job_before_makes_no_trial_hopeless():
     choice.here = True
     while choice.here:  # until it tries the threads
         now += 0.02
-        choice.note(now, 100e-6, 200, 1e-6, 4, 0.0196)
+        choice.note(now, 100e-6, 200, 200, 1e-6, 4, 0.0196)
     for batches in (1, 2, 4):
         now += 300e-6
-        assert not choice.note(now, 300e-6, batches, 1e-6, batches, 0.0224)
+        assert not choice.note(now, 300e-6, batches, batches, 1e-6, batches, 0.0224)
     assert not choice.here
 
 

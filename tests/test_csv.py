@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from threadloader import Loader
-from threadloader.errors import ConfigError, SourceError
+from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import ArraySource, _telling, as_source, fingerprint
 from threadloader.sources._csv_columns import filler
 from threadloader.sources._csv_options import CsvOptions
@@ -328,7 +328,7 @@ def test_without_a_header_columns_are_called_by_their_positions(tmp_path):
     ("fields", "place", "message"),
     [
         (["heigth"], "column 'heigth'", "there are 'id', 'height'; did you mean 'height'?"),
-        ({"x": 2}, "column 2", "expected this position, got 2; there are 'id', 'height'"),
+        ({"x": 2}, "column 2", "expected a position from 0 to 1, got 2; there are 'id', 'height'"),
     ],
 )
 def test_a_column_that_is_not_there_is_an_error_that_lists_them(tmp_path, fields, place, message):
@@ -841,3 +841,13 @@ def test_texts_count_where_small_batches_are_made_together(tmp_path, short):
     with Loader({**config, "num_epochs": 1}, source) as batches:
         assert 128 == len(list(batches))
         assert batches.stats().peak_bytes <= (1 << 20) + 2 * 32 * 1100
+
+
+def test_closed_it_refuses_reads(tmp_path):
+    (tmp_path / "a.csv").write_text("x,name\n1,a\n")
+    spec = {"type": "csv", "path": "a.csv", "dtypes": {"x": "int64", "name": "str"}}
+    source = open_csv(spec, tmp_path)
+    source.close()
+    for read in (lambda: source[0], lambda: source.take([0])):
+        with pytest.raises(ClosedError, match=r"a\.csv: expected an open source"):
+            read()

@@ -37,7 +37,7 @@ from threadloader import Loader, engine
 from threadloader.cli import main
 from threadloader.config import read_config
 from threadloader.loader._making import GATHER_BYTES, GROUP_BYTES, GROUP_MOST, PIECE_BYTES
-from threadloader.loader._supply import GROUPS_AHEAD
+from threadloader.loader._pace import GROUP_SECONDS, GROUPS_AHEAD
 from threadloader.loader._switching import AUTO_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -325,8 +325,8 @@ def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
     """The numbers of docs/tuning.md are those of the loader, and what stats() tells."""
     most, usual = GROUP_BYTES >> 20, GATHER_BYTES >> 20
     said = f"groups of up to {usual} MiB, of arrays in memory up to {most} MiB, and of "
-    said += f"{GROUP_MOST} batches at most. At least three groups are ahead: with the one in your "
-    said += f"hands some {(GROUPS_AHEAD + 1) * usual} MiB, or {(GROUPS_AHEAD + 1) * most}."
+    said += f"{GROUP_MOST} batches or {GROUP_SECONDS * 1000:g} ms of work at most. At least three "
+    said += f"groups are ahead: with the one in your hands some {(GROUPS_AHEAD + 1) * usual} MiB, or {(GROUPS_AHEAD + 1) * most}."
     assert said in " ".join(TUNING.split())
     ahead = f"up to some {GROUPS_AHEAD * usual} MiB, of arrays in memory {GROUPS_AHEAD * most}"
     assert ahead in SCHEMA["properties"]["prefetch_batches"]["description"]

@@ -38,7 +38,8 @@ from threadloader.engine import _engine, _joining
 from threadloader.engine._threads import STOP
 from threadloader.jobs import GroupJob, NoBatch, Recipe, Span
 from threadloader.loader._making import GATHER_BYTES, GROUP_BYTES
-from threadloader.loader._supply import GROUPS_AHEAD, Supply
+from threadloader.loader._pace import GROUPS_AHEAD
+from threadloader.loader._supply import Supply
 from threadloader.order import Order
 from threadloader.order._deal import BLOCK
 

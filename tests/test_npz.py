@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadloader.errors import ConfigError, SourceError
+from threadloader import Loader
+from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import as_source, fingerprint, npz, open_source
 
 ARRAYS = {
@@ -437,3 +438,22 @@ def test_the_other_format_of_numpy_is_told_by_its_type(tmp_path):
     with pytest.raises(SourceError, match='it is of "type": "npy"') as caught:
         open_source({"type": "npz", "path": "a.npy"}, tmp_path)
     assert "again" not in str(caught.value)
+
+
+def test_closed_it_holds_no_array_any_more_and_refuses_reads(tmp_path):
+    """A loop that is over keeps its `batches`, while the next one loads its own data."""
+    np.savez(tmp_path / "a.npz", x=np.ones((4, 1 << 18)))
+    config = {"source": {"type": "npz", "path": str(tmp_path / "a.npz")}, "num_workers": 0}
+    tracemalloc.start()
+    try:
+        with Loader(config) as batches:
+            assert tracemalloc.get_traced_memory()[0] > 8 << 20
+        assert tracemalloc.get_traced_memory()[0] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert batches.stats().batches == 0
+    source = open_source(config["source"])
+    source.close()
+    for read in (lambda: source[0], lambda: source.take([0])):
+        with pytest.raises(ClosedError, match=r"a\.npz: expected an open source"):
+            read()

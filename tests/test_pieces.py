@@ -229,7 +229,7 @@ def test_a_source_whose_calls_may_be_dear_is_asked_for_as_much_as_by_a_worker():
     source = type("Dear", (Wide,), {"in_memory": False})(64)
     with Loader(CONFIG, source=source) as batches:
         assert 32 == len(list(batches))
-    assert [1, 2, 4, 8, 8, 8, 1] == source.sizes
+    assert [1, 2, 4, 7, 6, 6, 6] == source.sizes
 
 
 def test_with_workers_they_are_made_so_where_the_loop_makes_them_and_in_no_context_of_its():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from threadloader import Loader
 from threadloader.engine import _threads
 from threadloader.stats import Stats, Tally, _stats, band
 
@@ -69,6 +70,12 @@ def test_before_the_first_batch_no_wait_is_praised():
     assert "Data wait: no batch yet | 1 failed" == str(
         Tally().waited(1.0, 2.0, 1).stats(5.0, prefetch_batches=3)
     )
+
+
+def test_what_was_lost_is_told_before_the_first_batch():
+    lost = Tally().tried(3, 2).waited(1.0, 2.0, 1)
+    told = "Data wait: no batch yet | 3 skipped | 2 retried | 1 failed"
+    assert told == str(lost.stats(5.0, prefetch_batches=3))
 
 
 @given(steps=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), max_size=8))
@@ -207,3 +214,22 @@ def test_a_line_tells_of_cache_pinning_and_fingerprint():
 def test_as_dict_is_json_and_holds_the_derived_numbers():
     numbers = json.loads(json.dumps(Stats(batches=1, elapsed_seconds=2.0).as_dict()))
     assert (0.5, "excellent") == (numbers["batches_per_second"], numbers["data_wait_band"])
+
+
+def test_a_sampler_that_fails_stands_in_the_place_of_no_batch():
+    """So batches and failed ones are all that there were to be."""
+    tries = []
+
+    def sampler(epoch, n):
+        tries.append(epoch)
+        if len(tries) < 4:
+            raise OSError("not yet")
+        return range(n)
+
+    with Loader({"batch_size": 2, "num_epochs": 1}, range(10), sampler=sampler) as batches:
+        epoch, got = iter(batches), 0
+        for _ in range(3):
+            with pytest.raises(OSError, match="not yet"):
+                next(epoch)
+        got = len(list(epoch))
+    assert (5, 5, 0) == (got, batches.stats().batches, batches.stats().failed)

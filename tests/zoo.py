@@ -296,6 +296,7 @@ CYCLIC = {"cycle"}
 """Names of those that are in a cycle of their own."""
 
 WRAPPED = {
+    "cancelled",
     "stop-iteration",
     "end-of-data",
     "stop-async-iteration",

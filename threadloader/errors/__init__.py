@@ -148,10 +148,11 @@ class CollateError(LoaderError, ValueError):
 class WorkerError(LoaderError, RuntimeError):
     """User code raised an exception that cannot be passed on as it is.
 
-    `StopIteration`, `StopAsyncIteration`, `GeneratorExit`, `SystemExit` and `KeyboardInterrupt`
-    from a source, transform, collate or sampler would be taken for the end of the epoch or of
-    the program; an exception that accepts no note could not say where it happened. Also raised
-    where a thread of the loader's own has failed. The original is the ``__cause__``.
+    `StopIteration`, `StopAsyncIteration`, `GeneratorExit`, `SystemExit`, `KeyboardInterrupt` and
+    asyncio's `CancelledError` from a source, transform, collate or sampler would be taken for the
+    end of the epoch, of the program or of a task; an exception that accepts no note could not say
+    where it happened. Also raised where a thread of the loader's own has failed. The original is
+    the ``__cause__``.
     """
 
 

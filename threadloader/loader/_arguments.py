@@ -63,6 +63,8 @@ def state_of(resume: Any) -> Any:
         return resume
     if not isinstance(resume, (str, os.PathLike)) or resume == "":
         raise wrong("resume", "a state, or the path of a file of one", resume)
+    if isinstance(resume, str) and '"checksum"' in resume:
+        return resume  # the text of a state, which reading tells from a path
     try:
         return os.path.abspath(resume)  # noqa: PTH100 - as `Base`: pathlib is imported at need
     except OSError as error:  # there is no current folder: reading says so

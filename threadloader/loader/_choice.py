@@ -57,7 +57,7 @@ class Choice:
     Args:
         gather: how many batches a worker makes by one call, at most.
         unlocked: whether workers make them without the GIL. Then none waits for it in the time
-            that is told of its work, and another thread cannot do that in less.
+            that is told of its work, and another thread can hardly do that in less.
 
     Attributes:
         here: whether the thread that asks prepares the batches itself.
@@ -79,10 +79,10 @@ class Choice:
         # Since the last change: the first jobs that were noted, and when the first of them was.
         self._jobs = 0
         self._since = 0.0
-        # When a job was noted, if only batches have come since, and the batches and pieces that
-        # the loop is at since then.
+        # When a job was noted, if only batches have come since, and the batches, pieces and rows
+        # that the loop is at since then.
         self._noted: float | None = None
-        self._taken = 0, 0
+        self._taken = 0, 0, 0
         self._empty_window()
 
     def _empty_window(self) -> None:
@@ -90,11 +90,12 @@ class Choice:
         self._waited = 0.0  # of them
         self._batches = 0  # that came in them
         self._pieces = 0
-        self._least = float("inf")  # work in a batch, in seconds
+        self._rows = 0  # of them; the last batch of an epoch may have few
+        self._least = self._least_row = float("inf")  # work in a batch and in a row, in seconds
 
     def forget(self) -> None:
         """Leave out what has passed since the last note, and the batches that came in it."""
-        self._noted, self._taken = None, (0, 0)
+        self._noted, self._taken = None, (0, 0, 0)
 
     def rest(self, now: float, before: float) -> None:
         """Note that all batches of an epoch were taken, so that epochs of a few jobs count, too.
@@ -112,6 +113,7 @@ class Choice:
             self._waited += waited
             self._batches += self._taken[0]
             self._pieces += self._taken[1]
+            self._rows += self._taken[2]
 
     def series(self) -> int:
         """Give how many batches may be prepared here before the next `note`; in a trial one."""
@@ -124,6 +126,7 @@ class Choice:
         now: float,
         waited: float,
         batches: int,
+        rows: int,
         busy: float,
         made: int,
         before: float,
@@ -134,7 +137,8 @@ class Choice:
             now: the time, in seconds.
             waited: seconds that it took to have those of them that are made.
             batches: how many they are.
-            busy: seconds of work in them, if all are as long as they may be.
+            rows: of all of them, without padding.
+            busy: seconds of work in them.
             made: how many of them are made; the others are when they are asked for.
             before: seconds that it took to have such others of the job before this one.
 
@@ -150,9 +154,10 @@ class Choice:
             self._waited += waited
         self._count(now, waited + before)
         self._noted = now
-        self._taken = batches, -(-batches // max(min(made, self._gather), 1))
+        self._taken = batches, -(-batches // max(min(made, self._gather), 1)), rows
         # The least, since what threads measure has their waiting for the GIL in it.
         self._least = min(self._least, busy / max(batches, 1))
+        self._least_row = min(self._least_row, busy / max(rows, 1))
         if self._jobs < WARMING_MOST and self._is_warming(now) and not hopeless:
             self._empty_window()
             return False
@@ -163,8 +168,8 @@ class Choice:
         doubted = self.here or (
             WAITING * elapsed < self._waited
             and self._least < CHEAP_SECONDS
-            # Else not even a thread that did nothing else could win the trial.
-            and (not self._unlocked or self._least < BETTER * per_batch)
+            # Else a thread that did nothing but that work could not win the trial either.
+            and (not self._unlocked or self._least_row * self._rows < BETTER * elapsed)
         )
         own = (elapsed - self._waited) / max(self._batches, 1)
         changed = self._decide(now, per_batch, own, doubted=doubted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from ..engine import Outcome, from_signal
@@ -21,6 +22,14 @@ NOTE = "threadloader: "
 
 WRAPPED = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, KeyboardInterrupt)
 """Raised by user code, these would be taken for an end of the loop or of the program."""
+
+
+def _is_wrapped(error: BaseException) -> bool:
+    """Tell whether it would be taken for an end, or, in a coroutine, for that of its task."""
+    asyncio = sys.modules.get("asyncio.exceptions")  # who raises its error has imported it
+    return isinstance(error, WRAPPED) or (
+        asyncio is not None and isinstance(error, asyncio.CancelledError)
+    )
 
 
 def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = "") -> BaseException:
@@ -46,7 +55,7 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
             # One that a source or a transform raised is about rows of some batch of theirs.
             if isinstance(error, CollateError) and job.row_of(outcome.part) is None:
                 error.samples = _samples(job, error.rows)
-        if not isinstance(error, WRAPPED) and noted(error, f"raised for {what}"):
+        if not _is_wrapped(error) and noted(error, f"raised for {what}"):
             return error
     except BaseException as problem:
         if from_signal(problem):

@@ -16,7 +16,7 @@ from ..errors import CollateError, shown
 from ..jobs import Recipe
 from ..sizes import nbytes
 from ..transforms import Several
-from ._supply import GROUPS_AHEAD
+from ._pace import GROUPS_AHEAD
 
 if TYPE_CHECKING:
     from ..jobs import Policy
@@ -48,7 +48,7 @@ GROUP_MOST = 256
 
 MOST_KEPT = 512 << 20
 """Bound of the memory of batches that is used again. What is in use at once is bounded by the
-prefetched batches; what lies unused is let go soon."""
+prefetched batches; what lies unused is let go in time."""
 
 LEAST_WITH_WORKERS = 256 << 10
 """Smaller batches come from numpy; measured with two workers, 0.5 MiB gains a factor of two."""

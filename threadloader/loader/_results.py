@@ -164,7 +164,7 @@ class Results:
     def _apart(self, place: Place, *, uncut: bool) -> Place:
         """Write down that batches have to be made one by one, which could not be made together."""
         if uncut:  # nothing has failed, and it would be so with the next ones as well
-            self._supply.no_groups()
+            self._supply.no_groups("what the source's take gives cannot be cut")
             return place
         # One by one all may be good, as where storage fails now and then: nothing else tells of it.
         return place._replace(tally=place.tally.tried(0, 1))

@@ -374,7 +374,9 @@ class Run:
             place, ready, outcome = self.results.next(place)
             if outcome.job is not None and outcome.job.failures:
                 place, outcome = self.results.left_out(place, outcome)
-            now, failed = self._now(), int(outcome.error is not None)
+            # Of a sampler that failed there is no job, and a batch in its place neither.
+            now = self._now()
+            failed = int(outcome.error is not None and outcome.job is not None)
             tally = place.tally.waited(called, now, failed)
             if outcome.error is not None:
                 self._raise(place, tally, outcome, outcome.error, epoch.number)

@@ -93,9 +93,10 @@ def jobs(
     cursor: Cursor,
     end: int | None,
     singly: int = 0,
+    series: Callable[[], int] | None = None,
+    most: Callable[[], int] | None = None,
     *,
     strict: bool = False,
-    series: Callable[[], int] | None = None,
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
 
@@ -114,13 +115,20 @@ def jobs(
         strict: whether a sample of the first batch that fails is raised, and not left out.
         series: says before each job how many batches it may have, where the consumer runs it and
             makes them when they are asked for; None where a worker does, which makes all at once.
+        most: says before each job how many batches a group may have; None for all that the recipe
+            lets it have.
 
     Raises:
         StateError: a sampler gives fewer indices than this epoch was given already.
         Exception: whatever a sampler raises.
     """
     several = series if recipe.series or recipe.piece else None
-    sizes = _Sizes(lambda: max(recipe.group, several() if several else 1), singly)
+
+    def longest() -> int:
+        group = recipe.group if most is None else min(recipe.group, most())
+        return max(group, several() if several else 1)
+
+    sizes = _Sizes(longest, singly)
     recipes = chain([recipe.strict()] if strict else [], repeat(recipe))
     piece = recipe.piece if series else 0
     cut = cursor

@@ -17,20 +17,15 @@ from ..state import Cursor
 from ..stats import Tally
 from ._choice import Choice
 from ._failure import FAILED, ITS_OWN, closing
+from ._pace import GROUPS_AHEAD, Pace
 from ._place import Delivery, Onward, Place
 from ._schedule import Plan, jobs, most_ahead
 from ._switching import AUTO_SECONDS, restore, shorten
 
-__all__ = ["GROUPS_AHEAD", "Supply"]
+__all__ = ["Supply"]
 
 STARVED = 0.005
 """Part of the time spent waiting from which ``switch_interval: "auto"`` acts."""
-
-GROUPS_AHEAD = 3
-"""Groups of small batches that are prepared ahead. With two, a worker stands still from the end of
-its group until the consumer, the feeder and it were woken in turn. Arrays with two workers on an
-Intel Xeon, groups of 4 MiB, parts of the limit with two, three and four such groups: batches of 256
-rows 0.80, 0.86 and 0.88; of 32 rows 0.73, 0.81 and 0.85."""
 
 
 class Supply:
@@ -74,7 +69,7 @@ class Supply:
             else Inline(runtime)
         )
         self._here = Inline(runtime, apart=True)  # user code must not see which thread runs it
-        # One that a stop has found making a batch; written by whoever stops.
+        # One that a stop has found at a batch; written by whoever stops.
         self._at_work: Inline | None = None
         # Those that run jobs in the thread that asks.
         self._inline = [it for it in (self.engine, self._here) if isinstance(it, Inline)]
@@ -87,6 +82,7 @@ class Supply:
             self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
         most = most_ahead(self._depth, recipe.group, steps)
         self.ahead = most if config.num_workers else 0
+        self._pace = Pace()
         self._wish: object | None = None  # for a shorter switch interval; `stop` takes it back
         self.shortened = self.closed = False
 
@@ -188,18 +184,19 @@ class Supply:
             # Where nothing is measured, all batches whose order is worked out together.
             series = (lambda: BLOCK) if self.choice is None else self.choice.series
         where = plan, self._config.seed, cursor, end, singly
-        upcoming = jobs(self._recipe, self._deal, *where, strict=strict, series=series)
+        bounds = series, self._pace.most
+        upcoming = jobs(self._recipe, self._deal, *where, *bounds, strict=strict)
         return engine.stream(upcoming, self._depth)
 
-    def no_groups(self) -> None:
-        """From the next stream on, have each batch taken by itself."""
+    def no_groups(self, why: str) -> None:
+        """From the next stream on, have each batch taken by itself, and say why."""
         self._recipe = self._recipe._replace(group=1, piece=0)
         self._depth = self._config.prefetch_batches
         self.ahead = self._depth if self._config.num_workers else 0
-        log().info("what the source's take gives cannot be cut: batches are taken one by one")
+        log().info("%s: batches are taken one by one", why)
 
     def prepared_here(self, stream: Any) -> bool:
-        """Tell whether a stream has the consumer prepare batches, though there are workers."""
+        """Tell whether a stream has the consumer prepare batches in place of workers."""
         return self.choice is not None and isinstance(stream, InlineStream)
 
     def _in_loop(self) -> bool:
@@ -283,18 +280,19 @@ class Supply:
             elapsed = now - (now if tally.started is None else tally.started)
             if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
                 self._shorten(AUTO_SECONDS)
+        batches, made = outcome.job.span.size, len(outcome.value)
+        waited = now - called  # which is the work, where the loop makes them
+        if self._recipe.group > 1 and self._pace.note(outcome.seconds or waited, made):
+            self.no_groups("a batch takes long")
+            stream.wind_down()
         choice = self.choice
         if choice is None or self._in_loop():  # it is settled, for as long as that lasts
             self.forget()
             return
         if self.prepared_here(stream) != choice.here:
-            # Begun before it changed, it tells nothing of what it has changed to. Perhaps it was
-            # not told to end, since a Ctrl-C came in between.
+            # Begun before it changed, it tells nothing of that. A Ctrl-C may have come in between.
             cast("Stream", stream).wind_down()
             return
-        batches, made = outcome.job.span.size, len(outcome.value)
-        # A short batch at the end of an epoch is no sign that batches are less work.
-        longer = batches * self._config.batch_size / max(outcome.job.samples(batches), 1)
-        busy = outcome.seconds * longer
-        if choice.note(now, now - called, batches, busy, made or batches, before):
+        rows = outcome.job.samples(batches)
+        if choice.note(now, waited, batches, rows, outcome.seconds, made or batches, before):
             cast("Stream", stream).wind_down()  # what comes next is prepared the other way

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..errors import ConfigError, Problem
+from ._closing import closed_error
 from ._fingerprint import add_values, checked_rows, describe_dtype
 from ._hash import sha256
 from ._row_numbers import row_number, row_numbers
@@ -194,6 +195,11 @@ class ArraySource:
         apart = self._kind != "array" and field in self._at  # rows of one array have none
         return self.arrays[self._at[field]] if apart else None
 
+    def _let_go(self, path: object) -> None:
+        """Free the arrays, which were read from a file: what is asked for then is refused."""
+        self._build = self._cut = partial(_refuse, path)
+        self.arrays, self._fields, self._boxed, self._at = [], [], [], {}
+
     def fingerprint(self) -> str:
         """Tell this data from other data: length, dtypes, shapes, checksum of 64 rows.
 
@@ -230,6 +236,10 @@ def _dicts(names: Sequence[Any], fields: Sequence[_Array]) -> list[Any]:
 def _built(build: Callable[[Sequence[Any]], Any], fields: Sequence[_Array]) -> list[Any]:
     """Cut fields along their first axis, into what `build` makes of one of each."""
     return list(map(build, zip(*fields, strict=True)))
+
+
+def _refuse(path: object, rows: object) -> Any:
+    raise closed_error(path)
 
 
 def _is_direct(array: _Array) -> bool:

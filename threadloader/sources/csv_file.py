@@ -86,7 +86,8 @@ class CsvSource(ArraySource):
         self._sizes: list[int] = []
         self._places = _Places()
         files = _Columns(self._options, self._places)
-        for path in paths:
+        self._paths = list(paths)
+        for path in self._paths:
             with closing(FileReader(path)) as reader:
                 self._sizes.append(reader.size)
                 for block, first in read_blocks(reader, self._options, _chunk):
@@ -166,7 +167,9 @@ class CsvSource(ArraySource):
         return self._places.locate(row_number(index, len(self)))
 
     def close(self) -> None:
-        """Do nothing: the files were closed when they had been read."""
+        """Free the values; the files were closed when they had been read."""
+        self._let_go(", ".join(map(str, self._paths[:3])))
+        self._texts = {}
 
 
 class _Columns:
@@ -243,7 +246,9 @@ class _Columns:
 
 def _of_one(column: str | int, names: Sequence[str]) -> str:
     """Say what is wrong with a column that is missing, or there more than once."""
-    expected = "one column of this name" if isinstance(column, str) else "this position"
+    expected = "one column of this name"
+    if not isinstance(column, str):
+        expected = f"a position from 0 to {len(names) - 1}" if names else "a column"
     got, hint = repr(column), near(str(column), names)
     places = [at for at, name in enumerate(names) if name == column]
     if len(places) > 1:

@@ -90,7 +90,8 @@ class NpzSource(ArraySource):
         return f"{self._path}[{row_number(index, len(self))}]"
 
     def close(self) -> None:
-        """Do nothing: the file was closed when it had been read."""
+        """Free the arrays; the file was closed when it had been read."""
+        self._let_go(self._path)
 
 
 def _check_lengths(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -195,8 +195,10 @@ class Stats:
         return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
+        counts = [("skipped", self.skipped), ("retried", self.retried), ("failed", self.failed)]
+        lost = [f"{count:,} {name}" for name, count in counts if count]
         if not self.batches:
-            return "Data wait: no batch yet" + (f" | {self.failed:,} failed" if self.failed else "")
+            return " | ".join(["Data wait: no batch yet", *lost])
         parts = [
             f"Data wait: {percent(self.data_wait_fraction)} ({self.data_wait_band})",
             f"{self.samples_per_second:,.0f} samples/s",
@@ -207,8 +209,7 @@ class Stats:
             parts.insert(2, ready)
         if self.first_batch_seconds:  # not in an interval that began later
             parts.insert(1, f"first batch {_duration(self.first_batch_seconds)}")
-        counts = [("skipped", self.skipped), ("retried", self.retried), ("failed", self.failed)]
-        parts += [f"{count:,} {name}" for name, count in counts if count]
+        parts += lost
         starved = self.data_wait_fraction >= BANDS[0][0] and not self.switch_interval_shortened
         # Where the loop prepares the batches, the workers have measured nothing of late.
         by_workers = self.prepared_here * 2 < self.batches

@@ -1,0 +1,71 @@
+"""A group of batches is bounded by the time it takes, and slow batches are taken one by one."""
+
+import numpy as np
+import pytest
+
+from threadloader import Loader
+from threadloader._runtime import Runtime
+from threadloader.loader import _pace
+
+BATCHES = 40
+
+
+class Table:
+    """Builds batches of 2; each takes so long, by a clock that nothing else moves."""
+
+    sample_bytes = 8
+
+    def __init__(self, *seconds):
+        self.seconds, self.now, self.sizes = iter(seconds), [0.0], []
+
+    def __len__(self):
+        return 2 * BATCHES
+
+    def __getitem__(self, index):
+        return np.int64(index)
+
+    def take(self, indices):
+        self.sizes.append(len(indices) // 2)
+        self.now[0] += len(indices) / 2 * next(self.seconds)
+        return np.array(indices)
+
+
+def sizes(source, workers, depth=2):
+    """Takes an epoch; gives how many batches each call of `take` has made, in turn."""
+    config = {"batch_size": 2, "num_workers": workers, "prefetch_batches": depth}
+    loader = Loader({**config, "num_epochs": 1, "shuffle": False}, source=source)
+    loader._runtime = Runtime()
+    loader._runtime.monotonic = lambda: source.now[0]
+    with loader as batches:
+        assert list(range(2 * BATCHES)) == [row for batch in batches for row in batch.tolist()]
+    assert BATCHES == sum(source.sizes)
+    return source.sizes
+
+
+def forever(seconds):
+    return [seconds] * BATCHES
+
+
+def test_quick_batches_come_in_groups_that_grow():
+    assert [1, 2, 4, 8, 16, 9] == sizes(Table(*forever(1e-6)), 0)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_no_group_is_made_that_would_take_too_long(workers):
+    """Of 6 ms each: with a worker, some jobs are drawn before that is known."""
+    most = int(_pace.GROUP_SECONDS / 6e-3)
+    assert 4 < max(sizes(Table(*forever(6e-3)), workers)) <= most
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_slow_batches_are_taken_one_by_one_from_some_jobs_on(workers, caplog):
+    caplog.set_level("INFO", "threadloader")
+    ahead = 4 * workers  # jobs that were drawn before anything was known
+    assert {1} == set(sizes(Table(*forever(0.2)), workers)[_pace.SLOW_JOBS + ahead :])
+    told = "a batch takes long: batches are taken one by one"
+    assert [told] == [record.getMessage() for record in caplog.records]
+
+
+def test_groups_grow_again_behind_a_slow_one():
+    """As behind the first read of a disk that has to start."""
+    assert [1, 1, 2, 4, 8, 16, 8] == sizes(Table(1.0, *forever(1e-6)), 0)
