@@ -194,6 +194,17 @@ def test_paths_and_tuples_become_plain_ones():
             {"source": {"type": "text", "path": ["a", "\0"]}},
             ['/source/path/1: expected a path without NUL characters, got "\\u0000"'],
         ),
+        (
+            {"source": {"type": "text", "path": "a", "index": {"folder": "b\0"}}},
+            ['/source/index/folder: expected a path without NUL characters, got "b\\u0000"'],
+        ),
+        (
+            {"source": {"type": "files", "folder": "a\0", "pattern": "*\0"}},
+            [
+                '/source/folder: expected a path without NUL characters, got "a\\u0000"',
+                '/source/pattern: expected a path without NUL characters, got "*\\u0000"',
+            ],
+        ),
     ],
     ids=lambda it: str(it)[:40] if "seed" not in it else None,
 )

@@ -155,7 +155,7 @@ MANY = "{" + "".join(f'"{i}": 0, ' for i in range(100_000)) + '"99999": 0}'
     ("line", "place", "message"),
     [
         ("{'a': 1}", 1, "expected JSON (Expecting property name enclosed in double quotes)"),
-        ('{"ü" 1}', 6, "expected JSON (Expecting ':' delimiter), got '1}'; write one value a line"),
+        ('{"ü" 1}', 6, "expected JSON (Expecting ':' delimiter), got '1}'; correct the line"),
         ('{"a": 1} {"a": 2}', 9, "expected JSON (Extra data), got '{\"a\": 2}'; write one value"),
         ('{"a": 1', 7, "got the end of the line; write one value a line"),
         ('{"a": 1, "a": 1}', 0, "expected strict JSON, got the key 'a' twice in one object"),

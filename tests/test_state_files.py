@@ -606,3 +606,10 @@ def test_the_text_of_a_state_is_no_path_of_one():
         text = json.dumps(batches.state_dict())
         with pytest.raises(StateError, match=r"got a state as JSON; give json.loads\(text\)$"):
             batches.load_state_dict(text)
+
+
+def test_the_text_of_a_state_is_told_from_a_path():
+    with Loader({"batch_size": 2}, np.arange(6)) as batches:
+        text = json.dumps(batches.state_dict())
+    with pytest.raises(StateError, match=r"got a state as JSON; give json\.loads\(text\)"):
+        Loader({"batch_size": 2}, np.arange(6), resume=text).__enter__()

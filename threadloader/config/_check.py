@@ -20,6 +20,7 @@ from ._words import belongs, hint, one_edit
 __all__ = ["NO_SOURCE", "check", "filled", "ours", "plain", "problems", "schema"]
 
 _MOST_VALUES = LARGEST_TEXT // 2 + 1000  # what a file can hold ("0,"), and the defaults
+_PATHS = "path", "folder", "pattern"  # options of a source that lead to files
 _HINTS = 100  # a section of nothing but unknown keys stays cheap: the first of them get hints
 
 
@@ -170,10 +171,15 @@ def _wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mism
         inside = isinstance(options.get(option), dict) and (option,) not in wrong
         return inside and not any((option, key) in wrong for key in keys)
 
-    paths = options["source"].get("path") if right("source", "type") else None
-    for number, path in enumerate(paths if isinstance(paths, list) else [paths]):
+    source = options["source"] if right("source", "type") else {}
+    paths, index = source.get("path"), source.get("index")
+    named: dict[Place, Any] = {("source", key): source.get(key) for key in _PATHS}
+    if isinstance(paths, list):
+        named |= {("source", "path", number): path for number, path in enumerate(paths)}
+    if isinstance(index, dict):
+        named["source", "index", "folder"] = index.get("folder")
+    for place, path in named.items():
         if isinstance(path, str) and "\0" in path:
-            place = ("source", "path") if path is paths else ("source", "path", number)
             yield Mismatch(place, "a path without NUL characters", show(path))
     if right("sampler", "type", "field", "labels") and options["sampler"]["type"] == "balanced":
         given = [key for key in ("field", "labels") if options["sampler"].get(key) is not None]

@@ -59,7 +59,13 @@ def decoder_of(kind: str, more: Decoders | None, image: Mapping[str, Any]) -> tu
     make = (more or {}).get(kind)
     if make is None:
         known = ", ".join(f'"{name}"' for name in [*_BUILT_IN, *(more or ())])
-        raise ConfigError(Problem("/source/decode", f"one of {known}", repr(kind)))
+        hint = ""
+        if kind == "image":
+            hint = (
+                'in code, give open_source(..., decoders={"image": image_decoder}), which '
+                "threadloader.adapters.pillow has"
+            )
+        raise ConfigError(Problem("/source/decode", f"one of {known}", repr(kind), hint))
     # The bound of an image's size does not change the samples, so no fingerprint has it.
     return make(**image), f"{kind} ({image.get('mode', 'RGB')})"
 

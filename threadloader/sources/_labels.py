@@ -171,6 +171,8 @@ class _Table:
         if header.count(name) != 1:
             got = ", ".join(map(repr, header[:20])) or "none"
             near = "" if name in header else _near(name, header)
+            if len(header) == 1 and (other := re.search(r"[;\t|]", header[0])):
+                near = f"; separate the columns by commas, and not by {other[0]!r}"
             raise self._fault(f"expected one column {name!r}, got {got}{near}", 1)
         return header.index(name)
 

@@ -108,8 +108,16 @@ class Connections:
                 raise ConfigError(problem) from error
             got = error if str(error) else "a value larger than the memory"
             message = f"expected a database that can be read, got: {got}"
-            if getattr(error, "sqlite_errorcode", 0) & 255 == sqlite3.SQLITE_READONLY:
+            code = getattr(error, "sqlite_errorcode", 0) & 255
+            if code == sqlite3.SQLITE_READONLY:
                 message += "; its writer was stopped: open it once with a program that may write"
+            elif code == sqlite3.SQLITE_TOOBIG:
+                message = (
+                    "expected values of at most 64 MiB and four times the size of the database, "
+                    f"got a larger one ({error}); have the query give smaller ones, as by substr()"
+                )
+            elif str(error).startswith("Could not decode to UTF-8"):  # only its text tells
+                message += "; have the query give bytes, as by CAST(... AS BLOB)"
             raise SourceError(message, self._path, place) from error
 
     def _connection(self, place: str) -> _Connection:

@@ -157,7 +157,11 @@ class JsonlSource(LineSource):
             at = len(text[: error.pos].encode())
             rest = text[error.pos : error.pos + 20]
             got = repr(rest) if rest else "the end of the line"
-            hint = "write one value a line, without line ends inside"
+            hint = "correct the line"
+            if not rest or error.msg == "Extra data":
+                hint = "write one value a line, without line ends inside"
+            elif rest[0] == "'" or error.doc[error.pos - 1 : error.pos + 1] in ("{'", " '", ",'"):
+                hint = "strings and keys stand in double quotes"
             if not line.ended:
                 hint = "the file ends in this line: was it cut? copy it again"
             raise line.error(f"expected JSON ({error.msg}), got {got}; {hint}", at) from error

@@ -252,9 +252,10 @@ class SqliteSource:
         sample = dict(zip(self.columns, rows[0], strict=True))
         for column, value in sample.items():
             if value is None:
+                instead = f"coalesce({_quoted(column)}, 0)"
                 raise self._fault(
                     f"expected a value in column {column!r}, got NULL; say in the query what to "
-                    f"take instead, as by coalesce({column}, 0), or leave the row out by WHERE",
+                    f"take instead, as by {instead}, or leave the row out by WHERE",
                     place,
                 )
         return sample

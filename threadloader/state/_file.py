@@ -110,7 +110,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         # Looked at before it is opened: opening a pipe waits for its other end.
         found = Path(path).stat()
         _refuse_others(found.st_mode, path)
-        file = FileIO(Path(path))
+        file = FileIO(path)
     except ValueError as error:
         if by_handler(error):
             raise
