@@ -154,7 +154,7 @@ MANY = "{" + "".join(f'"{i}": 0, ' for i in range(100_000)) + '"99999": 0}'
 @pytest.mark.parametrize(
     ("line", "place", "message"),
     [
-        ("{'a': 1}", 1, "expected JSON (Expecting property name enclosed in double quotes)"),
+        ("{'a': 1}", 1, "got \"'a': 1}\"; strings and keys stand in double quotes"),
         ('{"ü" 1}', 6, "expected JSON (Expecting ':' delimiter), got '1}'; correct the line"),
         ('{"a": 1} {"a": 2}', 9, "expected JSON (Extra data), got '{\"a\": 2}'; write one value"),
         ('{"a": 1', 7, "got the end of the line; write one value a line"),

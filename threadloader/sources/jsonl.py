@@ -160,7 +160,7 @@ class JsonlSource(LineSource):
             hint = "correct the line"
             if not rest or error.msg == "Extra data":
                 hint = "write one value a line, without line ends inside"
-            elif rest[0] == "'" or error.doc[error.pos - 1 : error.pos + 1] in ("{'", " '", ",'"):
+            elif rest[0] == "'":
                 hint = "strings and keys stand in double quotes"
             if not line.ended:
                 hint = "the file ends in this line: was it cut? copy it again"
