@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from ..engine import Outcome, from_signal
@@ -26,10 +25,9 @@ WRAPPED = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, Keyboar
 
 def _is_wrapped(error: BaseException) -> bool:
     """Tell whether it would be taken for an end, or, in a coroutine, for that of its task."""
-    asyncio = sys.modules.get("asyncio.exceptions")  # who raises its error has imported it
-    return isinstance(error, WRAPPED) or (
-        asyncio is not None and isinstance(error, asyncio.CancelledError)
-    )
+    # By its name: who raises asyncio's error has imported it, and others need not.
+    names = [(kind.__module__, kind.__name__) for kind in type(error).__mro__]
+    return isinstance(error, WRAPPED) or ("asyncio.exceptions", "CancelledError") in names
 
 
 def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = "") -> BaseException:
