@@ -284,6 +284,7 @@ def test_a_label_that_is_no_such_number_names_its_line(tmp_path, kind, value):
             "files,y\n",
             "line 1: expected one column 'file', got 'files', 'y'; did you mean 'files'?",
         ),
+        ("file;y\n", "got 'file;y'; separate the columns by commas, and not by ';'"),
         ("file,y,y\n", "line 1: expected one column 'y', got 'file', 'y', 'y'"),
         ("file,y\n", "labels.csv: expected a row for each file, got none"),
         ("file,y\na\n", "line 2: expected 2 fields, got 1"),
@@ -436,10 +437,11 @@ def test_what_cannot_be_decoded_names_file_and_place(kind, data, said):
 
 
 def test_an_unknown_decoder_is_a_config_error(tmp_path):
+    """That of images is none here: it needs another package, so the loader hands it in."""
     write(tmp_path, {"a": b""})
-    assert '/source/decode: expected one of "bytes", "text", "npy", "json", "int", got' in (
-        refused(tmp_path, ConfigError, decode="image")
-    )
+    said = refused(tmp_path, ConfigError, decode="image")
+    assert '/source/decode: expected one of "bytes", "text", "npy", "json", "int", got' in said
+    assert said.endswith("image_decoder}), which threadloader.adapters.pillow has")
 
 
 def test_decoding_a_text_runs_no_python_of_a_codec(tmp_path):

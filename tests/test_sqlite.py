@@ -209,9 +209,9 @@ def test_null_is_an_error_that_names_row_and_column(tmp_path):
 def test_text_that_is_not_utf_8_is_an_error_that_names_the_row(tmp_path):
     made(tmp_path, [(1, "a", 1)])
     run(tmp_path, "UPDATE t SET text = CAST(x'ff' AS TEXT)")
-    assert "a.db: id=1: expected a database that can be read, got: Could not decode" in refused(
-        tmp_path
-    )
+    said = refused(tmp_path)
+    assert "a.db: id=1: expected a database that can be read, got: Could not decode" in said
+    assert said.endswith("; have the query give bytes, as by CAST(... AS BLOB)")
 
 
 @pytest.mark.parametrize(
@@ -895,7 +895,14 @@ def test_a_length_beyond_all_memory_is_an_error_of_the_file(tmp_path):
 def test_a_query_does_not_fill_the_memory_with_one_value(tmp_path):
     made(tmp_path, [(0, "zero", 1)])
     said = refused(tmp_path, query="SELECT length(zeroblob(900000000)) AS id FROM t")
-    assert "string or blob too big" in said
+    assert "expected values of at most 64 MiB and four times the size of the database" in said
+    assert "got a larger one (string or blob too big); have the query give smaller ones" in said
+
+
+def test_the_advice_about_a_null_is_sql_for_a_column_of_any_name(tmp_path):
+    made(tmp_path)
+    said = refused(tmp_path, query="SELECT id, nullif(text, 'two') AS 'a \"b' FROM t")
+    assert 'as by coalesce("a ""b", 0), or leave the row out' in said
 
 
 def test_a_thread_that_comes_after_the_close_opens_nothing(tmp_path):

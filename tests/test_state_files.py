@@ -19,7 +19,7 @@ from campaigns import states as campaign
 from damaged_states import accepted, cut, flipped
 
 from threadloader import Loader, StateError
-from threadloader.state import Cursor, Excluded, dump, load, read, write
+from threadloader.state import Cursor, Excluded, _file, dump, load, read, write
 
 RUN = {"source": "x", "samples": 90, "seed": 2**64 - 1, "shuffle": True, "sampler": None}
 WORLD = {"batch_size": 4, "shard_count": 2}
@@ -608,8 +608,21 @@ def test_the_text_of_a_state_is_no_path_of_one():
             batches.load_state_dict(text)
 
 
-def test_the_text_of_a_state_is_told_from_a_path():
+def test_nor_is_it_the_path_of_one_to_resume_from():
     with Loader({"batch_size": 2}, np.arange(6)) as batches:
         text = json.dumps(batches.state_dict())
     with pytest.raises(StateError, match=r"got a state as JSON; give json\.loads\(text\)"):
         Loader({"batch_size": 2}, np.arange(6), resume=text).__enter__()
+
+
+def test_a_state_that_may_not_be_read_is_named_by_its_path(tmp_path, monkeypatch):
+    """And not by how Python would write it down."""
+    write(PLAIN, path := str(tmp_path / "run.state"))
+
+    def opened(name, *args):
+        raise PermissionError(errno.EACCES, "not yours", name)
+
+    monkeypatch.setattr(_file, "FileIO", opened)
+    with pytest.raises(PermissionError) as raised:
+        read(path)
+    assert path == raised.value.filename

@@ -642,3 +642,12 @@ def test_output_of_a_tool_that_cannot_be_written_is_code_2(
     said = "threadloader" if tool == "bench" else f"tools/{tool}"
     assert (2, f"{said}: the output cannot be written") == (code, err.splitlines()[0])
     assert "Error" not in err
+
+
+@pytest.mark.parametrize("name", ["demo", "campaign"])
+def test_help_that_is_not_there_is_said_to_be_left_out(name):
+    """By -OO, which takes away what a tool has written down of itself."""
+    command = [sys.executable, "-OO", str(TOOLS / name), "--help"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (0, "") == (ran.returncode, ran.stderr)
+    assert "-OO leaves the help out" in ran.stdout
