@@ -824,7 +824,6 @@ import sys
 
 code = '''
 import sys
-from collections import OrderedDict, namedtuple
 from pathlib import Path
 from threadloader.quarantine import Quarantine
 first, path = int(sys.argv[1]), Path(sys.argv[2])

@@ -30,9 +30,9 @@ class Table:
         return np.array(indices)
 
 
-def sizes(source, workers, depth=2):
+def sizes(source, workers):
     """Takes an epoch; gives how many batches each call of `take` has made, in turn."""
-    config = {"batch_size": 2, "num_workers": workers, "prefetch_batches": depth}
+    config = {"batch_size": 2, "num_workers": workers, "prefetch_batches": 2}
     loader = Loader({**config, "num_epochs": 1, "shuffle": False}, source=source)
     loader._runtime = Runtime()
     loader._runtime.monotonic = lambda: source.now[0]

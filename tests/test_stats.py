@@ -227,7 +227,7 @@ def test_a_sampler_that_fails_stands_in_the_place_of_no_batch():
         return range(n)
 
     with Loader({"batch_size": 2, "num_epochs": 1}, range(10), sampler=sampler) as batches:
-        epoch, got = iter(batches), 0
+        epoch = iter(batches)
         for _ in range(3):
             with pytest.raises(OSError, match="not yet"):
                 next(epoch)

@@ -162,7 +162,7 @@ class PatientJob(BatchJob):
                 if not tries:
                     with suppress(UncutError):
                         return join(alone)
-                if tries and not self._policy.again(tries - 1):
+                elif not self._policy.again(tries - 1):
                     raise
                 tries += 1
 

@@ -23,13 +23,6 @@ WRAPPED = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, Keyboar
 """Raised by user code, these would be taken for an end of the loop or of the program."""
 
 
-def _is_wrapped(error: BaseException) -> bool:
-    """Tell whether it would be taken for an end, or, in a coroutine, for that of its task."""
-    # By its name: who raises asyncio's error has imported it, and others need not.
-    names = [(kind.__module__, kind.__name__) for kind in type(error).__mro__]
-    return isinstance(error, WRAPPED) or ("asyncio.exceptions", "CancelledError") in names
-
-
 def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = "") -> BaseException:
     """Give what to raise for a failed batch.
 
@@ -62,6 +55,13 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
     wrapper = WorkerError(f"{type(error).__name__} was raised for {what}; see its cause")
     wrapper.__cause__ = error
     return wrapper
+
+
+def _is_wrapped(error: BaseException) -> bool:
+    """Tell whether it would be taken for an end, or, in a coroutine, for that of its task."""
+    # By its name: who raises asyncio's error has imported it, and others need not.
+    names = [(kind.__module__, kind.__name__) for kind in type(error).__mro__]
+    return isinstance(error, WRAPPED) or ("asyncio.exceptions", "CancelledError") in names
 
 
 def _samples(job: BatchJob, rows: tuple[int, ...]) -> tuple[int, ...]:

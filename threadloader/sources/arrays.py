@@ -197,7 +197,7 @@ class ArraySource:
 
     def _let_go(self, path: object) -> None:
         """Free the arrays, which were read from a file: what is asked for then is refused."""
-        self._build = self._cut = partial(_refuse, path)
+        self._build = self._cut = partial(_closed, path)
         self.arrays, self._fields, self._boxed, self._at = [], [], [], {}
 
     def fingerprint(self) -> str:
@@ -238,7 +238,8 @@ def _built(build: Callable[[Sequence[Any]], Any], fields: Sequence[_Array]) -> l
     return list(map(build, zip(*fields, strict=True)))
 
 
-def _refuse(path: object, rows: object) -> Any:
+def _closed(path: object, rows: object) -> Any:
+    """Refuse to put rows together, in place of what did until the source was closed."""
     raise closed_error(path)
 
 
