@@ -280,13 +280,13 @@ def test_what_a_killed_save_left_is_told_from_that_of_a_name_alike(folder, monke
     class Killed(BaseException):
         pass
 
-    def killed(self, target):
+    def killed(file, target):
         raise Killed
 
     names = ["n" * 99 + end for end in "ab"]
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", killed)
-        patch.setattr(Path, "unlink", lambda self, **options: None)
+        patch.setattr(os, "replace", killed)
+        patch.setattr(os, "unlink", lambda file: None)
         for name in names:
             with pytest.raises(Killed):
                 write(STATE, name)

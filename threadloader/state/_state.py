@@ -22,6 +22,7 @@ __all__ = [
     "Excluded",
     "checksum",
     "dump",
+    "hashed",
     "load",
 ]
 
@@ -82,7 +83,7 @@ class Excluded(NamedTuple):
     @classmethod
     def of(cls, text: str) -> "Excluded":
         """Give a text with its checksum."""
-        return cls(text, _hashed(text))
+        return cls(text, hashed(text.encode()))
 
 
 NOTHING = Excluded("", "cae66941d9efbd404e4d88758ea67670")
@@ -224,11 +225,12 @@ def checksum(state: Mapping[str, Any], excluded: Excluded) -> str:
     body = {name: value for name, value in state.items() if name != "checksum"}
     body["exclude"] = excluded.digest
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return _hashed(text)
+    return hashed(text.encode())
 
 
-def _hashed(text: str) -> str:
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+def hashed(data: bytes) -> str:
+    """Give 32 hexadecimal digits that tell bytes from others."""
+    return str(blake2b(data, digest_size=16).hexdigest())
 
 
 def _allowed(allow: Any, run: Mapping[str, Any]) -> frozenset[str]:
