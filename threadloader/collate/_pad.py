@@ -210,8 +210,8 @@ class Pad:
         sizes = list(map(len, rows))
         width = self._width(sizes, path, faults)
         values = np.full((len(rows), width, *shape), self._fill(dtype, path), dtype)
-        for row, size in enumerate(sizes):
-            values[row, :size] = rows[row] if size <= width else rows[row][:width]
+        for line, row, size in zip(values, rows, sizes, strict=True):
+            line[:size] = row if size <= width else row[:width]
         return values, sizes
 
     def _width(self, sizes: list[int], path: Path, faults: Faults) -> int:

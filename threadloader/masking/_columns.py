@@ -91,8 +91,8 @@ class _Tokens:
                 raise self._hiding.refusal(rows)
             rows, sizes = [row[:width] for row in rows], np.minimum(sizes, width)
         array = np.full((len(rows), width), fill, np.int64)
-        for row, (tokens, size) in enumerate(zip(rows, self.sizes, strict=True)):
-            array[row, :size] = tokens
+        for line, row in zip(array, rows, strict=True):
+            line[: len(row)] = row
         # If the array has such a value, it may be the fill.
         if outside(array) and outside(array[_filled(sizes, width)]):
             raise self._hiding.refusal(self._rows)
