@@ -248,7 +248,7 @@ def test_the_rules_for_rows(tmp_path, data, rows):
         (b"a,b\n1,2\na,b\n3,4\n", "line 3", "got the names of the columns again; remove this line"),
         (b'a,b\n1,"2"\n"a",b\n3,4\n', "line 3", "got the names of the columns again"),
         (b"a,b\n1,2\n3,\xff\n", "line 3", "expected UTF-8, got the byte 0xff"),
-        (b"", "", "expected the names of columns, got an empty file"),
+        (b"", "", "expected a header, got an empty file; leave it out"),
         (b"a,a\n1,2\n", "column 'a'", "one column of this name, got 2, at"),
     ],
 )  # fmt: skip
@@ -678,7 +678,7 @@ def test_an_empty_file_is_an_error_where_a_header_should_be_and_no_rows_elsewher
     with pytest.raises(SourceError, match="got an empty file"):
         open_csv({"path": ["1.csv", "2.csv"]}, tmp_path)
     assert (
-        "expected a row, to know the columns, got an empty file"
+        "expected a row, got an empty file; give one with rows"
         == refused(path, header=False).message
     )
 

@@ -170,8 +170,8 @@ def test_an_empty_or_doubled_choice_is_a_config_error(tmp_path, fields):
         ({"1.": ""}, None, "'1.', byte 512: expected a name with a field after its first dot"),
         ({"1.__key__": ""}, None, "expected another field than '__key__', which is the sample's"),
         ({"a/../1.a": ""}, None, "expected a name inside the archive"),
-        ({"..": ""}, None, "expected a name inside the archive"),
-        ({}, None, "a.tar: expected at least one sample, got none"),
+        ({"..": ""}, None, 'the archive, without ".."; pack it from its folder'),
+        ({}, None, "a.tar: expected at least one sample, got none; pack it again"),
         ({".hidden.a": "", "a/._1.a": ""}, None, "expected at least one sample, got none"),
     ],
 )
@@ -455,7 +455,7 @@ def test_members_that_cannot_be_decoded_name_archive_member_and_byte(tmp_path):
     write(tmp_path, {"a/1.cls": "x"})
     assert (
         f"{tmp_path / 'a.tar'}: member 'a/1.cls', byte 512: expected an integer that int64 holds, "
-        "got 'x'"
+        "got 'x'; correct it, or decode it as \"text\""
     ) == refused(tmp_path)
 
 

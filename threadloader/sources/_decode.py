@@ -35,6 +35,8 @@ Decoder = Callable[[bytes], Any]
 Decoders = Mapping[str, Callable[..., Decoder]]
 """What makes the decoders that need a package, by the word of the config."""
 
+_AS_TEXT = 'correct it, or decode it as "text"'
+
 
 def image_options(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Give what the maker of an image decoder is called with, of a section of the config."""
@@ -106,16 +108,18 @@ def _json(data: bytes) -> Any:
         # A decoder for each call: one keeps notes while it decodes, which threads may not share.
         return json.loads(text, **STRICT)
     except RecursionError as error:
-        raise SourceError("expected JSON, got lists and objects nested too deeply") from error
+        message = "expected JSON, got lists and objects nested too deeply"
+        raise SourceError(f"{message}; {_AS_TEXT}") from error
     except ValueError as error:
-        raise SourceError(f"expected strict JSON, got: {error}") from error
+        raise SourceError(f"expected strict JSON, got: {error}; {_AS_TEXT}") from error
 
 
 def _int(data: bytes) -> int:
     text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").strip(" \t\r\n")
     number = int64_of(text)
     if number is None:
-        raise SourceError(f"expected an integer that int64 holds, got {text[:40]!r}")
+        expected = "an integer that int64 holds"
+        raise SourceError(f"expected {expected}, got {text[:40]!r}; {_AS_TEXT}")
     return number
 
 

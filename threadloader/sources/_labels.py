@@ -178,15 +178,17 @@ class _Table:
 
     def _add(self, row: list[str], line: int, header: list[str], file: int, label: int) -> None:
         if len(row) != len(header):
-            raise self._fault(f"expected {len(header)} fields, got {len(row)}", line)
+            got = f"{len(row)}; correct the line"
+            raise self._fault(f"expected {len(header)} fields, got {got}", line)
         for column in (file, label):
             if not row[column]:
-                raise self._fault(f"expected a value, got an empty {header[column]!r}", line)
+                got = f"an empty {header[column]!r}; correct the line, or leave it out"
+                raise self._fault(f"expected a value, got {got}", line)
         name = PurePosixPath(row[file]).as_posix()  # "./a.png" is "a.png"
         if name in self.rows:
             raise self._fault(
                 f"expected one row for each file, got another for {name!r}; the first is "
-                f"line {self.rows[name][0]}",
+                f"line {self.rows[name][0]}; leave one of them out",
                 line,
             )
         self.rows[name] = line, row[label]
@@ -198,7 +200,8 @@ class _Table:
             SourceError: a row names another file, or there is no row at all.
         """
         if not self.rows:
-            raise SourceError("expected a row for each file, got none", self.path)
+            hint = "write a line for each file that is a sample"
+            raise SourceError(f"expected a row for each file, got none; {hint}", self.path)
         found = set(names)
         for name, (line, _) in self.rows.items():
             if name not in found:
@@ -230,4 +233,5 @@ class _Table:
         if kind == "float" and _NUMBER.fullmatch(bare) and math.isfinite(float(bare)):
             return float(bare)
         what = "an integer that int64 holds" if kind == "int" else "a finite number"
-        raise self._fault(f"expected {what} as the label of {name!r}, got {text!r}", line)
+        got = f'{text!r}; correct the line, or take it "as" another kind'
+        raise self._fault(f"expected {what} as the label of {name!r}, got {got}", line)

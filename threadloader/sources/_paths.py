@@ -11,8 +11,7 @@ The rules of patterns, the same on every machine:
   a pattern it is every file below. It does not go into folders that are links.
 - A name that begins with a dot is found only by a part that begins with one.
 - What a pattern finds is sorted by its path, folder by folder, each name by its UTF-8
-  bytes: ``A, B, a, a10, a2``, since digits are characters like others. Folders themselves
-  are not found.
+  bytes: ``A, B, a, a10, a2``, since digits are characters like others. It finds no folders.
 """
 
 from __future__ import annotations
@@ -33,15 +32,18 @@ __all__ = ["expand", "inside", "real", "starts"]
 _MAGIC = frozenset("*?[")
 
 _LONGEST = 4096
-"""Characters of a pattern for one name. Names have 255 at most; with thousands of brackets Python
-takes minutes to read a pattern."""
+"""Characters of a pattern for one name, of 255 at most; Python takes minutes for many brackets."""
 
 
 def starts(path: str) -> str:
     """Say what to do where a path leads to nothing."""
     hint = "a relative path starts at the folder of the config file, or without one at the current"
-    braces = '; braces stand for themselves: write "*" for what differs, or a list of names'
-    return f"{hint} folder{braces if re.search(r'{.*}', path) else ''}"
+    itself = {
+        r"{.*}": 'braces stand for themselves: write "*" for what differs, or a list of names',
+        r"(^|[/\\])~|\$": '"~" and "$" stand for themselves: write the whole path',
+    }
+    texts = [text for sign, text in itself.items() if re.search(sign, path)]
+    return "; ".join([f"{hint} folder", *texts])
 
 
 def expand(
@@ -62,9 +64,8 @@ def expand(
         overlapping: what several patterns find by the same path comes once, and is no error.
 
     Returns:
-        The files, in the order given; what one pattern finds is sorted. A plain name
-        stands in it whether there is such a file or not. They are named as they were
-        found: links are followed only to look where they lead.
+        The files, in the order given; what one pattern finds is sorted. A plain name stands in it
+        whether there is such a file or not. Links are followed only to look where they lead.
 
     Raises:
         SourceError: a pattern finds nothing, a file comes twice or lies outside of

@@ -191,7 +191,8 @@ class Connections:
         """
         status = regular_status(self._path)
         if not status.st_size:  # which SQLite takes for a database without tables
-            raise SourceError("expected a database, got an empty file", self._path)
+            message = "expected a database, got an empty file; make it again"
+            raise SourceError(message, self._path)
         written = log_status(self._path)
         log = () if written is None else (written.st_size, written.st_mtime_ns)
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, *log

@@ -189,7 +189,7 @@ class _Columns:
         self._path = self._path or path
         if first is None:
             if self._options.header:
-                raise SourceError("expected the names of columns, got an empty file", path)
+                raise SourceError("expected a header, got an empty file; leave it out", path)
             return
         names = first if self._options.header else [str(at) for at in range(len(first))]
         if self._names is None:
@@ -235,7 +235,7 @@ class _Columns:
         if self._path is None:
             raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
         if self._names is None:
-            raise SourceError("expected a row, to know the columns, got an empty file", self._path)
+            raise SourceError("expected a row, got an empty file; give one with rows", self._path)
         arrays = {}
         for field, column in self._columns.items():
             arrays[field] = column.finish()

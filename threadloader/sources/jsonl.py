@@ -166,7 +166,8 @@ class JsonlSource(LineSource):
                 hint = "the file ends in this line: was it cut? copy it again"
             raise line.error(f"expected JSON ({error.msg}), got {got}; {hint}", at) from error
         except RecursionError as error:
-            raise line.error("expected JSON, got lists and objects nested too deeply") from error
+            message = "expected JSON, got lists and objects nested too deeply; correct the line"
+            raise line.error(message) from error
         except ValueError as error:
             if "integer string conversion" in str(error):
                 got = "an integer of more digits than Python reads; write it as a text"

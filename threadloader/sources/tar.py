@@ -124,7 +124,7 @@ class TarSource:
                 self._archives.append(archive)
             self._first = [0, *accumulate(len(archive.keys) for archive in self._archives)]
             if chosen is None or not self._first[-1]:
-                raise SourceError("expected at least one sample, got none", files[0])
+                raise SourceError("expected at least one sample, got none; pack it again", files[0])
             self.fields = chosen
             kinds = self._kinds(decode or {}, chosen)
             made = [decoder_of(kind, decoders, image or {}) for kind in kinds]
@@ -265,7 +265,8 @@ class _Archive:
         """Give key and field of a name; no field where the file is passed over."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if name.startswith("/") or ".." in parts or not parts:
-            raise self._fault('expected a name inside the archive, without ".."', name, at)
+            message = 'expected a name inside the archive, without ".."; pack it from its folder'
+            raise self._fault(message, name, at)
         *folders, last = parts
         if last.startswith("."):
             return "", ""
