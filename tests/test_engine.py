@@ -1268,26 +1268,29 @@ def test_a_loop_that_begins_to_make_batches_itself_is_not_measured(make_engine):
     assert (0.0, False) == (engine.gil_delay, engine.gil_held)
 
 
-@pytest.mark.parametrize(("delay", "claims"), [(0.0, 24), (0.008, 12)])
+@pytest.mark.parametrize(("delay", "claims"), [(0.0, 36), (0.008, 16)])
 def test_while_the_gil_is_held_workers_come_for_parts_more_rarely(make_engine, delay, claims):
     """Each takes what leaves the others as much, by the jobs in work, and not one part alone.
 
     1. Job 0 is dealt, of 8 parts. Four workers share them: 4 claims of 2, or 8 of one.
-    2. None ends before job 1 is dealt. Two of the workers are left to it: 2 claims of 4, or 8.
-    3. Each of the four, or of the two, comes once more, and finds none left.
+    2. None ends before job 2 is dealt. Two of the workers are left to job 1: 2 claims of 4, or 8.
+    3. So they are to job 2: with one each for the three jobs, the fourth would have nothing.
+    4. Each of the four, or of the two, comes once more, and finds none left.
     """
-    both = threading.Event()
+    all_dealt = threading.Event()
 
     def jobs():
-        yield Job(0, 8, lambda number, part: both.wait(WAIT))
-        both.set()
-        yield Job(1, 8)
+        yield Job(0, 8, lambda number, part: all_dealt.wait(WAIT))
+        yield Job(1, 8, lambda number, part: all_dealt.wait(WAIT))
+        all_dealt.set()
+        yield Job(2, 8)
 
     engine = make_engine(num_workers=4)
     engine._shared.gil_delay = delay
-    stream = engine.stream(jobs(), depth=2)
+    stream = engine.stream(jobs(), depth=3)
     stream.prefetch()
-    assert [[True] * 8, [*range(8)]] == [stream.result(number).value[1] for number in range(2)]
+    made = [stream.result(number).value[1] for number in range(3)]
+    assert [[True] * 8, [True] * 8, [*range(8)]] == made
     assert claims == sum(worker.claims for worker, _ in engine._shared.crew)
 
 

@@ -238,9 +238,9 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bo
     slot.job = job
     slot.claim = max(1, min(job.parts, int(CLAIM_SECONDS / max(cost, 1e-9))))
     if shared.gil_delay > HELD_SECONDS:
-        # Each time a worker comes for more it waits for the GIL: let it take all that leaves
-        # the others as much, by the jobs that are in work.
-        share = max(1, shared.num_workers // len(dealt))
+        # Each time a worker comes for more it waits for the GIL: let it take all that leaves the
+        # others as much, by the jobs that are in work. Not more: no worker is to have nothing.
+        share = -(-shared.num_workers // len(dealt))
         slot.claim = max(slot.claim, -(-job.parts // share))
     hands = min(shared.num_workers, -(-job.parts // slot.claim))
     slot.hands = hands
