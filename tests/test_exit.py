@@ -121,6 +121,57 @@ def test_what_is_open_at_the_exit_is_closed_and_not_told_as_dropped(run_child):
     assert ("4\n", "") == (child.stdout, child.stderr)
 
 
+CLOSING = """
+from threadloader import per_thread
+
+class Closing(Numbers):
+    def close(self):
+        print("closed", os.getpid() == parent, flush=True)
+        if self.n == 6:
+            raise ValueError("my own")
+
+def open_loader(n, **config):
+    loader = Loader({"batch_size": 2, **config}, per_thread(lambda: Closing(n)))
+    batches = loader.__enter__()
+    next(iter(batches))
+    return loader, batches
+
+parent = os.getpid()
+"""
+"""Sources that say when they are closed, and by which process."""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_source_of_what_is_open_at_the_exit_is_closed(run_child, workers):
+    """Each object of it: that of the thread which entered, and those of the workers."""
+    child = run_child(
+        BEGIN + CLOSING + f"kept = open_loader(8, num_workers={workers})\n", timeout=60
+    )
+    assert (0, ["closed True"] * (1 + workers)) == (child.returncode, child.stdout.splitlines())
+    assert not child.stderr
+
+
+def test_a_close_that_fails_at_the_exit_is_told_and_leaves_no_other_one_open(run_child):
+    child = run_child(
+        BEGIN + CLOSING + "kept = [open_loader(n, num_workers=0) for n in (6, 8)]\n", timeout=60
+    )
+    assert ["closed True"] * 2 == child.stdout.splitlines()
+    assert "ValueError: my own" in child.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_that_ends_leaves_what_is_open_to_its_parent(run_child):
+    child = run_child(
+        BEGIN + CLOSING + "kept = open_loader(8, num_workers=0)\n"
+        "if not (pid := os.fork()):\n"
+        "    sys.exit()\n"
+        "os.waitpid(pid, 0)\n"
+        "print('ended')\n",
+        timeout=60,
+    )
+    assert ["ended", "closed True"] == child.stdout.splitlines()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.parametrize("workers", [0, 3])
 def test_a_forked_child_is_refused_and_can_exit(run_child, workers):

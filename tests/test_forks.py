@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from threadloader import Loader
-from threadloader.loader import _forks
+from threadloader.loader import _open_runs
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 
@@ -296,7 +296,7 @@ with Loader({**PLAIN, "num_workers": 2, "num_epochs": 1}, Forks()) as batches:
 def test_a_run_that_is_dropped_is_forgotten():
     """What is done in forks keeps none alive."""
     with Loader({"num_workers": 0}, np.arange(4)) as batches:
-        (there,) = [there for there in _forks._runs if there() is batches]
+        (there,) = [there for there in _open_runs._runs if there() is batches]
     del batches
     gc.collect()
-    assert (None, False) == (there(), there in _forks._runs)
+    assert (None, False) == (there(), there in _open_runs._runs)

@@ -63,6 +63,10 @@ class Inline:
     def start(self) -> None:
         """Start nothing."""
 
+    def tell(self) -> None:
+        """Run no more jobs, and wait for nothing."""
+        self.usable = False
+
     def stop(self) -> bool:
         """Run no more jobs; say whether none is running."""
         self.usable = False

@@ -10,9 +10,9 @@ samples that fail, `_sampling` and `_schedule` which samples and jobs come in wh
 user sees it, `_run` what happens in it, for one thread at a time (`_turn`), `_place` where it
 stands, `_results` what it goes on with; `_supply` opens the streams of results, of threads or
 (`_choice`) without, under a shorter switch interval (`_switching`) if need be; `_epochs` has
-its iterators, `_failure` says how a failed batch is raised, `_forks` what a forked child leaves
-behind, `_door` who has entered, `_arguments` checks what is given in code, `_base` is for
-configs that somebody else has read.
+its iterators, `_failure` says how a failed batch is raised, `_open_runs` what becomes of it in a
+fork and when the interpreter ends, `_door` who has entered, `_arguments` checks what is given in
+code, `_base` is for configs that somebody else has read.
 """
 
 from ._base import based

@@ -16,7 +16,7 @@ from ..state import Cursor, dump, load
 from ..stats import Told
 from ._arguments import count_of
 from ._epochs import Epoch, Epochs, Live
-from ._forks import follow
+from ._open_runs import follow
 from ._run import Run
 from ._sampling import NO_BATCH, Samplings
 from ._schedule import Plan

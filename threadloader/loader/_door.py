@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .._runtime import Lock, Runtime
 from ..errors import BusyError
-from . import _forks
+from . import _open_runs
 
 if TYPE_CHECKING:
     from ._batches import Batches
@@ -29,7 +29,7 @@ class Door:
 
     def __init__(self, runtime: Runtime) -> None:
         self._turn = runtime.turn
-        self._forks = _forks.count
+        self._forks = _open_runs.forks
         self._lock: Lock = runtime.turn()
         self.batches: Batches | None = None
         # Both written under the lock: who is in, or None; and whether one of the loader's own
@@ -39,8 +39,8 @@ class Door:
 
     def _guard(self) -> Lock:
         """Give the lock. It may be taken again: a signal's handler in its lines may leave."""
-        if self._forks != _forks.count:  # whoever held it may not be there
-            self._lock, self._forks = self._turn(), _forks.count
+        if self._forks != _open_runs.forks:  # whoever held it may not be there
+            self._lock, self._forks = self._turn(), _open_runs.forks
         return self._lock
 
     def let_out(self, batches: Batches, *, unclosed: bool) -> None:

@@ -21,7 +21,7 @@ from ..errors import BusyError, ClosedError
 from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob, UncutError
 from ..state import Cursor
 from ..stats import Tally
-from . import _forks
+from . import _open_runs
 from ._epochs import Epoch
 from ._failure import explained
 from ._place import Delivery, Place, import_answers
@@ -45,6 +45,7 @@ class Run:
         digested: whether batches have a fingerprint.
 
     Attributes:
+        forks: what `_open_runs.forks` was when it was made.
         turn: who may ask.
         results: where the run stands, and what it goes on with.
         since: since when `next` waits for a batch; None where it does not. Written by who has the
@@ -69,7 +70,7 @@ class Run:
         # What the loader's own threads have in `here.shared`; without workers, none has it.
         self._mark = supply.engine.mark
         # In another process there are no threads; whether that is an end, `check_open` says.
-        self._forks_before = _forks.count
+        self.forks = _open_runs.forks
         self.turn = Turn(runtime.turn, supply)
         self.results = Results(supply, skipping, Place(plan))
         self.since: float | None = None
@@ -238,7 +239,7 @@ class Run:
             turn.refuse()
         try:
             turn.inside = True
-            if self._supply.closed or self._forks_before != _forks.count:
+            if self._supply.closed or self.forks != _open_runs.forks:
                 self._supply.check_open()
             place = self.results.place
             live = place.live

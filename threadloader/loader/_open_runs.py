@@ -1,12 +1,16 @@
-"""What a forked child does with a run in which other threads were at work: they are not there.
+"""The runs that there are, and what befalls them from outside.
 
-A lock that one held is held for ever, and what it would have done after its work is never done.
+In a forked child there are none of the threads that were at work in a run: a lock that one held
+is held for ever, and what it would have done after its work is never done. When the interpreter
+ends, what was left open is closed.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import weakref
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,23 +22,41 @@ _runs: dict[weakref.ref[Batches], None] = {}
 """The runs that there are. Without a lock: each use is one operation of a dict. And not a WeakSet,
 whose callbacks are Python code and would swallow a Ctrl-C that lands in them."""
 
-count = 0
+forks = 0
 """Forks between the process that imported this and the present one. Looking here takes a tenth of
 asking the system which process this is."""
 
 
 def follow(batches: Batches) -> None:
-    """Look after a run in each child that is forked, as long as somebody holds it."""
+    """Look after a run, in each child that is forked, too, as long as somebody holds it."""
     _runs[weakref.ref(batches, _runs.pop)] = None
+
+
+def _held() -> list[Batches]:
+    return [batches for there in _runs.copy() if (batches := there()) is not None]
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close what was left open, before the interpreter goes down under threads and files.
+
+    Not in a forked child: what is open there is its parent's.
+    """
+    left_open = [batches for batches in _held() if batches._run.forks == forks]
+    # All are told before any is waited for, so that one bound is enough for them together.
+    for batches in left_open:
+        batches._supply.engine.tell()
+    with ExitStack() as closing:  # whatever one raises, the others are closed
+        for batches in left_open:
+            closing.callback(batches.close)
 
 
 def _forked() -> None:
     """In a forked child, before anything else is done there."""
-    global count  # noqa: PLW0603 (its process has but this one thread)
-    count += 1
-    for there in _runs.copy():
-        if (batches := there()) is not None:
-            _leave_behind(batches)
+    global forks  # noqa: PLW0603 (its process has but this one thread)
+    forks += 1
+    for batches in _held():
+        _leave_behind(batches)
 
 
 def _leave_behind(batches: Batches) -> None:
