@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import weakref
+from asyncio import CancelledError
 from collections import OrderedDict, deque, namedtuple
 
 import numpy as np
@@ -957,9 +958,12 @@ class TestClosing:
         asking.join(WAIT)
 
     @pytest.mark.parametrize("place", ["factory", "len", "fingerprint"])
-    def test_a_stop_iteration_while_it_is_entered_is_taken_for_no_end(self, place):
+    @pytest.mark.parametrize(
+        "kind", [StopIteration, SystemExit, GeneratorExit, KeyboardInterrupt, CancelledError]
+    )
+    def test_what_is_raised_while_it_is_entered_is_taken_for_no_end(self, place, kind):
         def stop(*_):
-            return next(iter(()))
+            raise kind
 
         class Stopping(Numbers):
             if place == "len":
@@ -968,9 +972,9 @@ class TestClosing:
                 fingerprint = stop
 
         loader = Loader({}, per_thread(stop) if place == "factory" else Stopping(3))
-        with pytest.raises(WorkerError, match="StopIteration was raised while") as caught:
+        with pytest.raises(WorkerError, match=f"{kind.__name__} was raised while") as caught:
             loader.__enter__()
-        assert type(caught.value.__cause__) is StopIteration
+        assert type(caught.value.__cause__) is kind
 
     def test_what_is_done_to_the_config_that_it_gives_changes_nothing(self):
         loader = load(Numbers(4), batch_size=2)

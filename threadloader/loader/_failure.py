@@ -8,7 +8,7 @@ from ..engine import Outcome, from_signal
 from ..errors import CollateError, WorkerError
 from ..jobs import BatchJob
 
-__all__ = ["FAILED", "ITS_OWN", "closing", "explained", "note_beside", "noted"]
+__all__ = ["FAILED", "ITS_OWN", "closing", "explained", "is_wrapped", "note_beside", "noted"]
 
 ITS_OWN = (
     "a source, sampler, transform, collate or signal handler uses its own loader while that is at "
@@ -46,7 +46,7 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
             # One that a source or a transform raised is about rows of some batch of theirs.
             if isinstance(error, CollateError) and job.row_of(outcome.part) is None:
                 error.samples = _samples(job, error.rows)
-        if not _is_wrapped(error) and noted(error, f"raised for {what}"):
+        if not is_wrapped(error) and noted(error, f"raised for {what}"):
             return error
     except BaseException as problem:
         if from_signal(problem):
@@ -57,11 +57,14 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
     return wrapper
 
 
-def _is_wrapped(error: BaseException) -> bool:
-    """Tell whether it would be taken for an end, or, in a coroutine, for that of its task."""
+def is_wrapped(error: BaseException) -> bool:
+    """Tell whether it would be taken for an end, or, in a coroutine, for that of its task.
+
+    By its class alone: isinstance would ask the error itself, which may be of any kind.
+    """
     # By its name: who raises asyncio's error has imported it, and others need not.
     names = [(kind.__module__, kind.__name__) for kind in type(error).__mro__]
-    return isinstance(error, WRAPPED) or ("asyncio.exceptions", "CancelledError") in names
+    return issubclass(type(error), WRAPPED) or ("asyncio.exceptions", "CancelledError") in names
 
 
 def _samples(job: BatchJob, rows: tuple[int, ...]) -> tuple[int, ...]:

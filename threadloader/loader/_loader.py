@@ -22,7 +22,7 @@ from ._base import again
 from ._batches import Batches
 from ._caching import cached_source, counted, stamp_of
 from ._door import Door
-from ._failure import note_beside
+from ._failure import is_wrapped, note_beside
 from ._making import make_recipe
 from ._opening import identity_of, length_of, open_configured, transform_of
 from ._sampling import Samplings, deal_of
@@ -152,7 +152,7 @@ class Loader:
             StateError: the state to resume is damaged, or of another run.
             BusyError: it is open already.
             ClosedError: the interpreter shuts down.
-            WorkerError: the source raised `StopIteration`.
+            WorkerError: the source raised `StopIteration`, `SystemExit` or the like.
             OSError: the file of ``resume`` cannot be read.
             Exception: whatever the source raises when it is asked for its length, or for labels.
             RuntimeError: the system starts no more threads.
@@ -222,8 +222,9 @@ class Loader:
                 except BaseException:  # interrupted again and again, it shuts nobody out
                     self._door.let_in(made)
                     raise
-            if issubclass(type(error), StopIteration):  # would be taken for an end further out
-                message = "StopIteration was raised while the source was opened; see its cause"
+            if is_wrapped(error) and not from_signal(error):
+                what = type(error).__name__
+                message = f"{what} was raised while the source was opened; see its cause"
                 raise WorkerError(message) from error
             raise
 
