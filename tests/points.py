@@ -3,6 +3,7 @@
 `failing` has what fails there; `POINTS` names the points.
 """
 
+import builtins
 import contextlib
 import os
 from collections.abc import Iterator
@@ -180,16 +181,16 @@ def _saving(name: str, plan: Plan) -> Iterator[tuple[Any, str, Any]]:
         if step == here:
             plan.hit()
 
-    open_path, replace, open_folder = Path.open, Path.replace, os.open
+    open_file, replace, open_folder = open, os.replace, os.open
     folders: set[int] = set()
 
-    def opened(path: Path, mode: str = "r", *args: Any, **options: Any) -> Any:
+    def opened(path: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
         if mode != "xb":
-            return open_path(path, mode, *args, **options)
+            return open_file(path, mode, *args, **options)
         pass_by("open")
-        return File(open_path(path, mode), pass_by)
+        return File(open_file(path, mode), pass_by)
 
-    def replaced(path: Path, target: Any) -> Any:
+    def replaced(path: Any, target: Any) -> Any:
         pass_by("rename")
         return replace(path, target)
 
@@ -204,7 +205,7 @@ def _saving(name: str, plan: Plan) -> Iterator[tuple[Any, str, Any]]:
         folders.discard(number)
         pass_by("folder" if there else "fsync")
 
-    yield Path, "open", opened
-    yield Path, "replace", replaced
+    yield builtins, "open", opened
+    yield os, "replace", replaced
     yield os, "open", folder_opened
     yield os, "fsync", flushed
