@@ -168,6 +168,17 @@ class TestIteration:
         with load(Numbers(2), num_epochs=2) as batches:
             assert [0, 1] == [epoch.number for epoch in batches.epochs() if lists(epoch)]
 
+    def test_epochs_that_have_come_to_their_end_stay_there(self):
+        """Also when the run stands before it again, and after the `with`."""
+        with load(Numbers(4), batch_size=2) as batches:
+            state = batches.state_dict()
+            epochs = batches.epochs(1)
+            assert 1 == len([list(epoch) for epoch in epochs])
+            batches.load_state_dict(state)
+            assert [] == list(epochs)
+            assert 1 == len([list(epoch) for epoch in batches.epochs(1)])
+        assert [] == list(epochs)
+
     def test_epochs_without_a_number_never_end(self):
         with load(Numbers(2)) as batches:
             epochs = batches.epochs()

@@ -729,5 +729,6 @@ def test_a_fingerprint_of_all_batches_ends_with_a_batch_that_has_none():
     _, state = cut(2, np.arange(12), fingerprint=True)
     with Loader(config(), np.arange(12), resume=state) as batches:
         assert state["shard"]["fingerprint"] == batches.state_dict()["shard"]["fingerprint"] != ""
+        assert "" == batches.stats().fingerprint
         delivered(batches, 1)
         assert "" == batches.state_dict()["shard"]["fingerprint"] == batches.stats().fingerprint

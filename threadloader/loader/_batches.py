@@ -165,7 +165,7 @@ class Batches(Live):
             gil_delay_seconds=self._supply.engine.gil_delay,
             switch_interval_shortened=self._supply.shortened,
             not_pinned=self._not_pinned,
-            fingerprint=place.cursor.fingerprint,
+            fingerprint=place.cursor.fingerprint if self._config.fingerprint else "",
             **self._cache_stats(),
         )
 

@@ -80,7 +80,7 @@ class Epoch(Live):
 class Epochs(Live):
     """The epochs of a run, one after the other: an iterator of `Epoch`."""
 
-    __slots__ = ("_delivered", "_empty", "_end", "_run")
+    __slots__ = ("_delivered", "_empty", "_end", "_over", "_run")
 
     def __init__(self, run: Run, end: int | None) -> None:
         self._run = run
@@ -88,16 +88,23 @@ class Epochs(Live):
         # The consumer's alone: batches delivered before the last call, and the epochs since then,
         # one after the other, without any.
         self._delivered, self._empty = -1, 0
+        self._over = False  # goes to True, once, by the consumer
 
     def __iter__(self) -> Epochs:
         return self
 
     def __next__(self) -> Epoch:
-        """Begin the next epoch; what is left of the one before is not delivered."""
+        """Begin the next epoch; what is left of the one before is not delivered.
+
+        Raises:
+            StopIteration: there is none; again on every further call.
+            ClosedError, BusyError: as of `iter`.
+        """
         if self._end is None:
             self._tell_of_none()
-        epoch = self._run.begin(self._end, stop=True)
+        epoch = None if self._over else self._run.begin(self._end, stop=True)
         if epoch is None:
+            self._over = True
             raise StopIteration
         return epoch
 
