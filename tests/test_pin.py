@@ -3,7 +3,8 @@
 import logging
 import sys
 import threading
-from collections import namedtuple
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
+from functools import partial
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -82,6 +83,37 @@ def test_any_nesting_is_kept(torch):
     assert ["text", "text"] == batch["a"][1][0]
     tensors = [batch["a"][0], batch["a"][1][1], *batch["b"]]
     assert [True] * 4 == [tensor.pinned for tensor in tensors]
+
+
+@pytest.mark.parametrize("kind", [OrderedDict, UserDict, partial(defaultdict, list)])
+def test_a_mapping_keeps_its_class_and_the_collate_s_own_one_is_not_changed(torch, kind):
+    made = []
+
+    def collate(samples):
+        made.append(kind({"x": np.array(samples)}))
+        return made[-1]
+
+    with load(range(2), collate=collate) as batches:
+        batch = next(iter(batches))
+    assert type(made[0]) is type(batch)
+    assert (True, np.ndarray) == (batch["x"].pinned, type(made[0]["x"]))
+    assert getattr(made[0], "default_factory", None) is getattr(batch, "default_factory", None)
+
+
+def test_an_object_that_can_pin_itself_is_asked(torch):
+    """As by PyTorch's own loader; one that cannot stays as it is."""
+
+    class Own:
+        def __init__(self, pinned):
+            self.pinned = pinned
+
+        def pin_memory(self):
+            return Own(True)
+
+    other = object()
+    with load(range(2), collate=lambda samples: [Own(False), other, None, "text"]) as batches:
+        own, *rest = next(iter(batches))
+    assert (True, [other, None, "text"]) == (own.pinned, rest)
 
 
 def test_a_collate_that_makes_tensors_has_them_pinned(torch):

@@ -6,7 +6,8 @@ The only file of the loader that imports torch, and only when a config asks for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +25,9 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Callable[[Any], Any] | None,
 
     Returns:
         The function, which gives a batch of the same structure with a tensor in page-locked
-        memory for each array, of its shape and dtype; and "". Or None and what is missing.
+        memory for each array, of its shape and dtype; and "". Or None and what is missing. It
+        goes into mappings, lists and tuples. Another object that has a method ``pin_memory`` is
+        replaced by what that gives, as PyTorch's own loader does; all else stays as it is.
 
     Raises:
         ConfigError: with True, torch or CUDA is missing; it says which.
@@ -56,7 +59,7 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Callable[[Any], Any] | None,
 
 
 def _pinned(torch: Any, part: Any, field: str) -> Any:
-    """Pin a batch or a part of one; strings and whatever else is no array stay as they are."""
+    """Pin a batch or a part of one."""
     if isinstance(part, np.ndarray):
         try:
             # torch warns of memory that it might write to; pinning copies it all the same.
@@ -67,13 +70,16 @@ def _pinned(torch: Any, part: Any, field: str) -> Any:
                 f"{where}expected an array that torch can hold, got dtype {part.dtype} ({error}); "
                 "convert it in the transform or the collate, or load without pin_memory"
             ) from error
-    if isinstance(part, torch.Tensor):
-        return part.pin_memory()
     if isinstance(part, Mapping):
-        return {name: _pinned(torch, item, f"{field}[{name!r}]") for name, item in part.items()}
+        named = {name: _pinned(torch, item, f"{field}[{name!r}]") for name, item in part.items()}
+        if type(part) is dict or not isinstance(part, MutableMapping):
+            return named
+        other: Any = copy.copy(part)  # with all that such a class keeps beside its fields
+        other.update(named)
+        return other
     if isinstance(part, tuple | list):
         items = [_pinned(torch, item, f"{field}[{number}]") for number, item in enumerate(part)]
         if isinstance(part, list):
             return items
         return type(part)._make(items) if hasattr(part, "_make") else tuple(items)
-    return part
+    return part.pin_memory() if hasattr(part, "pin_memory") else part
