@@ -267,8 +267,8 @@ STATE = [
     _bug(
         "The file of the state is written in place.",
         "threadloader/state/_file.py",
-        "            temporary.replace(place)",
-        "            place.write_bytes(text)",
+        "            os.replace(temporary, place)",
+        '            open(place, "wb").write(text)',
         "state_files.py",
     ),
     _bug(
