@@ -10,8 +10,9 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
+
+from ..sources import close_all
 
 if TYPE_CHECKING:
     from ._batches import Batches
@@ -46,9 +47,7 @@ def _close_all() -> None:
     # All are told before any is waited for, so that one bound is enough for them together.
     for batches in left_open:
         batches._supply.engine.tell()
-    with ExitStack() as closing:  # whatever one raises, the others are closed
-        for batches in left_open:
-            closing.callback(batches.close)
+    close_all([batches.close for batches in left_open])
 
 
 def _forked() -> None:
