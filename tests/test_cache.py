@@ -149,6 +149,7 @@ def test_the_source_keeps_its_array_and_may_write_to_it(cache):
         np.rec.fromarrays([[1, 2], [3.0, 4.0]], names="a,b"),
         np.array([None, 1], dtype=object),
         np.zeros(2, "i4,f4")[0],
+        np.rec.fromarrays([[1, 2], [3.0, 4.0]], names="a,b")[0],
         Scaled(1, 2),
         Score(1.0),
         [np.zeros(2), {"x": range(3)}],

@@ -58,8 +58,10 @@ def freeze(sample: Any, deepest: int = DEEPEST) -> Any:
         view = sample.view(np.ndarray)
         view.setflags(write=False)
         return view
-    # As of the constants: numpy's own types alone.
-    if isinstance(sample, np.generic) and kind is sample.dtype.type and kind is not np.void:
+    # As of the constants: numpy's own types alone. Of them, only a void can be changed: a row of a
+    # structured array, a `numpy.record` too.
+    own_type = isinstance(sample, np.generic) and kind is sample.dtype.type
+    if own_type and not issubclass(kind, np.void):
         return sample
     if deepest == 0:
         raise ForeignError(f"more than {DEEPEST} containers inside each other")
