@@ -321,6 +321,16 @@ def test_numbers_and_lists_become_the_dtype_that_was_asked_for(tmp_path, text, d
     assert isinstance(sample["x"], np.ndarray) == (text[0] == "[")
 
 
+@pytest.mark.parametrize(("text", "dtype"), [("1e-50", "float32"), ("[1e-40]", "float32")])
+def test_what_numpy_raises_in_the_thread_that_reads_makes_no_difference(tmp_path, text, dtype):
+    """A worker has settings of its own, so that the caller's hold where there is none."""
+    path = write(tmp_path, f'{{"x": {text}}}')
+    (expected,) = read(path, dtypes={"x": dtype})
+    with np.errstate(all="raise"):
+        (sample,) = read(path, dtypes={"x": dtype})
+    assert expected["x"].tolist() == sample["x"].tolist()
+
+
 @pytest.mark.parametrize(
     ("text", "dtype", "message"),
     [

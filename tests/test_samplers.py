@@ -662,6 +662,12 @@ class TestWeights:
         sampler, expected = made({"type": "weighted", "weights": weights}, 2), made(plain, 2)
         assert (expected.name, whole(expected).tolist()) == (sampler.name, whole(sampler).tolist())
 
+    def test_one_that_float64_has_no_digits_for_is_no_fault_whatever_numpy_raises(self):
+        weights = np.array([1, 2, np.finfo(np.longdouble).tiny])
+        with np.errstate(all="raise"):
+            sampler = made({"type": "weighted", "weights": weights}, 3)
+        assert 2 not in whole(sampler)
+
 
 class TestName:
     """What goes into the state tells one sampler from another, and nothing else."""

@@ -189,7 +189,7 @@ def _weights(weights: Any, n: int) -> NDArray[np.float64]:
     if array.shape != (n,) or array.dtype.kind not in "iuf":
         expected = f"a number for each of the {n} samples"
         raise _wrong("weights", expected, f"{array.dtype} of shape {array.shape}")
-    with np.errstate(over="ignore"):  # of a wider float: it is refused below
+    with np.errstate(all="ignore"):  # of a wider float: what is too large is refused below
         array = array.astype(np.float64)
     wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
     if len(wrong):

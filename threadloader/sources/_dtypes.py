@@ -101,7 +101,8 @@ def _converted(values: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any] 
             wide = np.array(values, np.float64)
         except OverflowError:
             return None
-        with np.errstate(over="ignore"):
+        # In the calling thread as in a worker, where numpy's settings are its own.
+        with np.errstate(all="ignore"):
             array = wide.astype(dtype, copy=False)
         return array if np.isfinite(array).all() else None
     # Before numpy 2 an integer array takes -1 for the largest one: it is not asked.
