@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from threadloader import ConfigError, Loader, LoaderConfig
+from threadloader import ConfigError, Loader, LoaderConfig, per_thread
 
 SAMPLER = {"type": "subset", "indices": [3, 1]}
 COPIES = {
@@ -24,6 +24,23 @@ every_copy = pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 def double(sample):
     """Give what pickle finds by its name."""
     return sample * 2
+
+
+class Rows:
+    """An object that a factory opens."""
+
+    def __init__(self):
+        self.closed = False
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        assert not self.closed
+        return index
+
+    def close(self):
+        self.closed = True
 
 
 def lists(loader):
@@ -84,6 +101,35 @@ def test_a_copy_is_a_loader_of_its_own(copied):
     with loader as batches:
         assert [[6, 4]] == lists(copied(loader))
         assert [[6, 4]] == [batch.tolist() for batch in batches]
+
+
+@every_copy
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_copy_of_a_loader_over_per_thread_opens_objects_of_its_own(copied, workers):
+    """Also one that is made while the other is open: it takes and closes nothing of that."""
+    loader = Loader({"shuffle": False, "num_workers": workers}, per_thread(Rows))
+    with loader as batches:
+        assert [[0, 1, 2, 3]] == [batch.tolist() for batch in batches]
+        assert [[0, 1, 2, 3]] == lists(copied(loader))
+        assert [[0, 1, 2, 3]] == [batch.tolist() for batch in batches]
+    assert [[0, 1, 2, 3]] == lists(copied(loader))
+
+
+@every_copy
+def test_a_copy_of_per_thread_makes_its_objects_by_the_same_factory(copied):
+    source = per_thread(Rows)
+    before = source.mine()
+    another = copied(source)
+    source.close()
+    assert (True, False) == (before.closed, another.mine().closed)
+    assert 2 == another[2]
+    another.close()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_every_protocol_of_pickle_has_a_loader(protocol):
+    loader = Loader({"shuffle": False}, np.arange(4))
+    assert [[0, 1, 2, 3]] == lists(pickle.loads(pickle.dumps(loader, protocol)))
 
 
 @every_copy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import by_handler
 
@@ -27,6 +27,10 @@ class Base:
 
     def __init__(self, folder: str | Path | None) -> None:
         self._folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Say how `copy` and `pickle` make another: its oldest protocols read no slots."""
+        return type(self), (self._folder,)
 
     @classmethod
     def working(cls) -> Base:

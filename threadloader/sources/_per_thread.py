@@ -154,6 +154,10 @@ class PerThread:
         # one in its place, which is whole, and harmless a second time.
         self._lent = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Say how `copy` and `pickle` make another: that has no object yet, and no user."""
+        return type(self), (self._factory, self._adapt)
+
     def lend(self) -> PerThread:
         """Give a source to somebody who closes it: this one, or one of its own if it has a user.
 
