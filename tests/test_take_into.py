@@ -253,6 +253,32 @@ def test_a_loader_has_the_objects_of_each_thread_build_batches_in_its_memory(wor
     assert {"take_into"} == set(asked)
 
 
+class WithoutTake(Counting):
+    take = None
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_without_take_beside_it_it_is_never_asked(workers):
+    source = WithoutTake()
+    with Loader({"batch_size": 4, "num_workers": workers}, source) as batches:
+        assert list(range(8)) == sorted(np.concatenate(list(batches)).tolist())
+    assert not source.asked
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"on_error": {"skip": 1}}], ids=str)
+def test_the_indices_that_it_is_given_are_read_only(workers, options):
+    class Seeing(Counting):
+        def take_into(self, indices, empty):
+            self.asked[indices.dtype.name, indices.flags.writeable] += 1
+            return super().take_into(indices, empty)
+
+    source = Seeing()
+    with Loader({"batch_size": 2, "num_workers": workers, **options}, source) as batches:
+        assert 4 == len(list(batches))
+    assert {("int64", False), "take_into"} == set(source.asked)
+
+
 @pytest.mark.parametrize("make", [Counting, lambda: ArraySource(np.arange(8.0))])
 def test_a_take_of_an_object_itself_is_used_and_not_that_of_its_class(make):
     """As Python has it; and with it goes the class's way to build batches in given memory."""

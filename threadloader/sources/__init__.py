@@ -77,11 +77,12 @@ class Source(Protocol):
     These two methods make a source. It may also offer:
 
     - ``take(indices) -> batch``, where it can build a whole batch faster than sample
-      by sample. ``indices`` is an int64 array of shape ``(batch,)``; the batch is what
-      stacking the samples would give. If it also has ``sample_bytes`` (the size of one
+      by sample. ``indices`` is an int64 array of shape ``(batch,)``, read-only; the batch is
+      what stacking the samples would give. If it also has ``sample_bytes`` (the size of one
       sample), several small batches may be taken in one call and split.
     - ``take_into(indices, empty) -> batch``: the same, in arrays made by ``empty(shape, dtype)``,
-      which is `numpy.empty`, but in memory that may have been used before.
+      which is `numpy.empty`, but in memory that may have been used before. It stands beside
+      ``take``: without that it is never asked.
     - ``__getitems__(indices) -> list of samples``, where reading many at once is faster.
     - ``fingerprint() -> str``, the same in every run over the same data and different
       for other data: a saved state is refused when it has changed.
