@@ -179,6 +179,18 @@ def test_paths_and_tuples_become_plain_ones():
             ['/shard: expected the key "index" beside "count", got an object without it'],
         ),
         (
+            {"cache": {"max_bytes": None}},
+            ["/cache: expected a max_bytes, a max_samples or a folder, got none of them"],
+        ),
+        (
+            {"cache": {"max_bytes": float("nan")}},
+            ["/cache/max_bytes: expected a finite number, got NaN"],
+        ),
+        (
+            {"cache": {"folder": b"a"}},
+            ["/cache/folder: expected a JSON value, got a Python bytes"],
+        ),
+        (
             {"collate": {"type": "pad", "length": 10, "multiple_of": 4}},
             ["/collate/length: expected a multiple of multiple_of, 4, got 10"],
         ),

@@ -209,8 +209,9 @@ def _wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mism
 
 
 def _wrong_cache(cache: dict[str, Any], right: Callable[[str], bool]) -> Iterator[Mismatch]:
-    given = [key for key in ("max_bytes", "max_samples", "folder") if cache.get(key) is not None]
-    if not given:
+    bounds = "max_bytes", "max_samples", "folder"
+    given = [key for key in bounds if cache.get(key) is not None]
+    if not given and all(map(right, bounds)):
         expected = "a max_bytes, a max_samples or a folder"
         yield Mismatch(("cache",), expected, "none of them")
     if "folder" in given and "max_samples" in given:
