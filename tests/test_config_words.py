@@ -70,19 +70,22 @@ def test_the_nearest_key_shares_the_most_letters_though_it_may_be_much_longer(wo
     assert f'the nearest known key is "{nearest}"' == hint(word, OPTIONS, is_key=True)
 
 
+OWN = (
+    'Loader(config, unknown="ignore") (in a command: --unknown ignore) '
+    "lets keys of your own through"
+)
+
+
 @pytest.mark.parametrize("word", ["lr", "k0", "model", "optimizer", "learning_rate", "é" * 100])
 def test_of_a_key_that_is_near_to_none_no_other_is_told(word):
     assert "" == hint(word, OPTIONS, is_key=True)
-    own = 'unknown="ignore" (in a command: --unknown ignore) lets keys of your own through'
-    assert [f"/{word}: expected a known key, got {show(word)}; {own}"] == told({word: 1})
+    assert [f"/{word}: expected a known key, got {show(word)}; {OWN}"] == told({word: 1})
 
 
 @pytest.mark.parametrize("word", ["lr", "workers"])
 def test_how_keys_pass_is_said_for_code_and_for_a_command(word):
     (said,) = told({word: 1})
-    assert said.endswith(
-        '; unknown="ignore" (in a command: --unknown ignore) lets keys of your own through'
-    )
+    assert said.endswith(f"; {OWN}")
 
 
 def test_a_key_further_down_that_is_near_to_none_has_no_hint():

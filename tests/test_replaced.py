@@ -86,6 +86,12 @@ def test_a_misspelt_option_is_told_as_one_of_the_config():
         Loader({}, np.arange(4)).replace(batch_sze=2)
 
 
+@pytest.mark.parametrize("option", ["lr", "unknown"])
+def test_for_a_key_of_your_own_the_whole_call_is_named_since_replace_lets_none_through(option):
+    with pytest.raises(ConfigError, match=r'; Loader\(config, unknown="ignore"\) .* lets keys of'):
+        Loader({}, np.arange(4)).replace(**{option: "ignore"})
+
+
 def test_keys_that_a_loader_let_through_do_not_stop_a_replacement():
     config = {"seed": 3, "optimizer": "sgd"}
     replaced = Loader(config, np.arange(4), unknown="ignore").replace(batch_size=2)

@@ -266,5 +266,9 @@ def _advice(mismatch: Mismatch) -> str:
     near = hint(str(mismatch.path[-1]), mismatch.known, is_key=True)
     if len(mismatch.path) > 1 or near.startswith("did you mean"):
         return near
-    own = 'unknown="ignore" (in a command: --unknown ignore) lets keys of your own through'
+    # The whole call: the key may have come by `replace`, which takes no such argument.
+    own = (
+        'Loader(config, unknown="ignore") (in a command: --unknown ignore) '
+        "lets keys of your own through"
+    )
     return f"{near}; {own}" if near else own
