@@ -125,6 +125,13 @@ FORM = 'write an object with its type, as in {"type": "npz", "path": "x.npz"}'
             {"sampler": {"type": "weighted", "weights": np.ones(3)}},
             "give the list that its tolist() makes",
         ),
+        ({"exclude": range(3)}, "give list(...) of it"),
+        ({"exclude": {3, 1}}, "give sorted(...) of it"),
+        ({"exclude": {3: "a"}.keys()}, "give list(...) of it"),
+        ({"sampler": {"type": "subset", "indices": range(3)}}, "give list(...) of it"),
+        ({"source": {"type": "text", "path": {"a.txt"}}}, "give sorted(...) of it"),
+        ({"seed": {1}}, ""),
+        ({"exclude": [range(3)]}, ""),
     ],
 )
 def test_what_has_another_form_in_a_config_is_told_where_it_belongs(config, what_to_do):

@@ -12,6 +12,8 @@ _LONGEST = 40  # characters that count; nothing that we know is longer
 _IN_CODE = ("source", "transform", "collate", "sampler")  # what Loader takes of any kind
 _MEANT = {"float": "float64", "double": "float64", "int": "int64"}  # dtypes, as numpy has them
 _SUFFIXES = {"txt": "text"} | {kind: kind for kind in ("npz", "npy", "csv", "jsonl", "tar")}
+_LISTS = dict.fromkeys(("range", "dict_keys", "dict_values", "deque", "generator"), "list(...)")
+_LISTS |= dict.fromkeys(("set", "frozenset"), "sorted(...)")  # types as `show` names them
 
 
 def hint(word: str, known: Iterable[str], *, is_key: bool = False) -> str:
@@ -63,11 +65,17 @@ def belongs(place: Place, expected: str, got: str) -> str:
     'write {"type": "npz", "path": "x.npz"}'
     >>> belongs(("transform",), "a JSON value", "a Python function")
     'give it in code: Loader(config, transform=...)'
+    >>> belongs(("exclude",), "a JSON value", "a Python range")
+    'give list(...) of it'
     """
     option = place[0] if place else ""
     foreign, array = expected == "a JSON value", got == "a Python ndarray"
     items = array or got.startswith(("an array", "an empty array"))
     if len(place) > 1 or option not in _IN_CODE:
+        list_of = _LISTS.get(got.removeprefix("a Python ")) if foreign else None
+        # Where lists stand: in that option, and in the objects that say of what type one is.
+        if list_of and (place == ("exclude",) or (len(place) == 2 and option in _IN_CODE)):
+            return f"give {list_of} of it"
         data = ", or data in code: Loader(config, source=...)" if option == "source" else ""
         return f"give the list that its tolist() makes{data}" if foreign and array else ""
     if foreign or (items and option in ("source", "sampler")):
