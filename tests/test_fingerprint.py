@@ -439,7 +439,9 @@ def test_the_running_fingerprint_is_the_hash_of_the_one_before_and_the_digest():
     assert hashlib.blake2b(whole, digest_size=16).hexdigest() == chained(first, digest(2))
 
 
-@pytest.mark.parametrize("wrong", ["00", "0" * 31, "0" * 34, "x" * 32])
+@pytest.mark.parametrize(
+    "wrong", ["00", "zz", "0" * 31, "0" * 34, "x" * 32, "A" * 32, "00 " * 16, " ", "\u0661" * 32]
+)
 def test_what_is_no_running_fingerprint_is_refused(wrong):
-    with pytest.raises(ValueError, match="hexadecimal"):
+    with pytest.raises(ValueError, match="expected a running fingerprint, 32 hexadecimal"):
         chained(wrong, digest(1))

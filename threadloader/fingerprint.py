@@ -28,6 +28,8 @@ __all__ = ["chained", "digest", "place"]
 SIZE = 16
 """Bytes of a digest: two of 2**64 batches meet with a chance of about 0.4."""
 
+_DIGITS = frozenset("0123456789abcdef")
+
 _DEEPEST = 64
 """Containers inside each other. Chosen: no batch needs as many; one that holds itself has more."""
 
@@ -98,7 +100,7 @@ def chained(previous: str, digest: bytes) -> str:
         digest: of the batch.
 
     Returns:
-        32 characters, hexadecimal: the hash of both.
+        32 characters, hexadecimal, in lower case: the hash of both.
 
     Raises:
         ValueError: `previous` is no running fingerprint.
@@ -106,12 +108,13 @@ def chained(previous: str, digest: bytes) -> str:
     >>> chained(chained("", digest(1)), digest(2)) == chained(chained("", digest(2)), digest(1))
     False
     """
-    before = bytes.fromhex(previous)
-    if len(before) not in (0, SIZE):
+    # `bytes.fromhex` would also take capitals and spaces.
+    if len(previous) not in (0, 2 * SIZE) or not _DIGITS.issuperset(previous):
         raise ValueError(
-            f'expected a running fingerprint, 32 hexadecimal characters or "", got {previous!r}'
+            'expected a running fingerprint, 32 hexadecimal characters in lower case, or "", '
+            f"got {previous!r:.60}; give what the batch before it gave"
         )
-    return hashlib.blake2b(before + digest, digest_size=SIZE).hexdigest()
+    return hashlib.blake2b(bytes.fromhex(previous) + digest, digest_size=SIZE).hexdigest()
 
 
 def place(path: Path) -> str:
