@@ -1,5 +1,6 @@
 """One field of every sample, and lists of numbers in files: what samplers ask of them."""
 
+import collections
 import logging
 import os
 import time
@@ -10,6 +11,8 @@ import pytest
 from threadloader import ConfigError, Loader, SourceError
 from threadloader.quarantine import Quarantine, is_torn
 from threadloader.sources import as_source, column, open_source, read_numbers
+
+Pair = collections.namedtuple("Pair", "x y")
 
 
 class Samples:
@@ -35,6 +38,10 @@ class TestColumn:
             ((np.zeros((3, 2)), np.array([4, 5, 6])), 1),
             ([(0, 4), (1, 5), (2, 6)], 1),
             ([(0, 4), (1, 5), (2, 6)], -1),
+            ([Pair(0, 4), Pair(1, 5), Pair(2, 6)], "y"),
+            ([Pair(0, 4), Pair(1, 5), Pair(2, 6)], 1),
+            (Pair(np.zeros((3, 2)), np.array([4, 5, 6])), "y"),
+            (Pair(np.zeros((3, 2)), np.array([4, 5, 6])), 1),
             ([{"y": 4}, {"y": np.int8(5)}, {"y": np.array(6)}], "y"),
             (np.array([(0, 4), (1, 5), (2, 6)], [("x", "i4"), ("y", "i4")]), "y"),
             (np.array([[0, 4], [1, 5], [2, 6]]), 1),
@@ -50,6 +57,7 @@ class TestColumn:
         """Arrays give their field as it is."""
         labels = np.array([1, 2, 3])
         assert column(as_source({"y": labels}), "y", "") is labels
+        assert column(as_source(Pair(np.zeros(3), labels)), "y", "") is labels
 
     @pytest.mark.parametrize("field", ["name", "n", "kind"])
     def test_csv_gives_its_columns(self, tmp_path, field):
@@ -116,6 +124,21 @@ class TestColumn:
             problem.expected,
             problem.got[: len(got)],
         )
+
+    @pytest.mark.parametrize(
+        ("sample", "hint"),
+        [
+            ((0, 1), "give its position: a tuple has no names"),
+            (Pair(0, 1), "there are 'x', 'y'"),
+            (Pair(np.zeros(1), np.zeros(1)), "there are 'x', 'y'"),
+        ],
+        ids=["tuple", "named tuple", "named tuple of arrays"],
+    )
+    def test_of_a_tuple_that_has_no_such_name_it_is_said_what_there_is(self, sample, hint):
+        source = as_source(sample if isinstance(sample[0], np.ndarray) else [sample])
+        with pytest.raises(ConfigError) as caught:
+            column(source, "label", "/sampler/field")
+        assert [hint] == [problem.hint for problem in caught.value.problems]
 
     @pytest.mark.parametrize("error", [KeyError("mine"), TypeError("mine"), SourceError("mine")])
     def test_what_the_source_itself_raises_is_its_own(self, error):

@@ -73,6 +73,8 @@ class ArraySource:
         named = isinstance(data, Mapping)
         names = list(data) if named else list(range(len(self.arrays)))
         self._at = {name: at for at, name in enumerate(names)}  # where a field's array is
+        own_names = getattr(data, "_fields", ()) if isinstance(data, tuple) else ()
+        self._at |= {name: at for at, name in enumerate(own_names)}
         # Fields with a further axis before all others, that of the batches -> list of batches.
         self._cut = partial(_dicts, names) if named else partial(_built, self._build)
         self._boxed = [array.ndim == 1 and stays_array(array.dtype) for array in self.arrays]

@@ -82,13 +82,19 @@ def _field_of(source: Any, index: int, field: str | int, pointer: str) -> Any:
     if isinstance(sample, (str, bytes)):  # of which Python would give a character
         got = f"{type(sample).__name__}, sample {index}, which has none"
         raise ConfigError(Problem(pointer, "a field that each sample has", got))
+    named = isinstance(field, str) and isinstance(sample, tuple)
+    names = getattr(sample, "_fields", None) if named else None  # by which `[]` gives nothing
     try:
-        return sample[field]
+        return sample[names.index(field) if names and field in names else field]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         if from_signal(error):
             raise
-        got = f"{type(error).__name__}: {error}, in sample {index}"
-        raise ConfigError(Problem(pointer, "a field that each sample has", got)) from error
+        got, hint = f"{type(error).__name__}: {error}, in sample {index}", ""
+        if named:
+            from ._fields import near  # it imports difflib
+
+            hint = near(str(field), names) if names else "give its position: a tuple has no names"
+        raise ConfigError(Problem(pointer, "a field that each sample has", got, hint)) from error
 
 
 def read_numbers(
