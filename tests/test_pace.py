@@ -1,5 +1,7 @@
 """A group of batches is bounded by the time it takes, and slow batches are taken one by one."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,12 @@ def test_slow_batches_are_taken_one_by_one_from_some_jobs_on(workers, caplog):
     assert {1} == set(sizes(Table(*forever(0.2)), workers)[_pace.SLOW_JOBS + ahead :])
     told = "a batch takes long: batches are taken one by one"
     assert [told] == [record.getMessage() for record in caplog.records]
+
+
+def test_they_are_where_the_log_cannot_be_imported(monkeypatch):
+    """As where no file can be opened any more: what is told at the level info ends no run."""
+    monkeypatch.setitem(sys.modules, "logging", None)
+    assert {1} == set(sizes(Table(*forever(0.2)), 0)[_pace.SLOW_JOBS :])
 
 
 def test_groups_grow_again_behind_a_slow_one():

@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from threadloader import per_thread
+from threadloader.errors import log
 from threadloader.quarantine import is_torn
 from threadloader.sources import _telling
-from threadloader.sources._telling import Telling, log
+from threadloader.sources._telling import Telling
 from threadloader.sources.columns import read_numbers
 
 WAIT = 30.0

@@ -13,14 +13,11 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from .errors import by_handler
 
-if TYPE_CHECKING:
-    import logging
-
-__all__ = ["RUNTIME", "Lock", "Runtime", "Thread", "Tickets", "log"]
+__all__ = ["RUNTIME", "Lock", "Runtime", "Thread", "Tickets"]
 
 SIGNAL_SECONDS = 0.1
 """How often a wait looks for a signal that did not end it. Chosen: soon enough for whoever
@@ -188,10 +185,3 @@ def _plain(frame: FrameType) -> str:
 
 RUNTIME = Runtime()
 """The one that is used where no test has put another."""
-
-
-def log() -> logging.Logger:
-    """Give the package's log, of which most runs have no need: it is a tenth of an import."""
-    import logging
-
-    return logging.getLogger("threadloader")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, Literal
 
-from .._runtime import RUNTIME, log
-from ..errors import by_handler
+from .._runtime import RUNTIME
+from ..errors import log
 from ._own import here
 from ._signals import attempt
 from ._slots import caught
@@ -39,16 +38,7 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
 
     # Not the method itself: a record names the module that calls it, which would be contextlib.
     def record(text: str) -> None:
-        try:
-            logger = log()
-        except (OSError, ImportError) as error:
-            if by_handler(error):
-                raise
-            # No file can be opened any more, or Python's are gone.
-            if sys.stderr is not None:  # as in a program without a console
-                sys.stderr.write(f"threadloader: {text}\n")
-        else:
-            getattr(logger, how)("%s", text)
+        log(how, "%s", text)
 
     def write() -> None:
         before = here.shared

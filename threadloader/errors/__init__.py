@@ -217,9 +217,10 @@ def shown(value: object) -> str:
 
 
 # Last: it knows the exceptions above.
-from . import _handlers, _open_files  # noqa: E402
+from . import _handlers, _log, _open_files  # noqa: E402
 
 by_handler, from_signal = _handlers.by_handler, _handlers.from_signal
 lost_interrupt, raised_first = _handlers.lost_interrupt, _handlers.raised_first
+log = _log.log
 TOO_MANY, most_open = _open_files.TOO_MANY, _open_files.most_open
 too_many = _open_files.too_many

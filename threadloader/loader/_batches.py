@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
-from .._runtime import Runtime, log
+from .._runtime import Runtime
 from ..config import LoaderConfig
 from ..engine import from_signal
-from ..errors import ConfigError, Problem, StateError
+from ..errors import ConfigError, Problem, StateError, log
 from ..jobs import Recipe
 from ..order import Deal
 from ..state import Cursor, dump, load
@@ -137,7 +137,7 @@ class Batches(Live):
         if n is not None:
             end = count_of("epochs(n)", n, "an integer >= 0 or None")
         if end is None and self._has_none:
-            log().warning("epochs without an end, and without a batch: %s", NO_BATCH)
+            log("warning", "epochs without an end, and without a batch: %s", NO_BATCH)
         return Epochs(self._run, end)
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .._runtime import log
+from ..errors import log
 from ._skip_steps import MOST_EMPTY
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ class Epochs(Live):
         self._empty = self._empty + 1 if delivered == self._delivered else 0
         self._delivered = delivered
         if self._empty == MOST_EMPTY:
-            log().warning(
+            log(
+                "warning",
                 "epochs without an end, and none of the last %d gave a batch; see whether the "
                 "sampler gives indices in every epoch, and whether all samples fail (on_error)",
                 MOST_EMPTY,

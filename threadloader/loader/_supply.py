@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from .._runtime import Runtime, log
+from .._runtime import Runtime
 from ..config import LoaderConfig, bytes_of
 from ..engine import Engine, Inline, InlineStream, Outcome, Stream
-from ..errors import BusyError, ClosedError, WorkerError
+from ..errors import BusyError, ClosedError, WorkerError, log
 from ..jobs import BatchJob, Recipe
 from ..order import BLOCK, Deal
 from ..state import Cursor
@@ -193,7 +193,7 @@ class Supply:
         self._recipe = self._recipe._replace(group=1, piece=0)
         self._depth = self._config.prefetch_batches
         self.ahead = self._depth if self._config.num_workers else 0
-        log().info("%s: batches are taken one by one", why)
+        log("info", "%s: batches are taken one by one", why)
 
     def prepared_here(self, stream: Any) -> bool:
         """Tell whether a stream has the consumer prepare batches in place of workers."""

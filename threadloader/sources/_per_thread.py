@@ -8,9 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..errors import ClosedError, ConfigError, Problem, from_signal
+from ..errors import ClosedError, ConfigError, Problem, from_signal, log
 from ._closing import close_all
-from ._telling import log
 
 __all__ = ["PerThread"]
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConfigError, Problem, SourceError, by_handler, from_signal
+from ..errors import ConfigError, Problem, SourceError, by_handler, from_signal, log
 from ._files import inside
 from ._regular import open_regular, readable
 from ._strict_json import STRICT
-from ._telling import Telling, log
+from ._telling import Telling
 
 __all__ = ["column", "read_numbers"]
 

@@ -1,0 +1,32 @@
+"""Logs what is seldom said: most runs have no need of `logging`, which is a tenth of an import."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+from ._handlers import by_handler
+
+__all__ = ["log"]
+
+
+def log(how: Literal["info", "warning", "error"], message: str, *values: object) -> None:
+    """Log something, in a module that hardly ever does.
+
+    Where no file can be opened any more, `logging` cannot be imported. What is more than an info
+    is written to the standard error then, as `logging` itself does unless it is told otherwise.
+
+    Args:
+        how: the method of the log.
+        message: as `logging` has it, with ``%s`` and the like.
+        values: what stands in their places.
+    """
+    try:
+        import logging
+    except (OSError, ImportError) as error:
+        if by_handler(error):
+            raise
+        if how != "info" and sys.stderr is not None:  # as in a program without a console
+            sys.stderr.write(f"threadloader: {message % values}\n")
+    else:
+        getattr(logging.getLogger("threadloader"), how)(message, *values, stacklevel=2)
