@@ -40,6 +40,7 @@ from threadloader.engine._threads import STOP
 from threadloader.jobs import GroupJob, NoBatch, Recipe, Span
 from threadloader.loader._making import GATHER_BYTES, GROUP_BYTES
 from threadloader.loader._pace import GROUPS_AHEAD
+from threadloader.loader._run import Run
 from threadloader.loader._supply import Supply
 from threadloader.order import Order
 from threadloader.order._deal import BLOCK
@@ -2048,6 +2049,34 @@ def test_a_thread_of_the_loaders_own_that_fails_is_told_and_not_a_sample(monkeyp
             assert "no memory" == str(caught.value.__cause__)
     with loader as batches:
         assert 5 == len(list(batches))
+
+
+def test_two_threads_of_the_loaders_own_that_fail_are_told_as_one(monkeypatch):
+    """The second one may fail after the first one's word came, and before that is looked at."""
+    take, failures, second = Tickets.take, [MemoryError("no memory")], threading.Event()
+
+    def failing(self):
+        slot = take(self)
+        if slot is STOP:
+            second.set()
+            raise MemoryError("none here either")
+        if failures:
+            raise failures.pop()
+        return slot
+
+    def looks_later(run, *given):
+        assert second.wait(WAIT)
+        for thread in threading.enumerate():
+            if thread.name.startswith("threadloader-worker"):
+                thread.join(WAIT)
+        return tell(run, *given)
+
+    tell = Run._raise
+    monkeypatch.setattr(Tickets, "take", failing)
+    monkeypatch.setattr(Run, "_raise", looks_later)
+    loader = Loader({"batch_size": 1, "num_epochs": 1, "num_workers": 2}, range(5))
+    with loader as batches, pytest.raises(WorkerError, match="a thread of the loader's own"):
+        next(iter(batches))
 
 
 def test_what_is_given_in_code_has_no_place_in_the_file(tmp_path):

@@ -56,9 +56,9 @@ class Shared:
 
     `stopping` and `abandoned` go from False to True, once, by whoever stops; `saying`, by the
     feeder, when all it has left to wait for is the log; `failed`, what a thread has raised outside
-    of a job, by that one. `gil_delay`, seconds for which the loop keeps the GIL from a worker, is
-    the first worker's. `crew`, the workers' facts and threads, is the feeder's; it is replaced
-    whole, and empty in the end: a worker's facts lead back here.
+    of a job, by that one, so of several the last. `gil_delay`, seconds for which the loop keeps
+    the GIL from a worker, is the first worker's. `crew`, the workers' facts and threads, is the
+    feeder's; it is replaced whole, and empty in the end: a worker's facts lead back here.
 
     `inbox` takes the consumer's slots, and words, to the feeder. `tickets` takes slots to the
     workers: one stands there once for each worker that may help with its job. The feeder fills

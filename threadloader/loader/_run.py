@@ -444,8 +444,8 @@ class Run:
 
         `tally` has counted the wait for it.
         """
-        if outcome is self._supply.engine.failed:  # no batch, nor the order: the threads
-            self._supply.check_open()
+        if outcome.job is None and self._supply.engine.failed is not None:
+            self._supply.check_open()  # not the order has failed, but a thread, or several
         self._supply.forget()  # nobody knows how much of the time was for what has failed
         place = place.settled()._replace(tally=tally)
         if outcome.job is None:
