@@ -113,6 +113,14 @@ def test_another_number_of_samples_is_another_key(tmp_path):
     cache.close()
 
 
+def test_a_segment_taken_back_before_it_is_opened_is_no_news(tmp_path, monkeypatch, caplog):
+    """Another process may close, in vain, what it began, between the list and the look."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_shelf, "segment_names", lambda folder: [f"00000001-{0:016x}"])
+        Folder(tmp_path, "key", COUNT).close()
+    assert "is passed over" not in caplog.text
+
+
 def test_files_of_another_key_are_passed_over(tmp_path, caplog):
     """As when somebody has copied them."""
     filled(tmp_path, key="another")

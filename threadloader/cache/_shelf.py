@@ -179,7 +179,11 @@ class Shelf:
                 raise
             if of_process(error):
                 return  # the next time again
+            # Listed, and taken back by whoever began it before it was opened here.
+            gone = name not in self._known and not (self._folder / f"{name}.index").exists()
             self._known[name] = 0
+            if gone:
+                return
             _LOG.warning("cache: %s/%s is passed over: %s", self._folder, name, error)
 
     def _merge(self, entries: Entries, number: int) -> None:
