@@ -92,6 +92,15 @@ def test_for_a_key_of_your_own_the_whole_call_is_named_since_replace_lets_none_t
         Loader({}, np.arange(4)).replace(**{option: "ignore"})
 
 
+def test_a_loader_of_a_subclass_stays_one():
+    """As a copy of it does; what it has besides is for its own methods to bring along."""
+
+    class Own(Loader):
+        pass
+
+    assert type(Own({"batch_size": 2}, range(4)).replace(batch_size=1)) is Own
+
+
 def test_keys_that_a_loader_let_through_do_not_stop_a_replacement():
     config = {"seed": 3, "optimizer": "sgd"}
     replaced = Loader(config, np.arange(4), unknown="ignore").replace(batch_size=2)

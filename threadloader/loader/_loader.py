@@ -132,7 +132,8 @@ class Loader:
                 it is a source, transform, collate or sampler, and this loader has one from code.
         """
         check_replaced(options, self._given)
-        return again(Loader, {**self._options, **options}, self._given, self._base, self._opened)
+        made = {**self._options, **options}
+        return again(type(self), made, self._given, self._base, self._opened)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Say how `copy` and `pickle` make another: with a door of its own, and not open."""
