@@ -16,7 +16,7 @@ from sweep import Sweep
 from threadloader import BusyError, ClosedError, Loader, per_thread
 from threadloader._runtime import RUNTIME
 from threadloader.engine import Inline
-from threadloader.loader import _forks
+from threadloader.loader import _open_runs
 from threadloader.loader._door import Door
 from threadloader.loader._turn import Turn
 
@@ -376,7 +376,7 @@ def test_a_fork_has_a_door_of_its_own(monkeypatch):
     holding = threading.Thread(target=hold)
     holding.start()
     assert held.wait(WAIT)
-    monkeypatch.setattr(_forks, "count", _forks.count + 1)
+    monkeypatch.setattr(_open_runs, "forks", _open_runs.forks + 1)
     entering = threading.Thread(target=door.enter, args=("the child",), daemon=True)
     entering.start()
     entering.join(WAIT)
