@@ -24,7 +24,6 @@ from sweep import Interrupt, Sweep
 
 from threadloader.cache import Folder, _folder, _segments, _shelf
 from threadloader.cache._base import MISSING
-from threadloader.cache._open_files import kept_open
 from threadloader.cache._segments import Segment, Writer
 from threadloader.errors import ConfigError
 
@@ -312,12 +311,12 @@ def test_an_eighth_of_what_the_process_may_have_open_is_held_open(monkeypatch, l
     resource = pytest.importorskip("resource")
     soft = resource.RLIM_INFINITY if limit is None else limit
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, resource.RLIM_INFINITY))
-    assert expected == kept_open()
+    assert expected == _shelf.most_open(_shelf._MOST_OPEN)
 
 
 def test_where_the_limit_cannot_be_asked_for_as_many_are_held_open_as_ever(monkeypatch):
     monkeypatch.setitem(sys.modules, "resource", None)
-    assert 64 == kept_open()
+    assert 64 == _shelf.most_open(_shelf._MOST_OPEN)
 
 
 @pytest.mark.parametrize("field", ["index", "offset", "length"])
@@ -942,7 +941,7 @@ def test_only_so_many_files_are_held_open(tmp_path, monkeypatch):
     """Of more segments than that, the others are opened to be read."""
     for index in range(COUNT):
         filled(tmp_path, [index])
-    monkeypatch.setattr(_shelf, "kept_open", lambda: 2)
+    monkeypatch.setattr(_shelf, "most_open", lambda most: 2)
     cache = Folder(tmp_path, "key", COUNT)
     opened = [segment for segment in cache._shelf._segments if not segment._file.closed]
     cache.close()

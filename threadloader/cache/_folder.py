@@ -15,11 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, Problem, by_handler
+from ..errors import ConfigError, Problem, by_handler, too_many
 from ._base import MISSING, Cache, Count, follow
 from ._encode import DamagedError, Part, decode, encode
 from ._names import new_name
-from ._open_files import of_process, too_many
 from ._segments import (
     ENTRY_BYTES,
     FORMAT,
@@ -30,7 +29,7 @@ from ._segments import (
     record,
     sound,
 )
-from ._shelf import PLACE_BYTES, Place, Shelf, unless_held
+from ._shelf import PLACE_BYTES, Place, Shelf, of_process, unless_held
 
 __all__ = ["Folder"]
 

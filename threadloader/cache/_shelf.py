@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import errno
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +11,17 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from ..errors import by_handler
+from ..errors import TOO_MANY, by_handler, most_open
 from ._names import segment_names
-from ._open_files import kept_open, of_process
 from ._segments import Entries, Segment
 
-__all__ = ["PLACE_BYTES", "Place", "Shelf", "unless_held"]
+__all__ = ["PLACE_BYTES", "Place", "Shelf", "of_process", "unless_held"]
 
 _LOG = logging.getLogger("threadloader")
+
+_MOST_OPEN = 64
+"""Segments whose files are held open at most, less where the process may have few; others are
+opened for each read. Chosen: a quarter of the 256 that macOS allows."""
 
 # Number 0: there is no record.
 _PLACE = np.dtype([("offset", "i8"), ("length", "u4"), ("number", "i4")])
@@ -57,7 +61,7 @@ class Shelf:
     def __init__(self, folder: Path, key: bytes, samples: int) -> None:
         self._folder = folder
         self._key = key
-        self._kept_open = kept_open()
+        self._kept_open = most_open(_MOST_OPEN)
         # Held while the table is read or written; never while a file is opened, read or
         # written. Nobody waits for it to count or to close: a signal's handler may do that in the
         # thread that holds it. A forked child makes another.
@@ -214,6 +218,11 @@ class Shelf:
         # A copy: one may be added meanwhile, and is closed by whoever adds it.
         for segment in self._segments.copy():
             segment.close()
+
+
+def of_process(error: BaseException) -> bool:
+    """Tell whether an error says nothing about a file: too many are open, or memory is short."""
+    return getattr(error, "errno", None) in TOO_MANY | {errno.ENOMEM}
 
 
 def unless_held(lock: _thread.LockType, work: Callable[[], None]) -> None:
