@@ -126,7 +126,7 @@ ENGINE = [
     _bug(
         "The threads of a loader that was dropped run on.",
         "threadloader/engine/_engine.py",
-        "    abandon(shared)",
+        "    shared.inbox.put(STOP)",
         "    pass",
         "engine.py",
     ),

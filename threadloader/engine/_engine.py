@@ -16,7 +16,7 @@ from ._saying import SAY_SECONDS, say
 from ._signals import from_signal
 from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
-from ._threads import HELD_SECONDS, STOP, Shared, abandon, end_without_feeder, feed, launch
+from ._threads import HELD_SECONDS, STOP, Shared, end_without_feeder, feed, launch
 from ._watch import Watch
 
 __all__ = ["Engine"]
@@ -37,7 +37,7 @@ class Engine:
         stall_raises: whether the consumer gets a `StalledError` then, and not only a log.
 
     Attributes:
-        mark: what `here.shared` is in its threads.
+        mark: what `here.shared` is in its threads, and in no other one.
     """
 
     def __init__(
@@ -128,10 +128,6 @@ class Engine:
             self._shared.stopping = True
             self._shared.inbox.put(STOP)
 
-    def inside(self) -> bool:
-        """Tell whether the calling thread is one of its own."""
-        return inside(self._shared)
-
     def stop(self) -> bool:
         """End the threads. Harmless a second time, in any thread, and in a forked child.
 
@@ -194,9 +190,10 @@ a WeakSet, whose callbacks are Python code and would swallow a Ctrl-C that lands
 
 
 def _abandon(shared: Shared) -> None:
-    """The finalizer of an engine that was dropped."""
+    """The finalizer of an engine that was dropped: it waits for nothing."""
     _running.pop(id(shared), None)
-    abandon(shared)
+    shared.stopping = shared.abandoned = True
+    shared.inbox.put(STOP)
 
 
 @atexit.register

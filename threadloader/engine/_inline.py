@@ -100,10 +100,6 @@ class Inline:
             text += "left behind; what is open is closed behind it; who makes it is at\n"
             say(None, "error", [text + self._runtime.stack(thread)])
 
-    def inside(self) -> bool:
-        """Tell whether the calling thread is one of its own: it has none."""
-        return False
-
     def stream(self, jobs: Iterator[Job], depth: int) -> InlineStream:
         """Give the results of some jobs. Nothing is worked ahead, whatever the depth."""
         return InlineStream(self, jobs)

@@ -20,7 +20,6 @@ __all__ = [
     "LOOK",
     "STOP",
     "Shared",
-    "abandon",
     "end_without_feeder",
     "feed",
     "launch",
@@ -289,9 +288,3 @@ def end_without_feeder(shared: Shared) -> None:
     slot = shared.awaited
     if slot is not None:
         slot.fill(ENDED)
-
-
-def abandon(shared: Shared) -> None:
-    """Tell the threads of a dropped engine to end; a finalizer, so it waits for nothing."""
-    shared.stopping = shared.abandoned = True
-    shared.inbox.put(STOP)

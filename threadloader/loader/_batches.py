@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .._runtime import Runtime
 from ..config import LoaderConfig
 from ..engine import from_signal
-from ..errors import ConfigError, Problem, StateError, log
+from ..errors import StateError, log
 from ..jobs import Recipe
 from ..order import Deal
 from ..state import Cursor, dump, load
@@ -20,7 +20,7 @@ from ._open_runs import follow
 from ._run import Run
 from ._sampling import NO_BATCH, Samplings
 from ._schedule import Plan
-from ._skip_steps import NoStepsError, after_steps
+from ._skip_steps import after_steps
 from ._skipping import Skipping
 from ._supply import Supply
 
@@ -239,12 +239,8 @@ class Batches(Live):
     def _skip(self, steps: int) -> None:
         """Leave out steps; before anything is begun."""
         place = self._run.place
-        try:
-            end = self._config.num_epochs
-            cursor = after_steps(self._deal, place.plan, place.cursor, steps, end)
-        except NoStepsError as error:
-            raise ConfigError(Problem("skip_steps", "steps to leave out", str(error))) from error
-        self._run.skip_to(cursor)
+        end = self._config.num_epochs
+        self._run.skip_to(after_steps(self._deal, place.plan, place.cursor, steps, end))
 
     def close(self) -> None:
         """End the threads and close the source, if it is ours. Leaving the ``with`` does it.

@@ -60,7 +60,7 @@ class Results:
         if place.stream is None or outcome is ENDED:
             place, outcome = self._anew(place, 0)
         elif isinstance(outcome.job, GroupJob):
-            place = self._apart(place, uncut=type(outcome.error) is UncutError)
+            place = self.apart(place, uncut=type(outcome.error) is UncutError)
             place, outcome = self._anew(place, outcome.job.piece)
         else:  # of a series the first batch failed, and with an error of its own
             place, outcome = self.fail_one(place, outcome.job, 0, outcome.job.first, outcome)
@@ -151,18 +151,11 @@ class Results:
         outcome.error = None
         return self.place, failed
 
-    def split(self, place: Place, singly: int, *, uncut: bool) -> None:
-        """Have batches that could not be made together made one by one; wait for nothing.
+    def apart(self, place: Place, *, uncut: bool) -> Place:
+        """Write down that batches have to be made one by one, which could not be made together.
 
-        Args:
-            place: where the run stands.
-            singly: how many they are.
-            uncut: whether they were made, and could not be cut.
+        `uncut` says that they were made, and could not be cut.
         """
-        self.reopen(self._apart(place, uncut=uncut), singly)
-
-    def _apart(self, place: Place, *, uncut: bool) -> Place:
-        """Write down that batches have to be made one by one, which could not be made together."""
         if uncut:  # nothing has failed, and it would be so with the next ones as well
             self._supply.no_groups("what the source's take gives cannot be cut")
             return place

@@ -322,7 +322,7 @@ class Run:
             place = place.settled()
             if outcome is None:
                 left = min(delivery.piece, delivery.size - made)
-                self.results.split(place, left, uncut=uncut)
+                self.results.reopen(self.results.apart(place, uncut=uncut), left)
             else:
                 self.results.fail_one(place, job, made, outcome.job, outcome)
             return False

@@ -92,11 +92,11 @@ def jobs(
     seed: int,
     cursor: Cursor,
     end: int | None,
-    singly: int = 0,
-    series: Callable[[], int] | None = None,
-    most: Callable[[], int] | None = None,
+    singly: int,
+    series: Callable[[], int] | None,
+    most: Callable[[], int],
     *,
-    strict: bool = False,
+    strict: bool,
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
 
@@ -115,8 +115,7 @@ def jobs(
         strict: whether a sample of the first batch that fails is raised, and not left out.
         series: says before each job how many batches it may have, where the consumer runs it and
             makes them when they are asked for; None where a worker does, which makes all at once.
-        most: says before each job how many batches a group may have; None for all that the recipe
-            lets it have.
+        most: says before each job how many batches a group may have, besides the recipe.
 
     Raises:
         StateError: a sampler gives fewer indices than this epoch was given already.
@@ -125,8 +124,7 @@ def jobs(
     several = series if recipe.series or recipe.piece else None
 
     def longest() -> int:
-        group = recipe.group if most is None else min(recipe.group, most())
-        return max(group, several() if several else 1)
+        return max(min(recipe.group, most()), several() if several else 1)
 
     sizes = _Sizes(longest, singly)
     recipes = chain([recipe.strict()] if strict else [], repeat(recipe))

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from ..engine import Outcome, attempt
+from ..errors import ConfigError, Problem
 from ..order import Deal
 from ..state import LAST_EPOCH, Cursor
 from ._failure import explained
 from ._schedule import Plan, check_length
 
-__all__ = ["MOST_EMPTY", "NoStepsError", "after_steps"]
+__all__ = ["MOST_EMPTY", "after_steps"]
 
 MOST_EMPTY = 100
 """Epochs without a step, one after the other, until no others are expected. Chosen: each of a
 callable sampler has to be asked for."""
-
-
-class NoStepsError(Exception):
-    """There are not as many steps as are to be left out."""
 
 
 def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | None) -> Cursor:
@@ -33,7 +30,7 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
         The cursor, which remembers that they were left out.
 
     Raises:
-        NoStepsError: the run ends before them, epochs on the way have no step, or they lead beyond
+        ConfigError: the run ends before them, epochs on the way have no step, or they lead beyond
             what a run can have.
         StateError: a sampler gives fewer indices than its epoch was given already.
         WorkerError: a sampler raised what would be taken for an end.
@@ -47,7 +44,7 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
     while steps:
         if end is not None and epoch >= end:
             left = skip[2] - steps
-            raise NoStepsError(
+            raise _too_many(
                 f"more than the {left} that are left up to the end of num_epochs ({end})"
             )
         plan.begun = epoch
@@ -60,7 +57,7 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
             break
         empty = empty + 1 if not there and not position else 0
         if empty and (sampler.length is not None or empty > MOST_EMPTY):
-            raise NoStepsError(f"an epoch of {n} samples, which has none")
+            raise _too_many(f"an epoch of {n} samples, which has none")
         # Epochs of one length are passed over at once, however many they are.
         whole = 1 if position or sampler.length is None else steps // there
         if end is not None:
@@ -68,8 +65,12 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
         steps -= whole * there
         epoch, position, step = epoch + whole, 0, 0
         if epoch > LAST_EPOCH:
-            raise NoStepsError(f"so many that they end after epoch {LAST_EPOCH}")
+            raise _too_many(f"so many that they end after epoch {LAST_EPOCH}")
     return cursor._replace(epoch=epoch, position=position, step=step, skips=(*cursor.skips, skip))
+
+
+def _too_many(got: str) -> ConfigError:
+    return ConfigError(Problem("skip_steps", "steps to leave out", got))
 
 
 def _asked(plan: Plan, epoch: int) -> int:

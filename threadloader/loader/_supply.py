@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from .._runtime import Runtime
 from ..config import LoaderConfig, bytes_of
-from ..engine import Engine, Inline, InlineStream, Outcome, Stream
+from ..engine import Engine, Inline, InlineStream, Outcome, Stream, here
 from ..errors import BusyError, ClosedError, WorkerError, log
 from ..jobs import BatchJob, Recipe
 from ..order import BLOCK, Deal
@@ -130,7 +130,7 @@ class Supply:
 
     def inside(self) -> bool:
         """Tell whether the calling thread is one of the workers, or the feeder."""
-        return self.engine.inside()
+        return here.shared is self.engine.mark
 
     def check_open(self) -> None:
         """Refuse whoever asks after the end, or in a thread that would wait for itself.
