@@ -8,8 +8,8 @@ import os
 import sys
 
 
-def main_of(tool):
-    """Gives the function that runs the commands, `threadloader.cli.main`.
+def cli_of(tool):
+    """Gives the module of the commands, `threadloader.cli`.
 
     Where it cannot be had, the process ends: with exit code 2 and a message, with 130 after a
     Ctrl-C, or as the tool does in the .venv that tools/demo has made, where numpy is only there.
@@ -23,7 +23,7 @@ def main_of(tool):
         sys.exit(2)
     try:
         sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-        from threadloader.cli import main
+        import threadloader.cli as cli
     except ModuleNotFoundError as error:
         if error.name != "numpy":
             raise
@@ -33,15 +33,4 @@ def main_of(tool):
     except KeyboardInterrupt:
         sys.stderr.write("threadloader: interrupted\n")  # as the commands themselves say it
         sys.exit(130)
-    return main
-
-
-def run(arguments):
-    """Runs a command that runs user code, and ends the process without waiting for what that left.
-
-    Args:
-        arguments: the command and its own.
-    """
-    from threadloader import cli
-
-    cli.program(arguments)
+    return cli
