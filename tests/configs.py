@@ -3,13 +3,19 @@
 import json
 from pathlib import Path
 
-from threadloader.config import read_config
+from threadloader.config import examine
 from threadloader.config._text import parse
 from threadloader.errors import ConfigError
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "config_schema.json").read_text("utf-8"))
 OPTIONS = [name for name in SCHEMA["properties"] if name != "$schema"]
 SOURCE = {"type": "npz", "path": "x.npz"}
+
+
+def read_config(config, **options):
+    """Give the config, and the folder that relative paths in it are relative to."""
+    report = examine(config, **options)
+    return report.checked(), report.base.path
 
 
 def told(config, **options):

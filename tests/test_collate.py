@@ -10,12 +10,12 @@ from fractions import Fraction
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
+from configs import read_config
 from frameworks import framework
 from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.collate import Pad, make_collate, stack
-from threadloader.config import read_config
 from threadloader.errors import CollateError, ConfigError
 
 Pair = collections.namedtuple("Pair", "image label")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from configs import OPTIONS, SCHEMA, SOURCE, told
+from configs import OPTIONS, SCHEMA, SOURCE, read_config, told
 
-from threadloader.config import LoaderConfig, _check, read_config
+from threadloader.config import LoaderConfig, _check
 from threadloader.errors import ConfigError
 
 

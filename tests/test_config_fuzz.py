@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from campaigns import configs
-from configs import OPTIONS, SOURCE, problems, told
+from configs import OPTIONS, SOURCE, problems, read_config, told
 from fuzzed_configs import case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from verdicts import Home, is_good
 
 from threadloader import config as package
-from threadloader.config import LoaderConfig, examine, read_config
+from threadloader.config import LoaderConfig, examine
 from threadloader.config._text import parse
 from threadloader.errors import ConfigError
 

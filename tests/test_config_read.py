@@ -1,14 +1,14 @@
-"""`read_config`: files, sections, unknown keys, and where a problem stands."""
+"""`examine`: files, sections, unknown keys, and where a problem stands."""
 
 import json
 import os
 from pathlib import Path
 
 import pytest
-from configs import SOURCE, told
+from configs import SOURCE, read_config, told
 
 from threadloader import Loader, per_thread
-from threadloader.config import LoaderConfig, examine, read_config
+from threadloader.config import LoaderConfig, examine
 from threadloader.errors import ConfigError, Problem
 
 
@@ -344,13 +344,13 @@ def test_reading_a_config_opens_the_file_and_imports_nothing(run_child, file):
 import sys
 import pathlib  # what is imported for a file at all
 from threadloader import ConfigError, LoaderConfig
-from threadloader.config import read_config
+from threadloader.config import examine
 LoaderConfig()  # reads the schema
 heard = []
 names = ("import", "open", "exec", "compile", "pickle.find_class", "os.system", "subprocess.Popen")
 sys.addaudithook(lambda name, args: heard.append(f"{name} {args[0]}") if name in names else None)
 try:
-    read_config(sys.argv[1])
+    examine(sys.argv[1]).checked()
 except ConfigError:
     print(*heard, sep="\\n")
 """,

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from configs import OPTIONS, told
+from configs import OPTIONS, read_config, told
 from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader._schema import show
-from threadloader.config import read_config
 from threadloader.config._words import hint, one_edit
 from threadloader.errors import ConfigError
 

@@ -29,13 +29,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from configs import read_config
 from frameworks import framework
 from test_tools import loaded
 
 import threadloader
 from threadloader import Loader, engine
 from threadloader.cli import main
-from threadloader.config import read_config
 from threadloader.loader._making import GATHER_BYTES, GROUP_BYTES, GROUP_MOST, PIECE_BYTES
 from threadloader.loader._pace import GROUP_SECONDS, GROUPS_AHEAD
 from threadloader.loader._switching import AUTO_SECONDS

@@ -9,7 +9,7 @@ from typing import Any
 
 from .._asked import current_folder
 from ..adapters import torch_loader
-from ..config import LoaderConfig, read_config
+from ..config import LoaderConfig, examine
 from ..loader import NO_BATCH
 from ._choice import cached, choose, compared, findings
 from ._plan import Plan
@@ -66,10 +66,11 @@ def run(
     """
     plan = plan or Plan()
     shown = shown or Progress()
-    options, folder = read_config(config, unknown=unknown, source_in_code=bool(source))
+    read = examine(config, unknown=unknown, source_in_code=bool(source))
+    options = read.checked()
     _refuse(plan, options)
     spec = {
-        "base": str(folder if base is None else base),
+        "base": str(read.base.path if base is None else base),
         "folder": current_folder(),
         "source": source,
         "transform": transform,

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from .._schema import Place, pointer, show
 from ..errors import ConfigError, Problem
@@ -26,10 +26,7 @@ from ._report import Report
 from ._text import parse  # here: reading a config imports nothing, not even what reads it
 from ._words import hint
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["NO_SOURCE", "Base", "LoaderConfig", "Report", "bytes_of", "examine", "read_config"]
+__all__ = ["NO_SOURCE", "Base", "LoaderConfig", "Report", "bytes_of", "examine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,13 +134,14 @@ class LoaderConfig:
         return filled
 
 
-def read_config(
+def examine(
     config: str | os.PathLike[str] | Mapping[str, Any] | LoaderConfig,
     *,
     unknown: str = "error",
     source_in_code: bool = False,
-) -> tuple[LoaderConfig, Path]:
-    """The config, and the folder that relative paths in it are relative to.
+    sampler_in_code: bool = False,
+) -> Report:
+    """Read a config; the report holds its problems, which `Report.checked` raises.
 
     Args:
         config: the path of a JSON file, with ``#`` and a JSON pointer after it for a
@@ -153,37 +151,6 @@ def read_config(
             not options; one that is one edit away from an option is still an error, and
             so is any unknown key further down.
         source_in_code: whether the config may do without a source.
-
-    Returns:
-        The config, and the folder of its file, or the current folder without a file.
-
-    Raises:
-        ConfigError: the config or an argument is wrong; with every problem.
-        OSError: the system cannot read the file.
-
-    >>> config, base = read_config({"batch_size": 16, "num_worker": 4}, source_in_code=True)
-    Traceback (most recent call last):
-    ...
-    threadloader.errors.ConfigError: /num_worker: expected a known key, got "num_worker"; \
-did you mean "num_workers"?
-    """
-    report = examine(config, unknown=unknown, source_in_code=source_in_code)
-    return report.checked(), report.base.path
-
-
-def examine(
-    config: str | os.PathLike[str] | Mapping[str, Any] | LoaderConfig,
-    *,
-    unknown: str = "error",
-    source_in_code: bool = False,
-    sampler_in_code: bool = False,
-) -> Report:
-    """What `read_config` reads, as a report that holds the problems instead of raising them.
-
-    Args:
-        config: as for `read_config`.
-        unknown: as for `read_config`.
-        source_in_code: as for `read_config`.
         sampler_in_code: whether a sampler takes the place of `sampler`, and of `shuffle`.
 
     Returns:
@@ -192,6 +159,12 @@ def examine(
     Raises:
         ConfigError: an argument is wrong.
         OSError: the system cannot read the file.
+
+    >>> examine({"batch_size": 16, "num_worker": 4}, source_in_code=True).checked()
+    Traceback (most recent call last):
+    ...
+    threadloader.errors.ConfigError: /num_worker: expected a known key, got "num_worker"; \
+did you mean "num_workers"?
     """
     if not isinstance(unknown, str) or unknown not in ("error", "ignore"):
         raise ConfigError(Problem("unknown", 'one of "error", "ignore"', show(unknown)))
