@@ -683,11 +683,6 @@ def test_an_empty_file_is_an_error_where_a_header_should_be_and_no_rows_elsewher
     )
 
 
-def test_no_file_at_all_is_a_config_error():
-    with pytest.raises(ConfigError, match="at least one file"):
-        CsvSource([])
-
-
 # As a source
 
 

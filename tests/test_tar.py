@@ -527,11 +527,6 @@ def test_the_fingerprint_tells_keys_sizes_and_options(tmp_path):
     assert 5 == len({first, *others})
 
 
-def test_no_archive_at_all_is_an_error_of_the_config():
-    with pytest.raises(ConfigError, match="/source/path: expected at least one file, got an empty"):
-        TarSource([])
-
-
 def test_an_index_that_takes_long_says_how_far_it_is(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
     with caplog.at_level(logging.INFO, "threadloader"):

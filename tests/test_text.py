@@ -451,11 +451,6 @@ def test_a_file_that_cannot_be_looked_at_is_named_and_closed(tmp_path, monkeypat
     assert all(file.closed for file in opened_files)
 
 
-def test_no_file_at_all_is_refused():
-    with pytest.raises(ConfigError, match="/source/path: expected at least one file"):
-        LineFiles([], skip_blank=False)
-
-
 def test_other_line_ends_under_the_old_size_and_time_are_an_error(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"a\nb\nc\n")

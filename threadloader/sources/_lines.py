@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConfigError, Problem, SourceError, by_handler
+from ..errors import SourceError, by_handler
 from ._closing import close_all
 from ._files import FileReader, expand, inside, kept_open
 from ._index_cache import IndexCache, IntArray
@@ -117,7 +117,6 @@ class LineFiles:
 
     Raises:
         SourceError: a file is missing, not a regular one, or cannot be read.
-        ConfigError: there is no file.
     """
 
     def __init__(
@@ -140,8 +139,6 @@ class LineFiles:
                 undo.callback(reader.close)
                 self._files.append(_File(reader, skip_blank, cache, _chunk))
             undo.pop_all()
-        if not self._files:
-            raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
         # The index of each file's first line, and the number of all in the end.
         self._first = [0, *accumulate(len(file) for file in self._files)]
 

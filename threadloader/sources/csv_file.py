@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConfigError, Problem, SourceError, by_handler
+from ..errors import SourceError, by_handler
 from ._csv_columns import Column, Texts
 from ._csv_options import CsvOptions
 from ._csv_rows import Block, read_blocks
@@ -76,7 +76,7 @@ class CsvSource(ArraySource):
     Raises:
         SourceError: a file is missing or damaged, lacks these columns, or has a value that
             its dtype does not hold.
-        ConfigError: there is no file, or the options name fields that are not there.
+        ConfigError: the options name fields that are not there.
     """
 
     def __init__(
@@ -232,8 +232,6 @@ class _Columns:
 
     def finish(self) -> dict[str, npt.NDArray[Any]]:
         """Give the arrays of the fields; those of texts say where in `texts` they are."""
-        if self._path is None:
-            raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
         if self._names is None:
             raise SourceError("expected a row, got an empty file; give one with rows", self._path)
         arrays = {}

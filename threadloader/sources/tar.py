@@ -94,7 +94,7 @@ class TarSource:
         fields: the fields of a sample, in the order given or sorted.
 
     Raises:
-        SourceError, ConfigError: as for `open_tar`; the latter also where there is no archive.
+        SourceError, ConfigError: as for `open_tar`.
     """
 
     def __init__(
@@ -109,8 +109,6 @@ class TarSource:
         names = chosen_fields(fields, "those of the first sample")
         chosen = None if names is None else tuple(names)
         files = list(paths)
-        if not files:
-            raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
         self._archives: list[_Archive] = []
         keep = len(files) <= kept_open()
         with ExitStack() as undo:

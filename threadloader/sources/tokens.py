@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConfigError, Problem, SourceError
+from ..errors import SourceError
 from ._closing import close_all
 from ._files import FileReader, expand, kept_open
 from ._fingerprint import checked_rows
@@ -90,7 +90,7 @@ class TokensSource:
 
     Raises:
         SourceError: a file is missing, or its size or header is wrong.
-        ConfigError: there is no file, or the options contradict each other.
+        ConfigError: the options contradict each other.
     """
 
     def __init__(
@@ -131,8 +131,6 @@ class TokensSource:
                 first.append(first[-1] + windows)
                 telling.tell("%s: %d files of tokens opened", path, len(self._readers))
             undo.pop_all()
-        if not self._readers:
-            raise ConfigError(Problem("/source/path", "at least one file", "an empty list"))
         # The index of each file's first window, and the number of all in the end.
         self._first = first
         self._firsts = np.array(first, np.int64)  # the same, for many at once
