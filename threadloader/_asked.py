@@ -6,18 +6,18 @@ that one ends, by whatever signal, so does this process: nobody would read its a
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 __all__ = [
     "answer_in",
-    "answer_of",
-    "asked",
+    "answered",
     "child_command",
     "child_environment",
     "current_folder",
@@ -41,11 +41,6 @@ def child_command(child: str) -> list[str]:
     path = list(_absolute(sys.path))
     code = f"import sys; sys.path[:] = {path!r}; from {child} import main; main()"
     return [sys.executable, *_options(), "-P", "-c", code]
-
-
-def answer_of(text: str) -> bytes:
-    """Give the line that a child answers, of one line of text."""
-    return _MARK + text.encode() + b"\n"
 
 
 def answer_in(said: bytes) -> bytes:
@@ -112,7 +107,27 @@ def _options() -> list[str]:
     return options
 
 
-def asked() -> tuple[bytes, int]:
+def answered(answer: Callable[[Any], Any], told: Callable[[BaseException], Any]) -> None:
+    """Answer the question, which is what a child has been started for.
+
+    Args:
+        answer: gives the answer to a question; both are plain JSON values.
+        told: gives the answer where that raised this.
+    """
+    question, out = _asked()
+    if not question:
+        return  # pragma: no cover - its parent was killed
+    try:
+        said = answer(json.loads(question))
+    except KeyboardInterrupt:  # where a Ctrl-C reaches it, the one who asked says so
+        os._exit(130)
+    except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well
+        said = told(error)
+    with open(out, "wb") as stdout:  # noqa: PTH123 - it has no path
+        stdout.write(_MARK + json.dumps(said).encode() + b"\n")
+
+
+def _asked() -> tuple[bytes, int]:
     """Take the question, and from then on end with the one who asked.
 
     User code finds nothing on stdin, and what it prints goes to stderr: neither gets in between.

@@ -9,6 +9,7 @@ from typing import Any
 from ._schema import pointer
 from .config import Report
 from .errors import ConfigError, Problem, SourceError
+from .errors import one_line as line
 
 __all__ = [
     "GOOD",
@@ -88,10 +89,3 @@ def in_words(error: BaseException) -> str:
         return "; ".join([f"{kind}: {error}", *getattr(error, "__notes__", [])])
     except Exception as problem:  # noqa: BLE001 - an exception may be made of anything
         return f"{kind} (not printable: {type(problem).__name__})"
-
-
-def line(text: str) -> str:
-    """One line that is safe for a terminal, whatever file names and data it quotes."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )

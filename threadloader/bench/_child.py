@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._asked import answer_of, asked
+from .._asked import answered
 from .._leaving import leave
 from .._named import CodeError, UsageError, given_by, named
 from .._told import in_words
@@ -38,19 +36,15 @@ __all__ = ["main", "run"]
 
 def main() -> None:
     """Run what stdin says, and print one line of JSON: what came of it, or an error."""
-    question, out = asked()
-    if not question:
-        return  # pragma: no cover - its parent was killed
-    try:
-        answer = run(json.loads(question))
-    except KeyboardInterrupt:  # where a Ctrl-C reaches it, the one who asked says so
-        os._exit(130)
-    except (BenchError, CodeError, UsageError) as error:
-        answer = {"error": str(error), "usage": isinstance(error, UsageError)}
-    except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well
-        answer = {"error": in_words(error)}
-    os.write(out, answer_of(json.dumps(answer)))
+    answered(run, _told)
     leave()
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    kind = type(error)
+    if issubclass(kind, (BenchError, CodeError, UsageError)):
+        return {"error": str(error), "usage": issubclass(kind, UsageError)}
+    return {"error": in_words(error)}
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:

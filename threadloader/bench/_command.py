@@ -31,7 +31,7 @@ def add_command(commands: Any) -> None:
     """
     parser = commands.add_parser("bench", help="measure a config with several numbers of workers")
     add_arguments(parser)
-    parser.set_defaults(command=_bench)
+    parser.set_defaults(command=_bench, batch=False, cache=True)  # the runs use the cache
 
 
 def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
@@ -48,8 +48,7 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     if arguments.svg and (refused := _refused(Path(arguments.svg))):
         err.append(line(f"threadloader bench: cannot write {arguments.svg}: {refused}"))
         return USAGE
-    arguments.source_in_code, arguments.batch = bool(arguments.source), False
-    arguments.cache = True  # the runs use it
+    arguments.source_in_code = bool(arguments.source)
     said = err if arguments.json else out
     report, code, _ = examined(arguments, said, err)
     if report is None or report.config is None or code:

@@ -34,6 +34,13 @@ __all__ = [
 ]
 
 
+def one_line(text: str) -> str:
+    """One line that is safe for a terminal, whatever keys, file names and data it quotes."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 class LoaderError(Exception):
     """Base of every error that threadloader itself raises."""
 
@@ -64,10 +71,7 @@ class Problem(NamedTuple):
         text = f"{where}: expected {self.expected}, got {self.got}"
         if self.hint:
             text += f"; {self.hint}"
-        # One line, and safe for a terminal, whatever key or value it quotes.
-        return "".join(
-            char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-        )
+        return one_line(text)
 
 
 class ConfigError(LoaderError, ValueError):

@@ -5,13 +5,12 @@ It is asked on stdin what to do, and says on stdout what came of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .._asked import answer_of, asked
+from .._asked import answered
 from .._leaving import leave
 from .._named import named
 from ..config import LoaderConfig
@@ -26,17 +25,7 @@ __all__ = ["answer", "main"]
 
 def main() -> None:
     """Do what stdin says, and print one line of JSON: what came of it, or an error."""
-    question, out = asked()
-    if not question:
-        return  # pragma: no cover - its parent was killed
-    try:
-        said = answer(json.loads(question))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a SystemExit of user code as well
-        said = {"error": told(error)}
-    with open(out, "wb") as stdout:  # noqa: PTH123 - it has no path
-        stdout.write(answer_of(json.dumps(said)))
+    answered(answer, lambda error: {"error": told(error)})
     leave()
 
 

@@ -33,7 +33,7 @@ def add_command(commands: Any) -> None:
         "verify", help="prove that a config gives the same batches whatever the threads do"
     )
     add_arguments(parser)
-    parser.set_defaults(command=_verify)
+    parser.set_defaults(command=_verify, batch=False, cache=False)  # no run uses the cache
 
 
 def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
@@ -43,8 +43,7 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
     except ConfigError as error:
         err += [line(f"threadloader verify: {problem}") for problem in error.problems]
         return USAGE
-    arguments.source_in_code, arguments.batch = bool(arguments.source), False
-    arguments.cache = False  # no run uses it
+    arguments.source_in_code = bool(arguments.source)
     report, code, _ = examined(arguments, err if arguments.json else out, err)
     if report is None or report.config is None or code:
         return code

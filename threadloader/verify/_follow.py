@@ -128,11 +128,11 @@ def _leg(
     more: Callable[[int, int], bool],
 ) -> Generator[Item, None, None]:
     for epoch in batches.epochs(epochs):
-        number = epoch.number
-        step = first[1] if number == first[0] else 0
+        number = first[1] if epoch.number == first[0] else 0
         # One more than there should be is let through: it is a difference.
-        while more(number, step) and step <= len(batches):
-            if leg.until == (number, step):
+        while more(epoch.number, number) and number <= len(batches):
+            place = (epoch.number, number)
+            if leg.until == place:
                 return
             before = json.dumps(batches.state_dict())
             try:
@@ -141,10 +141,10 @@ def _leg(
                 break
             except Exception as error:  # noqa: BLE001 - whatever the data does to its reader
                 mark = _failed(error, batches.state_dict()["world"]["step"])
-                yield Item((number, step), mark, None, None, told(error), before)
+                yield Item(place, mark, None, None, told(error), before)
             else:
-                yield made((number, step), batch, batches.info, before)
-            step += 1
+                yield made(place, batch, batches.info, before)
+            number += 1
 
 
 def made(place: tuple[int, int], batch: Any, info: BatchInfo | None, before: str) -> Item:
@@ -209,9 +209,9 @@ class Tape:
         self._kept: dict[tuple[int, int], Any] = {}
         self._room = KEPT_BYTES
 
-    def more(self, epoch: int, step: int) -> bool:
+    def more(self, epoch: int, number: int) -> bool:
         """Whether there is a batch to compare with, or an end of the epoch to be seen."""
-        return self.whole or step < self.steps
+        return self.whole or number < self.steps
 
     def add(self, item: Item) -> None:
         """Write down a batch."""
@@ -257,13 +257,13 @@ def record(case: Case, epochs: int, most: int | None, tick: Callable[[], None]) 
     with case.batches(leg) as batches:
         deadline = time.monotonic() + BUDGET_SECONDS / epochs
 
-        def more(epoch: int, step: int) -> bool:
+        def more(epoch: int, number: int) -> bool:
             if epoch:  # the first one has decided it
-                return tape.more(epoch, step)
-            timely = step < 2 or time.monotonic() < deadline
-            another = timely if most is None else step < most
+                return tape.more(epoch, number)
+            timely = number < 2 or time.monotonic() < deadline
+            another = timely if most is None else number < most
             # The last answer counts; after the last batch there is nothing that it cuts off.
-            tape.whole = another or step >= tape.of_epoch
+            tape.whole = another or number >= tape.of_epoch
             return another
 
         tape.of_epoch = len(batches)
