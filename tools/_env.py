@@ -2,7 +2,9 @@
 
 Made once with the standard library's `venv`, used again the next time. A stamp
 inside says what it was made from; an environment that was interrupted half way,
-moved, or made by another Python is recognised by it and made anew.
+moved, or made by another Python is recognised by it and made anew. (It is past
+300 lines: how a tool runs another program and prints is here as well, since the
+tools have nothing else to import before that environment is there.)
 """
 
 import contextlib

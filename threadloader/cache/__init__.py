@@ -16,9 +16,10 @@ is 0.9. Where a sampler asks for some samples more often than for others, those 
 and so are more likely to be among the first.
 
 `_base` is what caches have in common, `_memory` and `_folder` are the two kinds; `_samples`
-makes samples safe to share, `_encode` makes them bytes, `_segments` are the files of a folder
-and `_shelf` says which of them has which sample; `_key` tells what kept samples depend on: `_walk`
-goes through it, `_kinds` asks things what they are, and `_graph` makes one digest of them all.
+makes samples safe to share, `_encode` makes them bytes, `_segments` are the files of a folder,
+`_names` what they are called, and `_shelf` says which of them has which sample; `_key` tells what
+kept samples depend on: `_walk` goes through it, `_kinds` asks things what they are, and `_graph`
+makes one digest of them all.
 """
 
 from __future__ import annotations
