@@ -14,6 +14,7 @@ after which the server kills it (null: it is left alone), or `die`, a step of a 
 number of the save in which it kills itself there.
 """
 
+import builtins
 import json
 import mmap
 import os
@@ -91,7 +92,7 @@ def live(job):
 def arm(step, number):
     """Have this process kill itself at a step of its save of that number, from 1."""
     calls = dict.fromkeys(("open", "fsync", "replace"), 0)
-    opened, fsync, replace = Path.open, os.fsync, Path.replace
+    opened, fsync, replace = open, os.fsync, os.replace
 
     def here(*steps):
         if step in steps:
@@ -144,7 +145,7 @@ def arm(step, number):
         if calls["replace"] == number:
             here("replaced")
 
-    Path.open, os.fsync, Path.replace = dying_open, dying_fsync, dying_replace
+    builtins.open, os.fsync, os.replace = dying_open, dying_fsync, dying_replace
 
 
 def warm():
