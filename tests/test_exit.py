@@ -8,6 +8,10 @@ import signal
 
 import pytest
 
+from threadloader import Batches, Loader
+from threadloader.engine import Engine
+from threadloader.loader import _open_runs
+
 BEGIN = """
 import atexit, gc, os, signal, sys, threading, time, warnings
 import numpy as np
@@ -157,6 +161,24 @@ def test_a_close_that_fails_at_the_exit_is_told_and_leaves_no_other_one_open(run
     )
     assert ["closed True"] * 2 == child.stdout.splitlines()
     assert "ValueError: my own" in child.stderr
+
+
+def test_all_that_is_open_is_told_to_end_before_one_is_waited_for(monkeypatch):
+    """So one bound is enough for them together."""
+    monkeypatch.setattr(_open_runs, "_runs", {})
+    steps = []
+    for owner, name in ((Engine, "tell"), (Batches, "close")):
+        done = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda self, name=name, done=done: (steps.append(name), done(self))
+        )
+    opened = [Loader({"num_workers": 1}, range(5)) for _ in range(2)]
+    held = [loader.__enter__() for loader in opened]
+    _open_runs._close_all()
+    assert ["tell", "tell", "close"] == steps[:3]
+    for loader in opened:
+        loader.__exit__(None, None, None)
+    del held
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

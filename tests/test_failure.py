@@ -10,7 +10,7 @@ from conftest import our_threads
 
 from threadloader import CollateError, Loader, SourceError, WorkerError
 from threadloader.collate import stack
-from threadloader.loader._failure import note_beside
+from threadloader.loader._failure import is_wrapped, note_beside
 from threadloader.loader._supply import Supply
 from threadloader.sources.text import TextSource
 
@@ -317,3 +317,12 @@ with Loader({"batch_size": 2, "shuffle": False, "num_workers": 0}, Files()) as b
         "True threadloader: raised for sample 4 (row 0 of step 2, epoch 0)",
         "the end",
     ] == child.stdout.splitlines()
+
+
+def test_whether_an_exception_is_wrapped_is_asked_of_its_class_alone():
+    class Hostile(Exception):
+        @property
+        def __class__(self):
+            raise KeyError("asked")
+
+    assert not is_wrapped(Hostile())

@@ -988,6 +988,11 @@ class TestClosing:
             loader.__enter__()
         assert type(caught.value.__cause__) is kind
 
+    def test_a_ctrl_c_while_it_is_entered_passes_as_it_is(self):
+        loader = Loader({}, per_thread(lambda: signal.raise_signal(signal.SIGINT)))
+        with pytest.raises(KeyboardInterrupt):
+            loader.__enter__()
+
     def test_what_is_done_to_the_config_that_it_gives_changes_nothing(self):
         loader = load(Numbers(4), batch_size=2)
         loader.config.shard.update(index=1, count=2)
@@ -2077,6 +2082,40 @@ def test_two_threads_of_the_loaders_own_that_fail_are_told_as_one(monkeypatch):
     loader = Loader({"batch_size": 1, "num_epochs": 1, "num_workers": 2}, range(5))
     with loader as batches, pytest.raises(WorkerError, match="a thread of the loader's own"):
         next(iter(batches))
+
+
+def test_a_batch_that_failed_before_a_thread_of_the_loaders_own_is_told_first(monkeypatch):
+    take, tell = Tickets.take, Run._raise
+    read, failed = threading.Event(), threading.Event()
+
+    class Failing(Numbers):
+        def __getitem__(self, index):
+            read.set()
+            raise ValueError("mine")
+
+    def failing(self):
+        slot = take(self)
+        if slot is not STOP and read.is_set():
+            failed.set()
+            raise MemoryError("no memory")
+        return slot
+
+    def looks_later(run, *given):
+        assert failed.wait(WAIT)
+        for thread in threading.enumerate():
+            if thread.name.startswith("threadloader-worker"):
+                thread.join(WAIT)
+        return tell(run, *given)
+
+    monkeypatch.setattr(Tickets, "take", failing)
+    monkeypatch.setattr(Run, "_raise", looks_later)
+    config = {"batch_size": 1, "num_epochs": 1, "num_workers": 1, "prefetch_batches": 1}
+    with Loader(config, Failing(5)) as batches:
+        epoch = iter(batches)
+        with pytest.raises(ValueError, match="mine"):
+            next(epoch)
+        with pytest.raises(WorkerError, match="a thread of the loader's own"):
+            next(epoch)
 
 
 def test_what_is_given_in_code_has_no_place_in_the_file(tmp_path):

@@ -5,7 +5,7 @@ import sys
 import threading
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from functools import partial
-from types import ModuleType, SimpleNamespace
+from types import MappingProxyType, ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -98,6 +98,15 @@ def test_a_mapping_keeps_its_class_and_the_collate_s_own_one_is_not_changed(torc
     assert type(made[0]) is type(batch)
     assert (True, np.ndarray) == (batch["x"].pinned, type(made[0]["x"]))
     assert getattr(made[0], "default_factory", None) is getattr(batch, "default_factory", None)
+
+
+def test_a_mapping_that_cannot_be_changed_comes_as_a_dict(torch):
+    def collate(samples):
+        return MappingProxyType({"x": np.array(samples)})
+
+    with load(range(2), collate=collate) as batches:
+        batch = next(iter(batches))
+    assert (dict, True) == (type(batch), batch["x"].pinned)
 
 
 def test_an_object_that_can_pin_itself_is_asked(torch):

@@ -184,7 +184,8 @@ class Shelf:
             if of_process(error):
                 return  # the next time again
             # Listed, and taken back by whoever began it before it was opened here.
-            gone = name not in self._known and not (self._folder / f"{name}.index").exists()
+            gone = isinstance(error, FileNotFoundError)
+            gone = gone and not (self._folder / f"{name}.index").exists()
             self._known[name] = 0
             if gone:
                 return
