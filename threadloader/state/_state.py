@@ -54,8 +54,7 @@ class Cursor(NamedTuple):
         batches: batches that this shard was given in the whole run, over all resumes.
         samples: samples that this shard was given, padding not counted.
         skips: the steps that were left out, by `skip_steps`.
-        fingerprint: that of all batches that this shard was given since one is asked for; ""
-            without.
+        fingerprint: that of all batches that this shard was given, since it is asked for; or "".
         skipped: samples that this shard left out because they failed.
     """
 
@@ -150,9 +149,8 @@ def load(
         allow: fields of `run` that may differ.
 
     Returns:
-        Where to go on, and what is left out of that epoch. Under another world or batch
-        size the steps count from the cut, and on another shard the counts of this one begin
-        at 0.
+        Where to go on, and what is left out of that epoch. Under another world or batch size the
+        steps count from the cut, and on another shard the counts of this one begin at 0.
 
     Raises:
         StateError: it is damaged, of another version, or of another run; for that the
