@@ -173,12 +173,12 @@ def test_all_that_is_open_is_told_to_end_before_one_is_waited_for(monkeypatch):
             owner, name, lambda self, name=name, done=done: (steps.append(name), done(self))
         )
     opened = [Loader({"num_workers": 1}, range(5)) for _ in range(2)]
-    held = [loader.__enter__() for loader in opened]
+    for loader in opened:
+        loader.__enter__()
     _open_runs._close_all()
     assert ["tell", "tell", "close"] == steps[:3]
     for loader in opened:
         loader.__exit__(None, None, None)
-    del held
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

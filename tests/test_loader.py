@@ -2056,6 +2056,20 @@ def test_a_thread_of_the_loaders_own_that_fails_is_told_and_not_a_sample(monkeyp
         assert 5 == len(list(batches))
 
 
+def looked_at_after(monkeypatch, event):
+    """Has `next` look at what has failed when this has happened, and the workers have ended."""
+    tell = Run._raise
+
+    def looks_later(run, *given):
+        assert event.wait(WAIT)
+        for thread in threading.enumerate():
+            if thread.name.startswith("threadloader-worker"):
+                thread.join(WAIT)
+        return tell(run, *given)
+
+    monkeypatch.setattr(Run, "_raise", looks_later)
+
+
 def test_two_threads_of_the_loaders_own_that_fail_are_told_as_one(monkeypatch):
     """The second one may fail after the first one's word came, and before that is looked at."""
     take, failures, second = Tickets.take, [MemoryError("no memory")], threading.Event()
@@ -2069,24 +2083,15 @@ def test_two_threads_of_the_loaders_own_that_fail_are_told_as_one(monkeypatch):
             raise failures.pop()
         return slot
 
-    def looks_later(run, *given):
-        assert second.wait(WAIT)
-        for thread in threading.enumerate():
-            if thread.name.startswith("threadloader-worker"):
-                thread.join(WAIT)
-        return tell(run, *given)
-
-    tell = Run._raise
     monkeypatch.setattr(Tickets, "take", failing)
-    monkeypatch.setattr(Run, "_raise", looks_later)
+    looked_at_after(monkeypatch, second)
     loader = Loader({"batch_size": 1, "num_epochs": 1, "num_workers": 2}, range(5))
     with loader as batches, pytest.raises(WorkerError, match="a thread of the loader's own"):
         next(iter(batches))
 
 
 def test_a_batch_that_failed_before_a_thread_of_the_loaders_own_is_told_first(monkeypatch):
-    take, tell = Tickets.take, Run._raise
-    read, failed = threading.Event(), threading.Event()
+    take, read, failed = Tickets.take, threading.Event(), threading.Event()
 
     class Failing(Numbers):
         def __getitem__(self, index):
@@ -2100,15 +2105,8 @@ def test_a_batch_that_failed_before_a_thread_of_the_loaders_own_is_told_first(mo
             raise MemoryError("no memory")
         return slot
 
-    def looks_later(run, *given):
-        assert failed.wait(WAIT)
-        for thread in threading.enumerate():
-            if thread.name.startswith("threadloader-worker"):
-                thread.join(WAIT)
-        return tell(run, *given)
-
     monkeypatch.setattr(Tickets, "take", failing)
-    monkeypatch.setattr(Run, "_raise", looks_later)
+    looked_at_after(monkeypatch, failed)
     config = {"batch_size": 1, "num_epochs": 1, "num_workers": 1, "prefetch_batches": 1}
     with Loader(config, Failing(5)) as batches:
         epoch = iter(batches)

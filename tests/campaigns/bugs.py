@@ -268,7 +268,7 @@ STATE = [
         "The file of the state is written in place.",
         "threadloader/state/_file.py",
         "            os.replace(temporary, place)",
-        '            open(place, "wb").write(text)',
+        '            with open(place, "wb") as file:\n                file.write(text)',
         "state_files.py",
     ),
     _bug(
