@@ -156,18 +156,17 @@ def start_and_gap(job: Job, serve: Serve, step: Callable[[], object], epochs: in
         WrongBatches: not each sample came once per epoch, or a batch was not what it should be.
     """
     gaps: list[float] = []
-    noted: list[Watched] = []
+    noted = [Watched(job) for _ in range(epochs)]  # before the clock runs
     called = clock()
     with serve(job) as served:
-        while len(noted) < epochs:
-            noted.append(Watched(job))
+        for watched in noted:
             epoch = served.epoch()
             batch = next(epoch, None)
             gaps.append(clock() - called)
-            if len(noted) == 1:
+            if len(gaps) == 1:
                 same_batch(job, batch or {})
             while batch is not None:
-                noted[-1].take(batch)
+                watched.take(batch)
                 step()
                 called = clock()
                 batch = next(epoch, None)
