@@ -261,6 +261,8 @@ class Run:
                     delivery.batches[served] = None
                     delivery.served = served + 1
                     return batch
+                if not self._can_answer:  # the second batch waits for it, and not an epoch's end
+                    self._import_answers()
                 # `_more` has not replaced the place where threads make the batches.
                 following = self._supply.onward(place, delivery)
                 if following is not None:
@@ -330,12 +332,15 @@ class Run:
         delivery.made = made + len(batches)
         return True
 
+    def _import_answers(self) -> None:
+        import_answers()
+        self._can_answer = True
+        self._supply.forget()  # the import is no step of the loop's
+
     def _next_job(self, place: Place, epoch: Epoch) -> Any:
         """Deliver the first batch of the next job of which something is left."""
         if not self._can_answer and place.tally.started is not None:  # the first one is not to wait
-            import_answers()
-            self._can_answer = True
-            self._supply.forget()  # the import is no step of the loop's
+            self._import_answers()
         called = self._now()
         before = 0.0 if place.delivery is None else place.delivery.waited
         place = place.settled()
