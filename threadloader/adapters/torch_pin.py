@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import CollateError, ConfigError, Problem
+from ..errors import CollateError, ConfigError, Problem, from_signal
 
 __all__ = ["pinning"]
 
@@ -41,7 +41,9 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Callable[[Any], Any] | None,
             install = "use a build and a machine with CUDA"
     except ImportError as error:
         missing, install = f"no torch ({error})", "pip install torch"
-    except Exception as error:  # noqa: BLE001 (a broken installation raises what it likes)
+    except Exception as error:  # a broken installation raises what it likes
+        if from_signal(error):
+            raise
         # A folder of that name somewhere on the path is imported, too, as a module of nothing.
         missing, install = f"a torch that does not work ({error})", "install it anew"
     if not missing:
