@@ -13,18 +13,22 @@ import zipfile
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from threadloader import Loader, fingerprint
-from threadloader.cache import _kinds
+from threadloader.cache import _key, _kinds
 from threadloader.cache._kinds import buffered
+from threadloader.cache._walk import Walk
 from threadloader.config._file import read as read_file
 from threadloader.config._file import split
 from threadloader.config._text import parse
 from threadloader.errors import shown
 from threadloader.fingerprint import digest
+from threadloader.loader._sampling import Samplings
+from threadloader.loader._schedule import Sampling
 from threadloader.quarantine import Quarantine, is_torn
 from threadloader.samplers import _indices, _made
 from threadloader.sources import (
@@ -34,13 +38,16 @@ from threadloader.sources import (
     _lines,
     _npy_header,
     _tar_headers,
+    files,
     open_source,
     sqlite,
 )
+from threadloader.sources._dtypes import to_array
 from threadloader.sources._files import FileReader
 from threadloader.sources._sqlite_connections import Connections
 from threadloader.sources.columns import read_numbers
 from threadloader.sources.csv_file import CsvOptions, CsvSource
+from threadloader.state import NOTHING, Excluded
 from threadloader.transforms import bind
 
 
@@ -178,6 +185,15 @@ def table(folder):
     return Connections(folder / "data.db")
 
 
+def names_of_files(folder):
+    (folder / "a").touch()
+    return files._names(folder, "*", None)
+
+
+EXCLUDING = SimpleNamespace(now=Sampling(None, NOTHING), _make=lambda excluded: None)
+"""As a `Samplings`, of another list than that of a state."""
+
+
 class Many:
     def __call__(self, sample):
         return sample
@@ -210,6 +226,30 @@ LOST = {
     ),
     "a config's name": (ValueError("my own"), lambda folder: read_file("c.json"), os, "stat"),
     "weights": (OverflowError("my own"), lambda folder: _made._weights([1.0], 1), np, "array"),
+    "names of files": (
+        UnicodeEncodeError("ascii", "\xe9", 0, 1, "my own"),
+        names_of_files,
+        files,
+        "_utf8",
+    ),
+    "numbers": (
+        OverflowError("my own"),
+        lambda folder: to_array([1.0], np.dtype("float64")),
+        np,
+        "array",
+    ),
+    "what a function closes over": (
+        ValueError("my own"),
+        lambda folder: _key._cell(Walk(_key._tell), (lambda: folder).__closure__[0], None),
+        Walk,
+        "add",
+    ),
+    "a state's samples": (
+        ValueError("my own"),
+        lambda folder: Samplings.plan(EXCLUDING, 0, 1, Excluded.of("0")),
+        EXCLUDING,
+        "_make",
+    ),
     "an index": (
         TypeError("my own"),
         lambda folder: _indices._array([np.int8(0)], ""),

@@ -92,9 +92,8 @@ def _tell(walk: Walk, thing: Any) -> None:
     if tells_itself(kind):
         text = thing.fingerprint()
         if not isinstance(text, str):
-            raise ConfigError(
-                Problem(full_name(kind), "a str from its fingerprint()", type(text).__name__)
-            )
+            expected, got = "a str from its fingerprint()", type(text).__name__
+            raise ConfigError(Problem(full_name(kind), expected, got))
         walk.put("fingerprint", full_name(kind), text)
         return
     base = next((each for each in kind.__mro__ if each in _HOW), None)
@@ -211,9 +210,11 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
 def _cell(walk: Walk, cell: Any, base: Any) -> None:
     # Held by itself in the functions that give annotations, from 3.14 on.
     try:
-        walk.add(cell.cell_contents)
+        held = cell.cell_contents
     except ValueError:  # not assigned to yet
         walk.put("empty")
+    else:
+        walk.add(held)
 
 
 def _code(walk: Walk, code: Any, base: Any) -> None:

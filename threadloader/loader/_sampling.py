@@ -179,13 +179,14 @@ class Samplings:
             return Plan(self.now)
         try:
             return Plan(self.now, self._make(excluded), epoch)
-        except (ValueError, OverflowError) as error:
-            raise StateError(f"the state does not fit: exclude: {error}") from error
-        except MemoryError as error:
-            raise StateError(
-                "the state does not fit: exclude: expected no more samples than memory has room "
-                f"for, got '{excluded.text:.40}'"
-            ) from error
+        except (ValueError, OverflowError, MemoryError) as error:
+            if from_signal(error):
+                raise
+            got = str(error)
+            if isinstance(error, MemoryError):
+                named = f"'{excluded.text:.40}'"
+                got = f"expected no more samples than memory has room for, got {named}"
+            raise StateError(f"the state does not fit: exclude: {got}") from error
 
     @contextlib.contextmanager
     def _files_named(self) -> Iterator[None]:

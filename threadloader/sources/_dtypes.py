@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, Problem, by_handler
 
 __all__ = ["DTYPES", "UnfitError", "int64_of", "number_dtype", "say", "to_array"]
 
@@ -99,7 +99,9 @@ def _converted(values: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any] 
     if dtype.kind == "f":
         try:
             wide = np.array(values, np.float64)
-        except OverflowError:
+        except OverflowError as error:
+            if by_handler(error):
+                raise
             return None
         # In the calling thread as in a worker, where numpy's settings are its own.
         with np.errstate(all="ignore"):

@@ -180,6 +180,8 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
     try:
         return ["/".join(parts) for parts in sorted(found, key=_utf8)]
     except UnicodeEncodeError as error:
+        if by_handler(error):
+            raise
         wrong = next(path for path in map("/".join, found) if path != _shown(path))
         raise SourceError(
             "expected names in Unicode, got one that is not; rename it", folder / _shown(wrong)
