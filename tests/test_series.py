@@ -17,6 +17,7 @@ from sweep import Interrupt, Sweep
 from threadloader import ClosedError, Loader, SourceError, WorkerError
 from threadloader._runtime import Runtime
 from threadloader.collate import Pad
+from threadloader.jobs import Recipe, SeriesJob, Span
 from threadloader.loader import _schedule
 from threadloader.loader._choice import Choice
 from threadloader.masking import MaskTokens
@@ -563,3 +564,17 @@ def test_what_is_prepared_at_once_shrinks_as_soon_as_batches_get_dearer():
     assert [1, 2, 4, 8, 8] == [sizes.next(100) for _ in range(5)]
     most[0] = 2
     assert [2, 2, 1] == [sizes.next(left) for left in (100, 100, 1)]
+
+
+def test_what_fails_before_the_first_row_of_a_batch_names_no_row():
+    class Short:
+        def tolist(self):
+            raise MemoryError
+
+    recipe = Recipe(range(4), lambda sample, key, position: sample, list)
+    span = Span(0, 0, 2, 0, 2, 4, last=True, over=True)
+    rows = np.arange(4).reshape(2, 2), [np.arange(2), Short()]
+    series = SeriesJob(recipe, span, *rows, np.ones(2, np.bool_), 0)
+    with pytest.raises(MemoryError):
+        series.more(1)
+    assert series.part is None

@@ -229,7 +229,8 @@ class SeriesJob(_Several):
                 key, placed = self._key, zip(remaining, positions.tolist(), strict=True)
                 samples = [each(source[index], key, position) for index, position in placed]
         except BaseException:
-            self.part = len(indices) - length_hint(remaining) - 1
+            drawn = len(indices) - length_hint(remaining)
+            self.part = drawn - 1 if drawn else None
             raise
         return [collated(recipe, samples, self._key, positions, self)]
 
