@@ -44,7 +44,7 @@ class Results:
         """Wait for the next outcome.
 
         Returns:
-            The place, with another stream if a new one had to begin; how many batches were
+            The place, with another stream if a new one had to begin; how many results were
             ready; the outcome.
         """
         if self._supply.misplaced(place.stream):
