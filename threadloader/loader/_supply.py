@@ -77,6 +77,9 @@ class Supply:
         # Nobody watches the thread that asks: a stall of its own could not be raised.
         doubted = doubted and config.stall_action != "raise"
         self.choice = Choice(recipe.gather, unlocked=recipe.unlocked) if doubted else None
+        # Whether `onward` adds batches up: where nothing is left out of one, none has a mark, and
+        # nobody looks at the counts.
+        self._adds_up = recipe.policy is None and recipe.digest is None
         self._depth = config.prefetch_batches
         if recipe.group > 1:  # each job has several batches
             self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
@@ -225,9 +228,7 @@ class Supply:
         job = delivery.job if onward is None else onward.job
         if not isinstance(stream, Stream) or not isinstance(job, BatchJob) or job.span.last:
             return None
-        # Where nothing is left out of a batch, none has a mark, and nobody looks at the counts.
-        plain = self._recipe.policy is None and self._recipe.digest is None
-        if not plain or delivery.lost or self._looks_out:
+        if delivery.lost or not self._adds_up or self._looks_out:
             return None
         batches, samples, counted, waited, _ = onward or (0, 0, 0, 0.0, job)
         ready = stream.ready(place.taken + batches)
