@@ -708,13 +708,17 @@ class TestKept:
         assert left == kept.indices(np.arange(len(left))).tolist()
         ranks = [left.index(index) if index in left else None for index in range(n)]
         assert ranks == [kept.rank(index) for index in range(n)]
-        assert [index in left for index in range(n)] == kept.mask(np.arange(n)).tolist()
+        assert left == kept.among(np.arange(n)).tolist()
+
+    def test_a_list_of_which_nothing_is_excluded_is_not_copied(self):
+        indices = np.arange(5)
+        assert kept_of(9, []).among(indices) is indices
 
     @given(gone=st.sets(st.integers(0, 10**12 - 1)), rank=st.integers(0, 10**11))
     def test_a_list_of_few_is_as_good_for_a_huge_source(self, gone, rank):
         kept = kept_of(10**12, gone)
         index = int(kept.indices(np.array([rank]))[0])
-        assert (rank, True) == (kept.rank(index), kept.mask(np.array([index]))[0])
+        assert (rank, [index]) == (kept.rank(index), kept.among(np.array([index])).tolist())
         assert rank == index - sum(other < index for other in gone)
 
     @given(st.sets(st.integers(0, 300)))

@@ -67,12 +67,17 @@ class Kept:
         gone = before < len(self._excluded) and int(self._excluded[before]) == index
         return None if gone else index - before
 
-    def mask(self, indices: Indices) -> NDArray[np.bool_]:
-        """Say of each of some dataset indices, shape (m,), whether it is kept."""
-        if self.all:
-            return np.ones(len(indices), np.bool_)
+    def among(self, indices: Indices) -> Indices:
+        """Give those of some dataset indices, shape (m,), that are kept; of all, the same array.
+
+        >>> Kept(4, np.array([2])).among(np.array([3, 2, 0]))
+        array([3, 0])
+        """
+        if self.all:  # as mostly: a list for each epoch may be as long as the source
+            return indices
         places = np.minimum(np.searchsorted(self._excluded, indices), len(self._excluded) - 1)
-        return np.asarray(self._excluded[places] != indices)
+        left: Indices = indices[self._excluded[places] != indices]
+        return left
 
     def everything(self) -> NDArray[np.bool_]:
         """Say of each sample of the source, shape (n,), whether it is kept.

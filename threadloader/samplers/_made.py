@@ -98,7 +98,7 @@ class _List:
         self, indices: Indices, kind: str, seed: int, kept: Kept, *, shuffle: bool = False
     ) -> None:
         self.name = f"{kind}, {_described(indices)}" + (", shuffled" if shuffle else "")
-        self._indices = indices[kept.mask(indices)]
+        self._indices = kept.among(indices)
         self.length = len(self._indices)
         self._seed = seed
         self._shuffle = shuffle
@@ -139,7 +139,7 @@ class _Asked:
         if type(given) is range:
             return Ranged(checked_range(given, self._n), self._kept)
         indices = checked(given, self._n, "sampler")
-        return Listed(indices[self._kept.mask(indices)])
+        return Listed(self._kept.among(indices))
 
 
 def given(sampler: Any, n: int, kept: Kept) -> Sampler:
@@ -206,8 +206,8 @@ def _described(values: NDArray[Any]) -> str:
     """Name values by their number and a checksum, the same on every platform."""
     import hashlib  # imported when it is asked for
 
-    plain = values.astype(values.dtype.newbyteorder("<"), order="C")
-    return f"{len(values)} x {hashlib.blake2b(plain.tobytes(), digest_size=8).hexdigest()}"
+    plain = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    return f"{len(values)} x {hashlib.blake2b(plain.data, digest_size=8).hexdigest()}"
 
 
 def _name(sampler: Callable[..., Any]) -> str:
