@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -88,6 +88,10 @@ class Kept:
         kept = np.ones(self._n, np.bool_)
         kept[self._excluded] = False
         return kept
+
+    def of(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Give those of an array with one for each sample that are kept ones'; of all, the same."""
+        return values if self.all else values[self.everything()]
 
     def gone_from(self, indices: range) -> Indices:
         """Give the places in a range of dataset indices at which one is excluded, ascending.

@@ -40,7 +40,7 @@ def configured(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sample
 
 def _by_weight(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
     whole = _weights(spec["weights"], n)
-    weights = whole[kept.everything()]
+    weights = kept.of(whole)
     chosen = int(np.count_nonzero(weights))
     if not chosen:
         raise _wrong("weights", "a weight above 0 of a sample that is kept", "none")
@@ -76,8 +76,9 @@ def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler
     whole = classes(spec["labels"], n, f"/sampler/{option}", kept)
     if not kept.count:
         raise _wrong(option, "a sample that is kept", "none")
-    # Numbered anew: a class of which no sample is kept is none.
-    left = np.unique(whole[kept.everything()], return_inverse=True)[1].astype(np.int64)
+    left = kept.of(whole)
+    if not kept.all:  # numbered anew: a class of which no sample is kept is none
+        left = (np.cumsum(np.bincount(left) > 0, dtype=np.int64) - 1)[left]
     length = spec.get("num_samples") or kept.count
     name = _drawn(spec, "balanced", f"{int(whole.max()) + 1} classes", _described(whole))
     from ._weighted import Balanced, Drawing, Drawn  # imported when it is asked for
