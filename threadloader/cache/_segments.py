@@ -63,8 +63,7 @@ Entries = npt.NDArray[np.void]
 
 def record(parts: list[Part], key: bytes, index: int) -> bytearray:
     """Give the record of an encoded sample."""
-    made = bytearray(RECORD_HEAD)
-    made += b"".join(parts)
+    made = bytearray().join([bytes(RECORD_HEAD), *parts])
     made[:RECORD_HEAD] = _checksum(memoryview(made)[RECORD_HEAD:], key, index)
     return made
 
