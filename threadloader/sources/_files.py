@@ -74,12 +74,13 @@ class FileReader:
             undo.pop_all()
         self._identity = status.st_dev, status.st_ino
         self.size = status.st_size
-        self._local = threading.local()
+        self._local: Any = None  # where each read opens the file
         # Neither has a lock: `_closing` says why.
         self._handles: dict[Held[FileIO], None] = {}
         self._closed = False  # set by close
         self._token = Token()  # of the first one, which is never left over
         if keep:
+            self._local = threading.local()  # 700 bytes, which a reader of many does without
             self._local.handle = self._first
             self._handles[Held(self._first, self._token)] = None
         else:
