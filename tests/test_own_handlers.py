@@ -190,7 +190,7 @@ def names_of_files(folder):
     return files._names(folder, "*", None)
 
 
-EXCLUDING = SimpleNamespace(now=Sampling(None, NOTHING), _make=lambda excluded: None)
+EXCLUDING = SimpleNamespace(_n=9, now=Sampling(None, NOTHING), _make=lambda *what: None)
 """As a `Samplings`, of another list than that of a state."""
 
 

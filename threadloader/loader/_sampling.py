@@ -139,13 +139,13 @@ class Samplings:
                 with _collected(errors):
                     self._spec[option] = _numbers(config, base, named, pointer)
         read, excluded = not errors, NOTHING
+        kept = samplers.Kept(n, np.empty(0, np.int64))
         if config.exclude is not None:
             with _collected(errors):
                 listed = _numbers(config, base, config.exclude, "/exclude")
                 with self._files_named():
-                    excluded = self._excluded(listed)
+                    kept, excluded = self._excluded(listed)
         if not errors and (field := self._spec.get("field")) is not None:
-            kept = self._kept(excluded)
 
             def passes(index: int, error: Exception) -> bool:
                 return kept.rank(index) is None and not from_signal(error)
@@ -154,7 +154,7 @@ class Samplings:
         # Labels are judged only where it is known whose do not matter.
         if read and (not errors or self._spec.get("type") != "balanced"):
             with _collected(errors), self._files_named():
-                self.now = self._make(excluded)
+                self.now = self._make(kept, excluded)
         if errors:
             problems = [problem for error in errors for problem in error.problems]
             try:
@@ -178,7 +178,8 @@ class Samplings:
         if not position or excluded == self.now.excluded:
             return Plan(self.now)
         try:
-            return Plan(self.now, self._make(excluded), epoch)
+            kept = samplers.Kept(self._n, samplers.from_text(excluded.text, self._n))
+            return Plan(self.now, self._make(kept, excluded), epoch)
         except (ValueError, OverflowError, MemoryError) as error:
             if from_signal(error):
                 raise
@@ -204,18 +205,14 @@ class Samplings:
             return problem
         return problem._replace(got=f"{problem.got}, in {file}")
 
-    def _excluded(self, listed: Any) -> Excluded:
+    def _excluded(self, listed: Any) -> tuple[samplers.Kept, Excluded]:
         indices = np.sort(samplers.checked(listed, self._n, "/exclude"))
         # What numpy 2.4 has for this took 2 s for a million in a row.
         once = indices[np.diff(indices, prepend=-1) != 0]
-        return Excluded.of(samplers.to_text(once))
+        return samplers.Kept(self._n, once), Excluded.of(samplers.to_text(once))
 
-    def _kept(self, excluded: Excluded) -> samplers.Kept:
-        return samplers.Kept(self._n, samplers.from_text(excluded.text, self._n))
-
-    def _make(self, excluded: Excluded) -> Sampling:
+    def _make(self, kept: samplers.Kept, excluded: Excluded) -> Sampling:
         n, config = self._n, self._config
-        kept = self._kept(excluded)
         if self._given is not None:
             sampler = samplers.given(self._given, n, kept)
         elif self._spec:
