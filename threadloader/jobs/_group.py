@@ -174,7 +174,7 @@ class SeriesJob(_Several):
     Attributes:
         first: the job of the first one.
         parts: how many parts that has.
-        part: the row whose reading failed in `more`, or None.
+        part: the row that could not be read, or transformed as it was read, in `more`; or None.
         at: the row whose transform failed, after all were read, or None.
     """
 
