@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from threadloader import Loader
+from threadloader import Loader, WorkerError
+from threadloader.errors import _handlers
 
 
 class Stop(Exception):
@@ -135,6 +136,141 @@ def test_a_function_with_a_number_and_another_frame_is_none():
     with Loader(config, list(range(8)), transform=transform) as batches:
         next(epoch := iter(batches))
         assert [4, 6, 7] == next(epoch).tolist()
+
+
+def rung(handler):
+    """Give what a handler raises outside of any loader."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except Stop as error:
+        return error
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def a_batch_fails(error):
+    """Have samples 2 to 5 raise this, and give what the batches of two samples came to."""
+
+    def transform(sample):
+        if 2 <= sample < 6:
+            raise error
+        return sample
+
+    came = []
+    with Loader({**CONFIG, "batch_size": 2}, list(range(8)), transform=transform) as batches:
+        epoch = iter(batches)
+        while len(came) < 8:
+            try:
+                came.append(next(epoch).tolist())
+            except StopIteration:
+                break
+            except Stop:
+                came.append("failed")
+    return came
+
+
+def test_what_a_handler_raised_once_is_the_samples_that_raises_it_again():
+    """Its traceback ends with the handler: of that time, in a stack that has been left."""
+    error = rung(plain(Stop("of long ago")))
+    assert [[0, 1], "failed", "failed", [6, 7]] == a_batch_fails(error)
+
+
+def test_what_a_handler_raised_in_the_main_program_itself_is_no_handlers_later(run_child):
+    """The frame that caught it then is still running, and was not called by anybody."""
+    child = run_child("""
+import signal
+from threadloader import Loader
+
+def handler(number, frame):
+    raise late
+
+late = TimeoutError("late")
+signal.signal(signal.SIGINT, handler)
+try:
+    signal.raise_signal(signal.SIGINT)
+except TimeoutError:
+    pass
+
+def transform(sample):
+    if sample == 1:
+        raise late
+    return sample
+
+config = {"batch_size": 1, "num_workers": 0, "shuffle": False}
+with Loader(config, [0, 1, 2], transform=transform) as batches:
+    epoch = iter(batches)
+    for _ in range(3):
+        try:
+            print(next(epoch))
+        except TimeoutError as error:
+            print(error)
+""")
+    assert ("", ["[0]", "late", "[2]"]) == (child.stderr, child.stdout.splitlines())
+
+
+def test_of_an_exception_that_is_raised_again_only_the_frames_of_this_time_are_looked_at(
+    monkeypatch,
+):
+    """A traceback has those of each time, and grows: so would the time that it takes."""
+    looked = []
+    real = _handlers._handles
+    monkeypatch.setattr(_handlers, "_handles", lambda frame: looked.append(1) or real(frame))
+    error = Stop("one object")
+    for _ in range(3):
+        a_batch_fails(error)
+    looked.clear()
+    a_batch_fails(error)
+    again = len(looked)
+    looked.clear()
+    a_batch_fails(Stop("another"))
+    assert again == len(looked) > 0
+
+
+class Shadowed(Stop):
+    """Has no traceback to show."""
+
+    @property
+    def __traceback__(self):
+        raise RuntimeError("not to be had")
+
+
+class Nameless(type):
+    """A class of classes that say nothing of themselves."""
+
+    def __getattribute__(cls, name):
+        raise RuntimeError(f"{name}: not to be had")
+
+
+def hidden():
+    """Made here, since pytest looks at what a module has."""
+
+    class Hidden(Stop, metaclass=Nameless):
+        pass
+
+    return Hidden()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("make", [Shadowed, hidden])
+def test_an_exception_may_be_of_any_class(make, workers):
+    """Its batch is passed, whatever its class answers."""
+
+    def transform(sample):
+        if sample == 1:
+            raise make()
+        return sample
+
+    came = []
+    config = {**CONFIG, "batch_size": 1, "num_workers": workers}
+    with Loader(config, [0, 1, 2], transform=transform) as batches:
+        epoch = iter(batches)
+        for _ in range(3):
+            try:
+                came.append(next(epoch).tolist())
+            except (Stop, WorkerError):
+                came.append("failed")
+    assert [[0], "failed", [2]] == came
 
 
 @pytest.mark.parametrize("wrong", [0, 5])

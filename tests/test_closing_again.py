@@ -84,6 +84,24 @@ def test_a_loader_that_is_interrupted_while_it_closes_its_objects_closes_them(mo
     assert 0 == Opened.still
 
 
+def test_what_fails_on_the_way_to_closing_leaves_it_for_the_next_time(monkeypatch):
+    """Out of memory, say, or of stack: no object was asked to close by then."""
+    monkeypatch.setattr(Opened, "still", 0)
+    real = _per_thread.close_all
+
+    def short(closes):
+        monkeypatch.setattr(_per_thread, "close_all", real)
+        raise MemoryError
+
+    with Loader({"num_workers": 0}, per_thread(Opened)) as batches:
+        next(iter(batches))
+        monkeypatch.setattr(_per_thread, "close_all", short)
+        with pytest.raises(MemoryError):
+            batches.close()
+        assert Opened.still
+    assert 0 == Opened.still
+
+
 @pytest.mark.parametrize(
     "raised",
     [

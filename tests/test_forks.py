@@ -293,6 +293,43 @@ with Loader({**PLAIN, "num_workers": 2, "num_epochs": 1}, Forks()) as batches:
 """)
 
 
+FORKED_INSIDE = """
+import os, signal, sys, warnings
+from threadloader import Loader
+
+warnings.simplefilter("ignore")
+
+def leave(sample):
+    if not (child := os.fork()):
+        signal.alarm(20)
+        {how}
+        return sample
+    print("ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return sample
+
+def once(epoch, n):
+    return [leave(0)] if epoch == 0 else []
+
+def same(samples):
+    return leave(samples)
+
+config = {{"batch_size": 1, "num_workers": 2, "num_epochs": 1, "shuffle": False}}
+with Loader(config, [0], {where}) as batches:
+    for epoch in batches.epochs():
+        print(list(epoch))
+"""
+
+
+@pytest.mark.parametrize("how", ["sys.exit(3)", "raise GeneratorExit", "pass"])
+@pytest.mark.parametrize("where", ["transform=leave", "collate=same", "sampler=once"])
+def test_a_fork_by_a_thread_of_the_loader_ends_as_its_code_does(where, how, run_child):
+    """It has no other thread, and once waited for the next job for ever."""
+    child = run_child(FORKED_INSIDE.format(where=where, how=how))
+    lines = child.stdout.splitlines()
+    assert "ended with 0" == lines[0], child.stderr
+    assert ("[[0]]" if where == "collate=same" else "[array([0])]") == lines[-1]
+
+
 def test_a_run_that_is_dropped_is_forgotten():
     """What is done in forks keeps none alive."""
     with Loader({"num_workers": 0}, np.arange(4)) as batches:

@@ -207,6 +207,16 @@ def _stop_all() -> None:
         engine.stop()
 
 
+def _after_fork() -> None:
+    """Forget them in a child: it has none of their threads, but for one that has forked it.
+
+    A later fork may get the number that tells them apart.
+    """
+    for there in _running.copy().values():
+        if (engine := there()) is not None:
+            engine.mark.forked = True
+    _running.clear()
+
+
 if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
-    # There is none of their threads; and a later fork may get the number that tells them apart.
-    os.register_at_fork(after_in_child=_running.clear)
+    os.register_at_fork(after_in_child=_after_fork)

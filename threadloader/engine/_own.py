@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
-__all__ = ["here", "inside"]
+__all__ = ["end_if_forked", "here", "inside"]
 
 
 class _Here(threading.local):
@@ -19,3 +20,13 @@ here = _Here()
 def inside(shared: object) -> bool:
     """Tell whether the calling thread is one of those that share this."""
     return here.shared is shared
+
+
+def end_if_forked(shared: Any, error: BaseException | None) -> None:
+    """End the calling thread in a child that was forked in it, and that has no other one.
+
+    There is nobody to wait for, and a lock of another thread's may be held for ever. What
+    the code has raised that forked it gets out, as it would from a thread of the user's own.
+    """
+    if shared.forked:
+        raise SystemExit if error is None else error

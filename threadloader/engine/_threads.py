@@ -11,7 +11,7 @@ from typing import Any
 from .._runtime import Runtime, Thread
 from ._bound import Bound
 from ._joining import join
-from ._own import here
+from ._own import end_if_forked, here
 from ._saying import say
 from ._slots import ENDED, Outcome, Slot, Worker, caught, outside
 
@@ -59,6 +59,8 @@ class Shared:
     the GIL from a worker, is the first worker's. `crew`, the workers' facts and threads, is the
     feeder's; it is replaced whole, and empty in the end: a worker's facts lead back here.
 
+    `forked` goes to True in a child that code of a job's, or of their iterator's, has forked.
+
     `inbox` takes the consumer's slots, and words, to the feeder. `tickets` takes slots to the
     workers: one stands there once for each worker that may help with its job. The feeder fills
     `started` when the workers are there, and `end` when they are gone. `awaited` is the slot that
@@ -83,8 +85,7 @@ class Shared:
         self.inbox = runtime.simple_queue()
         self.tickets = runtime.queue()
         self.stopping = False
-        self.abandoned = False
-        self.saying = False
+        self.abandoned = self.saying = self.forked = False
         self.failed: Outcome | None = None
         self.gil_delay = 0.0
         self.crew: tuple[tuple[Worker, Thread], ...] = ()
@@ -115,6 +116,7 @@ def feed(shared: Shared) -> None:
     shared.started.fill(Outcome(error=error))
     if error is None:
         _, error = caught(_deal, shared, dealt, bound)
+        end_if_forked(shared, error)
         shared.failed = shared.failed if error is None else outside(error)
     del error
     dealt += bound.waiting
@@ -134,6 +136,7 @@ def _work(shared: Shared, worker: Worker, first: bool) -> None:
     """A worker: serve; should that fail, a slot may be lost, and so the feeder is to end."""
     here.shared = shared
     _, error = caught(_serve, shared, worker, first)
+    end_if_forked(shared, error)
     if error is not None:
         shared.failed = outside(error)
         shared.inbox.put(STOP)
@@ -154,6 +157,8 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
                 began = monotonic()  # before: a claim of one part has looked at the stop (G5)
                 claims = slot.claims(worker, job.parts)
                 _, error = caught(job.run, claims)
+                if shared.forked:  # asked here: for each part a call would count
+                    end_if_forked(shared, error)
                 if error is not None:
                     if isinstance(claims, Generator):
                         claims.close()  # suspended, it would lead from the traceback to the slot
@@ -164,6 +169,7 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
                     complete = slot.complete(worker)
                     if complete:
                         value, error = caught(job.finish)
+                        end_if_forked(shared, error)
                         if error is not None:
                             caught(job.failed, None)
                     outcome = slot.conclude(worker, job, complete, value, error)
@@ -176,6 +182,7 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
                     if shared.max_bytes is not None:
                         shared.inbox.put(LOOK)
         except BaseException as broken:  # noqa: BLE001 (a thread that dies lets others wait)
+            end_if_forked(shared, broken)
             # In the lines above, none of which is the user's: out of memory, say.
             slot.fill(Outcome(worker.job, error=broken))
             shared.inbox.put(LOOK)
@@ -227,6 +234,7 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bo
         return False
     origin.dealt += 1
     job, error = caught(next, origin.jobs, None)
+    end_if_forked(shared, error)
     if job is None:
         outcome = ENDED if error is None else Outcome(error=error)
         del error  # its traceback leads to this frame

@@ -17,7 +17,7 @@ around a config works. A failed sample raises none of these: it raises the
 source's own exception with a note of sample, epoch and step.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -220,11 +220,15 @@ def shown(value: object) -> str:
         return f"a value of type {type(value).__name__}"
 
 
+name_of: Callable[[type], str] = vars(type)["__name__"].__get__
+"""Give the name of a class, past one of its own class that answers for it, and may raise."""
+
 # Last: it knows the exceptions above.
 from . import _handlers, _log, _open_files  # noqa: E402
 
 by_handler, from_signal = _handlers.by_handler, _handlers.from_signal
 lost_interrupt, raised_first = _handlers.lost_interrupt, _handlers.raised_first
+traceback_of = _handlers.traceback_of
 log = _log.log
 TOO_MANY, most_open = _open_files.TOO_MANY, _open_files.most_open
 too_many = _open_files.too_many

@@ -13,14 +13,15 @@ import _signal  # type: ignore[import-not-found]  # mypy knows the other alone
 import functools
 import opcode
 import threading
-from inspect import CO_VARARGS
+from collections.abc import Callable
+from inspect import CO_GENERATOR, CO_VARARGS
 from itertools import pairwise
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from . import LoaderError
 
-__all__ = ["by_handler", "from_signal", "lost_interrupt", "raised_first"]
+__all__ = ["by_handler", "from_signal", "lost_interrupt", "raised_first", "traceback_of"]
 
 
 def by_handler(error: BaseException) -> bool:
@@ -48,6 +49,10 @@ _RAISING = {opcode.opmap[name] for name in ("RAISE_VARARGS", "YIELD_VALUE", "RET
 
 _MAKING = opcode.opmap["RETURN_GENERATOR"]
 
+traceback_of: Callable[[BaseException], TracebackType | None]
+traceback_of = vars(BaseException)["__traceback__"].__get__
+"""Give an exception's traceback, past a class that answers for its attributes, and may raise."""
+
 
 def from_signal(error: BaseException) -> bool:
     """Tell whether a signal handler raised this, and not the code that it interrupted.
@@ -74,15 +79,16 @@ def from_signal(error: BaseException) -> bool:
     codes = {code for handler in handlers if (code := _code(handler)) is not None}
     codes.add(lost_interrupt.__code__)
     error = raised_first(error)
-    # Past a class that answers for its attributes itself, and may raise; isinstance asks it too.
-    step: TracebackType | None = object.__getattribute__(error, "__traceback__")
-    last, first = step, True
-    while step is not None:
-        # The first frame has caught the exception. It still runs, and a look at its locals could
-        # leave one behind that leads to the exception.
-        if step.tb_frame.f_code in codes or (not first and _handles(step.tb_frame)):
+    last = step = traceback_of(error)
+    # The first frame has caught the exception. It still runs, and a look at its locals could leave
+    # one behind that leads to the exception.
+    first = None if step is None else step.tb_frame
+    inside = {first}
+    while step is not None and _is_inside(step.tb_frame, first, inside):
+        frame = step.tb_frame
+        if frame.f_code in codes or (step is not last and _handles(frame)):
             return True
-        last, step, first = step, step.tb_next, False
+        last, step = step, step.tb_next
     if last is None or not issubclass(type(error), KeyboardInterrupt):
         return False
     if last.tb_frame.f_globals.get("__name__") == "asyncio.runners":
@@ -92,6 +98,32 @@ def from_signal(error: BaseException) -> bool:
     code, at = last.tb_frame.f_code.co_code, last.tb_lasti
     # A generator that has not begun stands at its making, from 3.13 on just after it.
     return code[at] not in _RAISING and code[max(at - 2, 0)] != _MAKING
+
+
+def _is_inside(frame: FrameType, first: FrameType | None, inside: set[FrameType | None]) -> bool:
+    """Tell whether a frame of a traceback was called, however deep, by the first one.
+
+    An exception that is raised again has the frames of the time before behind those of this one.
+    Where nothing tells, it counts as inside: of what has run in a generator, and where the first
+    one is a generator, into which a ``with`` throws what was raised below its own caller.
+
+    Args:
+        frame: the frame.
+        first: the first one, which still runs.
+        inside: those that were looked at before; this one is put with them.
+    """
+    at: FrameType | None = frame
+    bottom = frame
+    while at is not None and at not in inside:
+        bottom, at = at, at.f_back
+    if at is None and first is not None and not first.f_code.co_flags & CO_GENERATOR:
+        # Not called by the first one; and by what that was called by?
+        while first is not None and first is not bottom:
+            first = first.f_back
+        if first is not None:
+            return False
+    inside.add(frame)
+    return True
 
 
 def raised_first(error: BaseException) -> BaseException:

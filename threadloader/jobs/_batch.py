@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import name_of
 from ._facts import Recipe, Span
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ class BatchJob:
         except BaseException as error:  # it must not hide what it describes
             if self._recipe.from_signal(error):
                 raise
-            return f"(its place could not be told: {type(error).__name__})"
+            return f"(its place could not be told: {name_of(type(error))})"
 
 
 def collated(

@@ -6,6 +6,8 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..errors import name_of
+
 __all__ = ["Failure", "failure_of"]
 
 LONGEST_TEXT = 20_000
@@ -49,6 +51,6 @@ def failure_of(
     except Exception as problem:  # an exception may be made of anything
         if from_signal(problem):
             raise
-        said = told = f"{type(error).__name__} (not printable: {type(problem).__name__})"
+        said = told = f"{name_of(type(error))} (not printable: {name_of(type(problem))})"
     BaseException.with_traceback(error, None)  # whatever its class makes of an attribute
     return Failure(index, path, said, told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..engine import Outcome, from_signal
-from ..errors import CollateError, WorkerError
+from ..errors import CollateError, WorkerError, name_of
 from ..jobs import BatchJob
 
 __all__ = ["FAILED", "ITS_OWN", "closing", "explained", "is_wrapped", "note_beside", "noted"]
@@ -21,6 +21,9 @@ NOTE = "threadloader: "
 
 WRAPPED = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, KeyboardInterrupt)
 """Raised by user code, these would be taken for an end of the loop or of the program."""
+
+_MODULE, _MRO = vars(type)["__module__"].__get__, vars(type)["__mro__"].__get__
+"""Give these of a class, as `name_of` does its name."""
 
 
 def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = "") -> BaseException:
@@ -51,8 +54,8 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
     except BaseException as problem:
         if from_signal(problem):
             raise
-        what += f", and then {type(problem).__name__}, when it was to be told where"
-    wrapper = WorkerError(f"{type(error).__name__} was raised for {what}; see its cause")
+        what += f", and then {name_of(type(problem))}, when it was to be told where"
+    wrapper = WorkerError(f"{name_of(type(error))} was raised for {what}; see its cause")
     wrapper.__cause__ = error
     return wrapper
 
@@ -63,7 +66,7 @@ def is_wrapped(error: BaseException) -> bool:
     By its class alone: isinstance would ask the error itself, which may be of any kind.
     """
     # By its name: who raises asyncio's error has imported it, and others need not.
-    names = [(kind.__module__, kind.__name__) for kind in type(error).__mro__]
+    names = [(_MODULE(kind), name_of(kind)) for kind in _MRO(type(error))]
     return issubclass(type(error), WRAPPED) or ("asyncio.exceptions", "CancelledError") in names
 
 
@@ -95,7 +98,7 @@ def note_beside(error: BaseException, problem: BaseException) -> None:
         except BaseException as hostile:
             if from_signal(hostile):
                 raise
-            told = type(problem).__name__
+            told = name_of(type(problem))
         noted(error, f"and closing the source failed: {told}")
     except BaseException as hostile:
         if from_signal(hostile):

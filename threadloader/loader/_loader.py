@@ -16,7 +16,7 @@ import numpy as np
 from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
 from ..engine import from_signal
-from ..errors import ClosedError, ConfigError, WorkerError
+from ..errors import ClosedError, ConfigError, WorkerError, name_of
 from ._arguments import check_collate, check_replaced, count_of, state_of
 from ._base import again
 from ._batches import Batches
@@ -224,7 +224,7 @@ class Loader:
                     self._door.let_in(made)
                     raise
             if is_wrapped(error) and not from_signal(error):
-                what = type(error).__name__
+                what = name_of(type(error))
                 message = f"{what} was raised while the source was opened; see its cause"
                 raise WorkerError(message) from error
             raise

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import sources
 from ..config import LoaderConfig
-from ..errors import SourceError
+from ..errors import SourceError, traceback_of
 from ..order import LONGEST, VERSION
 
 __all__ = ["identity_of", "length_of", "open_configured", "transform_of"]
@@ -106,7 +106,7 @@ def _where(error: BaseException) -> CodeType:
 
     Where an error is caught, a variable that holds its traceback would make a cycle; not here.
     """
-    at: Any = object.__getattribute__(error, "__traceback__")  # it may be of any kind
+    at: Any = traceback_of(error)
     while at.tb_next is not None:
         at = at.tb_next
     code: CodeType = at.tb_frame.f_code
