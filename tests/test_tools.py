@@ -567,6 +567,26 @@ class TestBeside:
             raise KeyboardInterrupt
         assert [-signal.SIGKILL] == [child.returncode for child in begun]
 
+    @pytest.mark.parametrize(("niceness", "expected"), [(0, 5), (10, 10)])
+    def test_it_gives_way_and_takes_nothing_back(
+        self, tests: Any, monkeypatch: pytest.MonkeyPatch, niceness: int, expected: int
+    ) -> None:
+        given: list[int] = []
+        monkeypatch.setattr(os, "getpriority", lambda which, who: niceness)
+        monkeypatch.setattr(os, "setpriority", lambda which, who, new: given.append(new))
+        with tests.beside_for_real(sys.executable, ["this"]):
+            assert [expected] == given
+
+    def test_a_system_that_refuses_it_is_no_failure(
+        self, tests: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refused(which: int, who: int, niceness: int) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(os, "setpriority", refused)
+        with tests.beside_for_real(sys.executable, ["this"]) as ended:
+            assert 0 == ended()
+
 
 def test_every_script_is_looked_at_by_the_checker() -> None:
     """It finds no file without an extension by itself."""
