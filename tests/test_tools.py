@@ -649,6 +649,25 @@ def test_a_reader_that_has_gone_is_no_error_of_a_tool(
         assert ran(tool, args, subprocess.DEVNULL) == ran(tool, args, closed)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows replaces no process by another")
+@pytest.mark.parametrize(("tool", "args"), [*SAYS, ("demo", ["--help"])])
+def test_an_output_that_is_closed_is_no_error_of_a_tool(tool: str, args: list[str]) -> None:
+    """As with >&- in a shell: it ends as it does where nobody looks."""
+    command = [sys.executable, str(TOOLS / tool), *args]
+    closed = f"import os, sys; os.close(1); os.execv(sys.executable, {command!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", closed], stderr=subprocess.PIPE, text=True, check=False, timeout=60
+    )
+    assert ran(tool, args, subprocess.DEVNULL) == (done.returncode, done.stderr)
+
+
+def test_what_a_tool_says_to_nobody_is_said(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where stdout is closed, an environment is made all the same."""
+    monkeypatch.setattr(sys, "stdout", None)
+    env.environment()
+    assert ["made", "installed []"] == env.done
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(("tool", "args"), SAYS)

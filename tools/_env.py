@@ -329,6 +329,8 @@ def printed(tool: str, text: str) -> int:
     Returns:
         The exit code: 0, or 2 after a line on stderr that it cannot be written.
     """
+    if sys.stdout is None:  # closed at the start: nobody wants it
+        return 0
     try:
         # A path that the encoding of the output does not have is printed all the same.
         encoding = sys.stdout.encoding or "utf-8"
