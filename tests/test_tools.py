@@ -234,20 +234,30 @@ def test_a_read_only_checkout_is_refused(env: Any, monkeypatch: pytest.MonkeyPat
 def test_without_a_network_pip_is_quoted(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """When pip fails, the message has its last error and the file with all it said."""
 
-    def pip(command: list[str], log: Any) -> int:
+    def pip(command: list[str], cwd: Path, *, stdout: Any, **streams: Any) -> int:
         assert ["--editable", ".[test]"] == command[-2:]
-        log.write(b"WARNING: Retrying\nERROR: No matching distribution\nnote: not pip\n")
+        stdout.write(b"WARNING: Retrying\nERROR: No matching distribution\nnote: not pip\n")
         return 1
 
     env.VENV.mkdir()
     real: Any = loaded("_env.py")
     for name in ("VENV", "LOG"):
         monkeypatch.setattr(real, name, getattr(env, name))
-    monkeypatch.setattr(real, "_call_logged", pip)
+    monkeypatch.setattr(real, "call", pip)
     with pytest.raises(real.ToolError) as refused:
         real._install(Path("python"), "test")
     assert "ERROR: No matching distribution\n" in str(refused.value)
     assert str(refused.value).endswith(str(env.LOG))
+
+
+def test_an_interrupt_of_pip_is_no_failure_of_it(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had said by then does not tell what to do."""
+    env.VENV.mkdir()
+    real: Any = loaded("_env.py")
+    monkeypatch.setattr(real, "LOG", env.LOG)
+    monkeypatch.setattr(real, "call", lambda *_, **streams: real.INTERRUPTED)
+    with pytest.raises(KeyboardInterrupt):
+        real._install(Path("python"), "test")
 
 
 @pytest.mark.parametrize("inside", ["", "::test_a", "::test_a[x::y]"])
@@ -681,6 +691,51 @@ def test_output_of_a_tool_that_cannot_be_written_is_code_2(
     said = "threadloader" if tool == "bench" else f"tools/{tool}"
     assert (2, f"{said}: the output cannot be written") == (code, err.splitlines()[0])
     assert "Error" not in err
+
+
+def said_into(stdout: Any, code: str) -> tuple[int, str]:
+    """The exit code and the stderr of a tool that says a word and then runs some code."""
+    work = f"_env.say('word'); return _env.call([sys.executable, '-c', {code!r}])"
+    tool = (
+        f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import _env\n"
+        f"def work(args): {work}\n"
+        "sys.exit(_env.main('tools/x', work, []))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", tool],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_nothing_is_run_whose_output_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, unbuffered: str
+) -> None:
+    """The tool ends where its own word could not be written."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    with open("/dev/full", "wb") as full:
+        code, err = said_into(full, "raise SystemExit(3)")
+    assert (2, "tools/x: the output cannot be written\n") == (code, err)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pipe without a reader is another error there")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_runs_after_the_reader_has_gone_meets_that_itself(
+    monkeypatch: pytest.MonkeyPatch, unbuffered: str
+) -> None:
+    """It does not run on to its end, all that it prints going nowhere."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    reader, writer = os.pipe()
+    os.close(reader)
+    code = "import os\ntry: os.write(1, b'more')\nexcept BrokenPipeError: os._exit(3)"
+    with os.fdopen(writer, "wb") as closed:
+        assert (3, "") == said_into(closed, code)
 
 
 @pytest.mark.parametrize("name", ["demo", "campaign"])

@@ -41,14 +41,22 @@ INTERRUPTED = 130
 class ToolError(Exception):
     """The one message that says what is missing and what to do about it."""
 
+    code = 1
+
+
+class OutputError(ToolError):
+    """What a tool prints cannot be written."""
+
+    code = 2
+
 
 def main(tool: str, work: Callable[[list[str]], int], args: Sequence[str]) -> int:
-    """Runs a tool and gives its exit code: 1 where something is missing, 130 after a Ctrl-C."""
+    """Runs a tool and gives its exit code: that of its `ToolError`, or 130 after a Ctrl-C."""
     try:
         return work(list(args))
     except ToolError as error:
         print(f"{tool}: {error}", file=sys.stderr)
-        return 1
+        return error.code
     except KeyboardInterrupt:
         print(f"\n{tool}: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -94,17 +102,18 @@ def _bring_up(python: Path, found: dict[str, Any], stamp: dict[str, Any]) -> Non
     _write_stamp(stamp)
 
 
-def call(command: Sequence[object], cwd: Path | None = None) -> int:
+def call(command: Sequence[object], cwd: Path | None = None, **streams: Any) -> int:
     """Runs a command to its end and gives its exit code; Ctrl-C leaves it time for its last words.
 
     Args:
         command: the program and its arguments.
         cwd: the folder to run it in; the present one by default.
+        streams: those that are not this process's own, as `subprocess.Popen` takes them.
 
     Returns:
         Its exit code; 130 after a Ctrl-C, about which the command itself has said a line.
     """
-    child = subprocess.Popen([str(part) for part in command], cwd=cwd)
+    child = subprocess.Popen([str(part) for part in command], cwd=cwd, **streams)
     try:
         return _shell_code(child.wait())
     except KeyboardInterrupt:
@@ -257,7 +266,9 @@ def _install(python: Path, extra: str) -> None:
     began = time.monotonic()
     command = [python, "-m", "pip", "install", "--no-input", "--no-user", "--editable", what]
     with LOG.open("wb") as log:
-        code = _call_logged([str(part) for part in command], log)
+        code = call(command, ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
     if code:
         line = _last_line(LOG.read_bytes())
         raise ToolError(
@@ -266,18 +277,6 @@ def _install(python: Path, extra: str) -> None:
             f" configuration). All it said: {LOG}"
         )
     say(f"done in {time.monotonic() - began:.0f} s")
-
-
-def _call_logged(command: Sequence[str], log: Any) -> int:
-    """Runs a command quietly, all it says going into an open file, and gives its exit code."""
-    child = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-    )
-    try:
-        return child.wait()
-    except KeyboardInterrupt:
-        _end(child)
-        raise
 
 
 def _last_line(output: bytes | None) -> str:
@@ -314,33 +313,37 @@ def _alone() -> Iterator[None]:
         os.close(folder)
 
 
-def say(line: str) -> None:
-    """Prints a line at once, before anything that a child prints."""
-    printed("tools", line)
+def say(text: str) -> None:
+    """Prints a text before a child prints any; a reader that has gone is none of our business.
 
-
-def printed(tool: str, text: str) -> int:
-    """Prints a text at once; a reader that has gone is none of our business.
-
-    Args:
-        tool: the name of the script, for the message.
-        text: it.
-
-    Returns:
-        The exit code: 0, or 2 after a line on stderr that it cannot be written.
+    Raises:
+        OutputError: it cannot be written.
     """
     if sys.stdout is None:  # closed at the start: nobody wants it
-        return 0
+        return
     try:
         # A path that the encoding of the output does not have is printed all the same.
         encoding = sys.stdout.encoding or "utf-8"
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except OSError as error:
-        # What is left in the buffer would fail once more when Python ends.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        # What is left in the buffer would fail once more when Python ends, so it goes nowhere.
+        # A child still prints to where it would: it ends for want of a reader, as it should.
+        out = sys.stdout.fileno()
+        kept = os.dup(out)
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), out)
+            sys.stdout.flush()
+        os.dup2(kept, out)
+        os.close(kept)
         if error.errno not in (errno.EPIPE, errno.EINVAL):  # Windows says EINVAL
-            print(f"{tool}: the output cannot be written", file=sys.stderr)
-            return 2
+            raise OutputError("the output cannot be written") from error
+
+
+def printed(tool: str, text: str) -> int:
+    """Says a text; gives the exit code: 0, or 2 after a line that it cannot be written."""
+    try:
+        say(text)
+    except OutputError as error:
+        print(f"{tool}: {error}", file=sys.stderr)
+        return error.code
     return 0
