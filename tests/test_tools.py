@@ -5,6 +5,7 @@ import configparser
 import contextlib
 import importlib.util
 import io
+import json
 import os
 import re
 import shlex
@@ -148,17 +149,52 @@ def test_a_failed_pip_is_tried_again(env: Any) -> None:
     assert ["made", "installed []", "installed []"] == env.done
 
 
+@pytest.mark.parametrize(
+    ("name", "encoding", "told"),
+    [
+        (
+            "a;b:c",
+            "utf-8",
+            f"the '{os.pathsep}' in it would divide it in a PATH; move the checkout",
+        ),
+        ("cl\udcf6ne", "utf-8", "surrogates not allowed; move the checkout"),
+        (
+            "cl\udcf6ne",
+            "ascii",
+            "surrogates not allowed; the locale has .* ascii: set PYTHONUTF8=1",
+        ),
+    ],
+)
 def test_a_folder_in_which_no_environment_can_be_made_is_told(
-    env: Any, monkeypatch: pytest.MonkeyPatch
+    env: Any, monkeypatch: pytest.MonkeyPatch, name: str, encoding: str, told: str
 ) -> None:
-    """A colon in its path divides entries of PATH; or it is not UTF-8."""
-
-    def create(builder: object, folder: Path) -> None:
-        raise ValueError(f"Refusing to create a venv in {folder}")
-
-    monkeypatch.setattr("venv.EnvBuilder.create", create)
-    with pytest.raises(env.ToolError, match=r"makes an environment, got .*Refusing .*; move the"):
+    """As where the locale cannot read its name; the environment that is there stays."""
+    monkeypatch.setattr(env, "_make", env.done.append)
+    monkeypatch.setattr(env, "VENV", env.ROOT / name / ".venv")
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: encoding)
+    with pytest.raises(env.ToolError, match=rf"venv makes an environment, got .*: .*{told}"):
         env.environment()
+    assert [] == env.done
+
+
+def test_an_environment_is_the_same_in_any_locale(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The name of its folder is told by bytes, and not as the locale has these read."""
+    at = tmp_path / "clöne"
+    (at / "tools").mkdir(parents=True)
+    shutil.copy(TOOLS / "_env.py", at / "tools")
+    for name in ("setup.cfg", "setup.py", "pyproject.toml"):
+        (at / name).touch()
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setenv("PYTHONCOERCECLOCALE", "0")
+    told = []
+    for utf8 in ("0", "1"):
+        monkeypatch.setenv("PYTHONUTF8", utf8)
+        command = [sys.executable, "-c", "import json, _env; print(json.dumps(_env._recipe()))"]
+        told.append(subprocess.check_output(command, cwd=at / "tools", timeout=60))
+    assert told[0] == told[1]
+    assert str(at.resolve()) == json.loads(told[0])["place"]["root"]
 
 
 def test_what_the_encoding_of_the_output_lacks_is_printed_all_the_same(

@@ -77,17 +77,29 @@ def environment(extra: str = "") -> Path:
     with _alone():
         found, wanted = _read_stamp(), _recipe()
         python = _python()
-        broken = _difference(found, wanted["place"])
-        if broken:
-            _make(broken)
-            found = {}
-        extra = extra or found.get("extra", "")  # what was installed once stays
-        stamp = {**wanted["place"], "hash": wanted["hash"], "extra": extra}
-        if found != stamp:
-            try:
+        try:
+            _check(str(VENV))
+            broken = _difference(found, wanted["place"])
+            if broken:
+                _make(broken)
+                found = {}
+            extra = extra or found.get("extra", "")  # what was installed once stays
+            stamp = {**wanted["place"], "hash": wanted["hash"], "extra": extra}
+            if found != stamp:
                 _bring_up(python, found or wanted["place"], stamp)
-            except OSError as error:
-                raise _not_writable(error) from error
+        except OSError as error:
+            raise ToolError(
+                f"expected to write in {VENV}, got: {error}; copy the checkout to a folder of your"
+                " own (and leave .venv, if it is active, with: deactivate)"
+            ) from error
+        except ValueError as error:
+            remedy, encoding = "move the checkout to another", sys.getfilesystemencoding()
+            if isinstance(error, UnicodeError) and encoding != "utf-8":
+                remedy = f"the locale has names read as {encoding}: set PYTHONUTF8=1"
+            raise ToolError(
+                f"expected a folder in which venv makes an environment, got {VENV}: {error};"
+                f" {remedy}"
+            ) from error
     return python
 
 
@@ -115,7 +127,8 @@ def call(command: Sequence[object], cwd: Path | None = None, **streams: Any) -> 
     """
     child = subprocess.Popen([str(part) for part in command], cwd=cwd, **streams)
     try:
-        return _shell_code(child.wait())
+        code = child.wait()
+        return 128 - code if code < 0 else code  # ended by signal N: 128 + N, as shells say it
     except KeyboardInterrupt:
         _end(child)
         return INTERRUPTED
@@ -135,10 +148,6 @@ def _end(child: "subprocess.Popen[Any]") -> None:
             return
         step()
     child.wait()
-
-
-def _shell_code(code: int) -> int:
-    return 128 - code if code < 0 else code  # ended by signal N: 128 + N, as shells say it
 
 
 def without_numpy(tool: str) -> int:
@@ -186,6 +195,8 @@ def _recipe() -> dict[str, Any]:
         "python": f"{platform.python_implementation()} {platform.python_version()}{no_gil}",
         "base": sys.base_prefix,
     }
+    # As a UTF-8 locale has them, whichever this one is.
+    place = {it: os.fsencode(place[it]).decode("utf-8", "surrogateescape") for it in place}
     return {"place": place, "hash": digest.hexdigest()}
 
 
@@ -202,6 +213,13 @@ def _write_stamp(stamp: dict[str, Any]) -> None:
     STAMP.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
 
 
+def _check(path: str) -> None:
+    """Raises a ValueError where venv would, for which an old environment is removed first."""
+    path.encode()  # the locale may not be able to read it
+    if os.pathsep in path:
+        raise ValueError(f"the {os.pathsep!r} in it would divide it in a PATH")
+
+
 def _make(broken: str) -> None:
     """Makes an empty environment, in place of one that is ``broken`` in this way."""
     for module in ("venv", "ensurepip"):
@@ -212,37 +230,23 @@ def _make(broken: str) -> None:
             )
     import venv  # as late as this: not every Python has it
 
+    if os.path.lexists(VENV):
+        if not VENV.is_dir() or (not STAMP.exists() and any(VENV.iterdir())):
+            got = "another" if VENV.is_dir() else "a file"
+            raise ToolError(
+                f"expected no {VENV}, or one that these tools made, got {got}; move or"
+                " remove it, they make their own there"
+            )
+        say(f"removing .venv: {broken}")
+        shutil.rmtree(VENV)
+    VENV.mkdir()
+    # First of all, so that an interrupted run leaves something to recognise.
+    _write_stamp({})
+    say("making the environment .venv (once) ...")
     try:
-        if os.path.lexists(VENV):
-            if not VENV.is_dir() or (not STAMP.exists() and any(VENV.iterdir())):
-                got = "another" if VENV.is_dir() else "a file"
-                raise ToolError(
-                    f"expected no {VENV}, or one that these tools made, got {got}; move or"
-                    " remove it, they make their own there"
-                )
-            say(f"removing .venv: {broken}")
-            shutil.rmtree(VENV)
-        VENV.mkdir()
-        # First of all, so that an interrupted run leaves something to recognise.
-        _write_stamp({})
-        say("making the environment .venv (once) ...")
         venv.EnvBuilder(with_pip=True, symlinks=os.name != "nt").create(VENV)
     except subprocess.CalledProcessError as error:
         raise ToolError(f"cannot put pip into {VENV}: {_last_line(error.output)}") from error
-    except OSError as error:
-        raise _not_writable(error) from error
-    except ValueError as error:  # as of a colon in the path, or one that is not UTF-8
-        raise ToolError(
-            f"expected a folder in which venv makes an environment, got {VENV}: {error}; move the"
-            " checkout to another"
-        ) from error
-
-
-def _not_writable(error: OSError) -> ToolError:
-    return ToolError(
-        f"expected to write in {VENV}, got: {error}; copy the checkout to a folder of your own"
-        " (and leave .venv, if it is active, with: deactivate)"
-    )
 
 
 def _difference(found: dict[str, Any], place: dict[str, Any]) -> str:
