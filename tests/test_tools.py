@@ -311,6 +311,22 @@ def test_a_file_of_tests_is_named_from_where_one_is(
     assert str((here / "test_x.py").resolve()) + inside == test.from_root(name + inside)
 
 
+@pytest.mark.parametrize("name", ["test_x.py", "../tests/test_x.py", "{here}/test_x.py"])
+def test_a_file_of_the_checkout_is_named_from_its_root(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """For pytest a bracket in the path of the checkout would be that of a test's parameters."""
+    here = tmp_path / "[1]" / "tests"
+    here.mkdir(parents=True)
+    (here / "test_x.py").touch()
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.chdir(here)
+    test: Any = loaded("test")
+    monkeypatch.setattr(test._env, "ROOT", here.parent.resolve())
+    expected = os.path.join("tests", "test_x.py") + "::test_a"
+    assert expected == test.from_root(name.format(here=here) + "::test_a")
+
+
 def test_a_word_after_an_option_is_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As in tools/test -k engine, where there is a folder of this name."""
     (tmp_path / "engine").mkdir()
