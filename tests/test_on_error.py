@@ -239,6 +239,36 @@ def test_what_would_end_the_program_is_never_left_out(kind, workers):
             next(iter(batches))
 
 
+class Panicked(BaseException):
+    """What a library written in Rust raises where it gives up: no `Exception`."""
+
+
+def test_what_is_no_exception_is_left_out_once_it_is_made_one():
+    """In the transform; else it is neither tried again nor left out."""
+    tried = []
+
+    def panicking(sample):
+        tried.append(sample)
+        if sample == 1:
+            raise Panicked
+        return sample
+
+    def catching(sample):
+        try:
+            return panicking(sample)
+        except Panicked as error:
+            raise ValueError("it gives up") from error
+
+    on_error = {"retry": 2, "backoff": 0, "skip": 9}
+    config = {"batch_size": 2, "shuffle": False, "num_workers": 0, "on_error": on_error}
+    with Loader(config, source=range(2), transform=panicking) as batches:
+        with pytest.raises(Panicked):
+            next(iter(batches))
+    assert [0, 1] == tried
+    with Loader(config, source=range(2), transform=catching) as batches:
+        assert [[0]] == [batch.tolist() for batch in batches]
+
+
 def test_a_collate_that_fails_is_raised():
     """It is no sample's fault that two of them do not fit together."""
     source = [np.zeros(2), np.zeros(3)]
