@@ -267,8 +267,8 @@ def test_a_read_only_checkout_is_refused(env: Any, monkeypatch: pytest.MonkeyPat
         env.environment()
 
 
-def test_without_a_network_pip_is_quoted(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When pip fails, the message has its last error and the file with all it said."""
+def test_a_pip_that_fails_is_quoted(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has its last error and the file with all it said; it need not be the network."""
 
     def pip(command: list[str], cwd: Path, *, stdout: Any, **streams: Any) -> int:
         assert ["--editable", ".[test]"] == command[-2:]
@@ -282,7 +282,7 @@ def test_without_a_network_pip_is_quoted(env: Any, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(real, "call", pip)
     with pytest.raises(real.ToolError) as refused:
         real._install(Path("python"), "test")
-    assert "ERROR: No matching distribution\n" in str(refused.value)
+    assert "ERROR: No matching distribution\n    If it had no network: " in str(refused.value)
     assert str(refused.value).endswith(str(env.LOG))
 
 

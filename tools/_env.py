@@ -277,7 +277,7 @@ def _install(python: Path, extra: str) -> None:
         line = _last_line(LOG.read_bytes())
         raise ToolError(
             f"pip could not install {names}: {line}\n"
-            "    It needs the network once (or an index of your own, set up in pip's"
+            "    If it had no network: it needs one once (or an index of your own, set up in pip's"
             f" configuration). All it said: {LOG}"
         )
     say(f"done in {time.monotonic() - began:.0f} s")
