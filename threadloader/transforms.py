@@ -17,23 +17,19 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import CollateError, ConfigError, Problem, from_signal
+from .errors import CollateError, ConfigError, Problem, from_signal, misfit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Several", "Transform", "bind", "nobody_awaits", "takes_rng"]
+__all__ = ["Several", "Transform", "bind", "takes_rng"]
 
 Transform = Callable[[Any, int, int], Any]
 """A bound transform: (sample, key of the epoch, position) -> sample."""
-
-_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def bind(transform: Callable[..., Any] | None) -> Transform | None:
@@ -47,7 +43,8 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         A callable of (sample, key, position), or None for None.
 
     Raises:
-        ConfigError: it is not callable, is an async function, or takes ``rng`` by position only.
+        ConfigError: it is not callable, is an async function, takes ``rng`` by position only, or
+            surely cannot be called so.
 
     >>> jitter = bind(lambda sample, rng: sample + int(rng.integers(1000)))
     >>> jitter(0, 7, 0) == jitter(0, 7, 0), jitter(0, 7, 0) == jitter(0, 7, 1)
@@ -62,11 +59,10 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         raise _refusal(type(transform).__name__, hint)
     if _offers_many(transform):
         return Several(transform)
-    if (got := nobody_awaits(transform)) is not None:
-        raise _refusal(*got)
     rng = takes_rng(transform)
-    if (why := _unfit(transform, {"rng": None} if rng else {})) is not None:
-        raise _refusal(f"one that cannot be called so: {why}", "its first parameter is the sample")
+    hint, keywords = "its first parameter is the sample", {"rng": None} if rng else {}
+    if (got := misfit(transform, hint, None, **keywords)) is not None:
+        raise _refusal(*got)
     if not rng:
         return lambda sample, key, position: transform(sample)
     generators = _Generators()
@@ -113,46 +109,9 @@ def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter
     return inspect.signature(transform).parameters if wrapped is None else _parameters(wrapped)
 
 
-def _unfit(transform: Callable[..., Any], keywords: Mapping[str, Any]) -> str | None:
-    """Say why it surely cannot be called with a sample and these; None where it may be."""
-    try:
-        if hasattr(transform, "__signature__"):  # it may be that of what it wraps, and adds to
-            return None
-        signature = inspect.signature(transform, follow_wrapped=False)
-    except (TypeError, ValueError) as error:  # as of `takes_rng`
-        if from_signal(error):
-            raise
-        return None
-    try:
-        signature.bind(None, **keywords)
-    except TypeError as error:
-        if from_signal(error):
-            raise
-        return str(error)
-    return None
-
-
 def _refusal(got: str, hint: str) -> ConfigError:
     expected = "a callable of one sample, or of a sample and rng"
     return ConfigError(Problem("transform", expected, got, hint))
-
-
-def nobody_awaits(called: Callable[..., Any]) -> tuple[str, str] | None:
-    """Tell what is wrong with a callable whose result would have to be awaited.
-
-    A generator function is none: a collate may take what a transform yields.
-
-    Returns:
-        What came, and what to do, for a `Problem`; None if its result is what it returns.
-    """
-    while isinstance(called, partial):
-        called = called.func
-    for each in (called, type(called).__call__):
-        function = each.__func__ if isinstance(each, MethodType) else each
-        if isinstance(function, FunctionType) and function.__code__.co_flags & _ASYNC:
-            hint = "nothing awaits it: give a plain function, which may call asyncio.run(...)"
-            return f"the async function {function.__qualname__}", hint
-    return None
 
 
 def _offers_many(transform: Any) -> bool:

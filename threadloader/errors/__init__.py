@@ -224,11 +224,11 @@ name_of: Callable[[type], str] = vars(type)["__name__"].__get__
 """Give the name of a class, past one of its own class that answers for it, and may raise."""
 
 # Last: it knows the exceptions above.
-from . import _handlers, _log, _open_files  # noqa: E402
+from . import _called, _handlers, _log, _open_files  # noqa: E402
 
 by_handler, from_signal = _handlers.by_handler, _handlers.from_signal
 lost_interrupt, raised_first = _handlers.lost_interrupt, _handlers.raised_first
 traceback_of = _handlers.traceback_of
-log = _log.log
+log, misfit = _log.log, _called.misfit
 TOO_MANY, most_open = _open_files.TOO_MANY, _open_files.most_open
 too_many = _open_files.too_many

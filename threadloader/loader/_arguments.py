@@ -7,26 +7,37 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from .. import transforms
 from .._schema import show
-from ..errors import ConfigError, Problem, by_handler, from_signal, shown
+from ..errors import ConfigError, Problem, by_handler, from_signal, misfit, shown
 
-__all__ = ["check_collate", "check_replaced", "count_of", "state_of"]
+__all__ = ["check_collate", "check_replaced", "check_sampler", "count_of", "state_of"]
 
 
 def check_collate(collate: Any) -> None:
     """Look at an argument that makes a batch of a list of samples; None is one.
 
     Raises:
-        ConfigError: it cannot be called, or what it gives would have to be awaited.
+        ConfigError: it cannot be called so, or what it gives would have to be awaited.
     """
     if collate is None:
         return
     expected = "a callable of a list of samples"
     if not callable(collate):
         raise wrong("collate", expected, collate)
-    if (got := transforms.nobody_awaits(collate)) is not None:
+    if (got := misfit(collate, "write it as def collate(samples): ...", [])) is not None:
         raise ConfigError(Problem("collate", expected, *got))
+
+
+def check_sampler(sampler: Any) -> None:
+    """Look at an argument that gives each epoch its order, if it is one that is called.
+
+    Raises:
+        ConfigError: as of `check_collate`.
+    """
+    if not callable(sampler):  # whether it is a sequence is told with the length of the source
+        return
+    if (got := misfit(sampler, "write it as def sampler(epoch, n): ...", 0, 0)) is not None:
+        raise ConfigError(Problem("sampler", "a callable of (epoch, n)", *got))
 
 
 def check_replaced(options: Mapping[str, Any], in_code: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
 from ..engine import from_signal
 from ..errors import ClosedError, ConfigError, WorkerError, name_of
-from ._arguments import check_collate, check_replaced, count_of, state_of
+from ._arguments import check_collate, check_replaced, check_sampler, count_of, state_of
 from ._base import again
 from ._batches import Batches
 from ._caching import cached_source, counted, stamp_of
@@ -100,6 +100,7 @@ class Loader:
             self._config = dataclasses.replace(self._config, shard=cast("Any", shard))
             self._options = {**self._options, "shard": self._config.shard}
         check_collate(collate)
+        check_sampler(sampler)
         where = {"resume": state_of(resume), "skip_steps": count_of("skip_steps", skip_steps)}
         self._given: dict[str, Any] = {**given, **where}
         self._opened = False  # whether the source is that of the config; `based` says so

@@ -107,4 +107,7 @@ def _outside(n: int, pointer: str, got: str) -> ConfigError:
 
 
 def _no_indices(pointer: str, got: str) -> ConfigError:
-    return ConfigError(Problem(pointer, "dataset indices: integers in one row", got))
+    from_code = "give, or return, a list, a range or an array of them, as in [2, 0, 1]"
+    from_config = "give a list, or a file of text or .npy, as of [2, 0, 1]"
+    hint = from_config if pointer.startswith("/") else from_code
+    return ConfigError(Problem(pointer, "dataset indices: integers in one row", got, hint))

@@ -180,7 +180,7 @@ def per_thread(factory: Callable[[], Any]) -> PerThread:
         made, if it has ``close()``. It can be used again afterwards.
 
     Raises:
-        ConfigError: the factory cannot be called.
+        ConfigError: the factory cannot be called without arguments, or is an async function.
 
     >>> source = per_thread(lambda: [10, 20, 30])
     >>> len(source), source[2]

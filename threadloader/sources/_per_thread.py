@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..errors import ClosedError, ConfigError, Problem, from_signal, log
+from ..errors import ClosedError, ConfigError, Problem, from_signal, log, misfit
 from ._closing import close_all
 
 __all__ = ["PerThread"]
@@ -130,19 +130,19 @@ class PerThread:
         adapt: makes a source of such an object.
 
     Raises:
-        ConfigError: the factory cannot be called.
+        ConfigError: the factory cannot be called without arguments, or is an async function.
     """
 
     def __init__(self, factory: Callable[[], Any], adapt: Callable[[Any], Any]) -> None:
-        if not callable(factory):
-            raise ConfigError(
-                Problem(
-                    "source",
-                    "a callable without arguments in per_thread",
-                    type(factory).__name__,
-                    "give the function that opens the source, not what it gives",
-                )
-            )
+        got: tuple[str, str] | None
+        if callable(factory):
+            got = misfit(factory, "say what it needs here, as in per_thread(lambda: opened(path))")
+        else:
+            advice = "give the function that opens the source, not what it gives"
+            got = type(factory).__name__, advice
+        if got is not None:
+            expected = "a callable without arguments in per_thread"
+            raise ConfigError(Problem("source", expected, *got))
         self._factory = factory
         self._adapt = adapt
         self._local = threading.local()

@@ -1,0 +1,71 @@
+"""Whether what the user gave to be called can be called as it is going to be."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+from ._handlers import from_signal
+
+__all__ = ["misfit"]
+
+_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def misfit(
+    called: Callable[..., Any], hint: str, *args: Any, **keywords: Any
+) -> tuple[str, str] | None:
+    """Tell what is wrong with a callable, as far as that can be told before it is called.
+
+    Args:
+        called: what the user gave.
+        hint: what to do where it surely cannot be called with these.
+        args: what it is going to be called with, or something in the place of each.
+        keywords: likewise.
+
+    Returns:
+        What came, and what to do, for a `Problem`: its result would have to be awaited, or it
+        takes other arguments. None for any other, and for one that does not say what it takes.
+    """
+    if (function := _awaited(called)) is not None:
+        advice = "nothing awaits it: give a plain function, which may call asyncio.run(...)"
+        return f"the async function {function.__qualname__}", advice
+    if (why := _refused(called, args, keywords)) is not None:
+        return f"one that cannot be called so: {why}", hint
+    return None
+
+
+def _awaited(called: Callable[..., Any]) -> FunctionType | None:
+    """Give the function whose result would have to be awaited, if that is one.
+
+    A generator function is none: a collate may take what a transform yields.
+    """
+    while isinstance(called, partial):
+        called = called.func
+    for each in (called, type(called).__call__):
+        function = each.__func__ if isinstance(each, MethodType) else each
+        if isinstance(function, FunctionType) and function.__code__.co_flags & _ASYNC:
+            return function
+    return None
+
+
+def _refused(called: Callable[..., Any], args: Any, keywords: Any) -> str | None:
+    """Say why it surely cannot be called with these; None where it may be."""
+    try:
+        if hasattr(called, "__signature__"):  # it may be that of what it wraps, and adds to
+            return None
+        signature = inspect.signature(called, follow_wrapped=False)
+    except (TypeError, ValueError) as error:  # a builtin that does not say what it takes
+        if from_signal(error):
+            raise
+        return None
+    try:
+        signature.bind(*args, **keywords)
+    except TypeError as error:
+        if from_signal(error):
+            raise
+        return str(error)
+    return None
