@@ -4,6 +4,7 @@ import gc
 import logging
 import queue
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -878,14 +879,14 @@ def test_a_dropped_engine_ends_its_threads(make_engine):
     threads = [t for t in threading.enumerate() if t.name.startswith("threadloader")]
     assert 3 == len(threads)
     caught = []
-    threading.excepthook, hook = caught.append, threading.excepthook
+    sys.unraisablehook, hook = lambda args: caught.append(args.exc_type), sys.unraisablehook
     try:
         del engine
         for thread in threads:
             thread.join(WAIT)
     finally:
-        threading.excepthook = hook
-    assert [ResourceWarning] == [args.exc_type for args in caught]
+        sys.unraisablehook = hook
+    assert [ResourceWarning] == caught
 
 
 def test_a_new_stream_takes_the_place_of_a_cancelled_one(make_engine):

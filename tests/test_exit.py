@@ -108,7 +108,26 @@ def test_a_dropped_loader_warns_and_its_threads_end(run_child):
         timeout=60,
     )
     assert "4 0\n" == child.stdout
-    assert "ResourceWarning: a loader was dropped without being closed" in child.stderr
+    told = "ResourceWarning: a loader was dropped without being closed; use `with Loader(...)"
+    assert told in child.stderr
+
+
+def test_a_dropped_loader_s_warning_that_is_an_error_is_told_as_that_of_a_file(run_child):
+    """`sys.unraisablehook` has it, and no thread is said to have failed."""
+    child = run_child(
+        BEGIN + "told = []\n"
+        "sys.unraisablehook = lambda args: told.append(args.exc_type.__name__)\n"
+        "threading.excepthook = lambda args: told.append('a thread has failed')\n"
+        "loader, batches = opened()\n"
+        "next(iter(batches))\n"
+        "threads = [t for t in threading.enumerate() if 'threadloader' in t.name]\n"
+        "del loader, batches; gc.collect()\n"
+        "for thread in threads: thread.join(30)\n"
+        "print(len(threads), sum(thread.is_alive() for thread in threads), told)\n",
+        flags=("-W", "error"),
+        timeout=60,
+    )
+    assert ("4 0 ['ResourceWarning']\n", "") == (child.stdout, child.stderr)
 
 
 def test_what_is_open_at_the_exit_is_closed_and_not_told_as_dropped(run_child):

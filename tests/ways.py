@@ -579,7 +579,11 @@ def dropping(life: Life) -> Iterator[None]:
         yield
         join_ours()
     told = [str(one.message) for one in said if one.category is ResourceWarning]
-    assert ["a loader was dropped without being closed"] * bool(life.workers) == told
+    text = (
+        "a loader was dropped without being closed; use `with Loader(...) as batches:` or call "
+        "`batches.close()`"
+    )
+    assert [text] * bool(life.workers) == told
 
 
 @way()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Generator
 from typing import Any
@@ -282,7 +283,20 @@ def _end(
         shared.crew = ()
         shared.end.fill(ENDED)
     if shared.abandoned:
-        warnings.warn("a loader was dropped without being closed", ResourceWarning, stacklevel=1)
+        # Where something ends, as the warning of a file does: what it raises where warnings are
+        # errors goes to `sys.unraisablehook` from there, and is no exception of this thread.
+        ending: set[None] = set()
+        watch = weakref.ref(ending, _warn_of_a_dropped_loader)
+        del ending, watch  # in this order: that calls it
+
+
+def _warn_of_a_dropped_loader(_ended: object) -> None:
+    warnings.warn(
+        "a loader was dropped without being closed; use `with Loader(...) as batches:` or call "
+        "`batches.close()`",
+        ResourceWarning,
+        stacklevel=1,
+    )
 
 
 def release(shared: Shared) -> None:
