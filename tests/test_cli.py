@@ -368,7 +368,7 @@ def test_of_a_wrong_config_there_is_no_effective_one(check):
         ),
         (["c.json#a"], "threadloader: config: expected a JSON pointer after the #, "),
         (["a\0b"], "threadloader: config: expected the name of a file, got "),
-        ([""], "threadloader: config: expected a path, "),
+        ([""], "threadloader: config: expected the name of a file, "),
         ([], "usage: threadloader check "),
         (["c.json", "d.json"], "usage: threadloader "),
         (["c.json", "--unknown", "maybe"], "usage: threadloader check "),

@@ -246,11 +246,21 @@ def test_what_a_shell_hands_over_is_read(name):
         os.close(reading)
 
 
-@pytest.mark.parametrize("config", [5, None, b"c.json", ["c.json"], "", LoaderConfig])
+@pytest.mark.parametrize("config", [5, None, b"c.json", ["c.json"], LoaderConfig])
 def test_what_is_no_config_is_a_wrong_argument(config):
     (said,) = told(config)
     assert said.startswith("config: expected a path, a mapping or a LoaderConfig, got ")
     assert "; give data as the source: Loader({...}, source=...)" in said
+
+
+@pytest.mark.parametrize("config", ["", "#/training"])
+def test_a_path_of_a_variable_that_is_not_set_names_no_file(config):
+    """It is no data that somebody took for a config."""
+    (said,) = told(config)
+    assert said == (
+        f'config: expected the name of a file, got "{config}"; '
+        "give its path, as in train.json; where a variable has it, see that this is set"
+    )
 
 
 def test_other_wrong_arguments_are_named():

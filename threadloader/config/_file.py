@@ -103,14 +103,14 @@ def split(config: object) -> tuple[str, list[str]]:
     """The file and the keys of the section that ``train.json#/training`` names.
 
     Raises:
-        ConfigError: it is no path, or what follows the ``#`` is no JSON pointer.
+        ConfigError: it is no path, names no file, or what follows the ``#`` is no JSON pointer.
     """
     from pathlib import Path, PurePath  # where there is a file: as of `Base`
 
     # On Windows a path turns the slashes of the pointer round; as_posix turns them back.
     name = config.as_posix() if isinstance(config, PurePath) else config
     name = os.fspath(name) if isinstance(name, os.PathLike) else name
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str):
         expected = "a path, a mapping or a LoaderConfig"
         hint = "give data as the source: Loader({...}, source=...), with the options in the mapping"
         raise ConfigError(Problem("config", expected, show(config), hint))
@@ -121,6 +121,9 @@ def split(config: object) -> tuple[str, list[str]]:
         files = (cut for cut in cuts if _leads_to(Path(name[:cut]), folder=False))
         in_folders = (cut for cut in cuts if _leads_to(Path(name[:cut]).parent, folder=True))
         cut = next(chain(files, in_folders, cuts[-1:]))
+    if not cut:
+        hint = "give its path, as in train.json; where a variable has it, see that this is set"
+        raise ConfigError(Problem("config", "the name of a file", show(name), hint))
     fragment = name[cut + 1 :]
     if (fragment and fragment[0] != "/") or re.search("~(?![01])", fragment):
         expected = "a JSON pointer after the #, as in train.json#/training"
