@@ -2132,6 +2132,15 @@ def test_a_shard_that_is_given_in_code_has_no_place_in_the_file(tmp_path, monkey
         with pytest.raises(ConfigError) as caught, Loader(file, shard=shard):
             pass
         assert [("/shard", line)] == [(it.pointer, it.line) for it in caught.value.problems]
+        assert str(caught.value).startswith(f"{file}:1:" if line else "/shard: ")
+
+
+def test_of_several_problems_those_that_stand_in_the_file_are_told_with_its_name(tmp_path):
+    file = written(tmp_path, '{"exclude": [99]}')
+    with pytest.raises(ConfigError) as caught, Loader(file, range(5), sampler=[7]):
+        pass
+    told = sorted(line.partition(" expected")[0] for line in str(caught.value).splitlines())
+    assert sorted([f"{file}:1:13: /exclude:", "sampler:"]) == told
 
 
 @pytest.mark.parametrize("per", [lambda make: make(), per_thread], ids=["one", "per thread"])

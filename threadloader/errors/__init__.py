@@ -53,7 +53,7 @@ class Problem(NamedTuple):
         expected: what would be right there.
         got: what was found there, shortened.
         hint: what to do about it; ``""`` when ``expected`` says it all.
-        line: line in the file, from 1; 0 when the config is not a file.
+        line: line in the file, from 1; 0 when the config is not a file, or not what is wrong.
         column: column in the line, in characters from 1; 0 when not a file.
     """
 
@@ -90,8 +90,10 @@ class ConfigError(LoaderError, ValueError):
         super().__init__(self.problems, file)
 
     def __str__(self) -> str:
-        prefix = f"{self.file}:" if self.file else ""
-        return "\n".join(f"{prefix}{problem}" for problem in self.problems)
+        # Without a line it is about what was given in code, and nothing of it stands in the file.
+        return "\n".join(
+            f"{self.file}:{it}" if self.file and it.line else f"{it}" for it in self.problems
+        )
 
 
 class SourceError(LoaderError, OSError):
