@@ -64,7 +64,8 @@ class Stats:
             workers, because that measured faster.
         elapsed_seconds: wall time since the first `next` was called. It ends with the `with`.
         first_batch_seconds: from the first `next` until there was a batch: starting, reading,
-            collating. High: the first batch's work is spread over too few workers.
+            collating, and the loop's own time behind a `next` that raised before there was one.
+            High: the first batch's work is spread over too few workers.
         data_wait_seconds: time blocked inside `next` after the first batch, including a wait
             still going on. High: loading is the bottleneck; low: training is.
         ready_sum: batches that were ready, added up over all calls of `next` that gave a batch.
