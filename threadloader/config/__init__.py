@@ -33,9 +33,10 @@ __all__ = ["NO_SOURCE", "Base", "LoaderConfig", "Report", "bytes_of", "examine"]
 class LoaderConfig:
     """The options of a loader, checked.
 
-    Nested values are copies with their own defaults filled in, so that nothing changes
-    behind the loader's back; 4.0 becomes 4. Numpy numbers and paths become the numbers and
-    strings that they stand for.
+    Nested values are copies with their own defaults filled in; 4.0 becomes 4. Numpy numbers and
+    paths become the numbers and strings that they stand for. Only the options themselves are
+    frozen, not what is nested in them; a loader makes a copy, checked anew, so that nothing
+    changes behind its back.
 
     Attributes:
         source: the dataset by its ``type``; ``None`` when it is given in code.
