@@ -251,9 +251,19 @@ def hidden():
     return Hidden()
 
 
+def refusing():
+    class Refusing(Stop, metaclass=Nameless):
+        def add_note(self, text):
+            raise hidden()
+
+    return Refusing()
+
+
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("make", [Shadowed, hidden])
-def test_an_exception_may_be_of_any_class(make, workers):
+@pytest.mark.parametrize(
+    ("make", "kind"), [(Shadowed, Stop), (hidden, Stop), (refusing, WorkerError)]
+)
+def test_an_exception_may_be_of_any_class(make, kind, workers):
     """Its batch is passed, whatever its class answers."""
 
     def transform(sample):
@@ -268,9 +278,28 @@ def test_an_exception_may_be_of_any_class(make, workers):
         for _ in range(3):
             try:
                 came.append(next(epoch).tolist())
-            except (Stop, WorkerError):
+            except kind:
                 came.append("failed")
     assert [[0], "failed", [2]] == came
+
+
+def test_a_handler_is_seen_behind_a_generator(ring):
+    """By whom that was called cannot be told any more."""
+
+    class Generating(Ringing):
+        def __getitem__(self, index):
+            def samples():
+                yield Ringing.__getitem__(self, index)
+
+            return next(samples())
+
+    with Loader(CONFIG, Generating()) as batches:
+        epoch = iter(batches)
+        rows = [next(epoch).tolist()]
+        ring(plain(Stop()))
+        with pytest.raises(Stop):
+            next(epoch)
+        assert ROWS == rows + [batch.tolist() for batch in epoch]
 
 
 @pytest.mark.parametrize("wrong", [0, 5])

@@ -327,6 +327,8 @@ def test_a_fork_by_a_thread_of_the_loader_ends_as_its_code_does(where, how, run_
     child = run_child(FORKED_INSIDE.format(where=where, how=how))
     lines = child.stdout.splitlines()
     assert "ended with 0" == lines[0], child.stderr
+    # As of any thread that ends so.
+    assert ("GeneratorExit" in child.stderr) == (how == "raise GeneratorExit")
     assert ("[[0]]" if where == "collate=same" else "[array([0])]") == lines[-1]
 
 

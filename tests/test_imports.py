@@ -172,6 +172,18 @@ def test_between_two_epochs_nothing_is_imported(run_child):
     assert ("2 2\n[]\n", "") == (child.stdout, child.stderr)
 
 
+def test_what_stats_gives_is_imported_before_the_second_batch_of_a_run(run_child):
+    """Of an epoch of its own, too: later it may be that nothing can be imported any more."""
+    child = run_child(
+        "import sys, threadloader\n"
+        "with threadloader.Loader({'batch_size': 1}, [0, 1, 2]) as batches:\n"
+        "    for _ in range(2):\n"
+        "        next(iter(batches))\n"
+        "        print('threadloader.stats._stats' in sys.modules)\n"
+    )
+    assert ("False\nTrue\n", "") == (child.stdout, child.stderr)
+
+
 def test_the_public_names_are_there_and_explained():
     """Everything exported exists, is found by `dir`, and has a docstring of its own."""
     assert set(threadloader.__all__) <= set(dir(threadloader))

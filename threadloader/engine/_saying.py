@@ -1,7 +1,9 @@
-"""Logs what there is to say about a stuck thread, which may be stuck in the log itself."""
+"""Logs what there is to say about a stuck thread, which may be stuck in the log itself; warns."""
 
 from __future__ import annotations
 
+import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, Literal
@@ -12,7 +14,7 @@ from ._own import here
 from ._signals import attempt
 from ._slots import caught
 
-__all__ = ["SAY_SECONDS", "say"]
+__all__ = ["SAY_SECONDS", "say", "warn_of_dropped"]
 
 SAY_SECONDS = 1.0
 """How long what is said is waited for. Chosen: a log that works needs some milliseconds, and the
@@ -65,3 +67,19 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
         begin(attempt)
     if RUNTIME.wait(written, SAY_SECONDS) and thread.ident is not None:
         thread.join(SAY_SECONDS)
+
+
+def warn_of_dropped() -> None:
+    """Warn of a loader that was dropped without being closed, as Python does of a file.
+
+    So it comes from where something ends: what it raises where warnings are errors goes to
+    `sys.unraisablehook` from there, and ends no thread.
+    """
+    ending: set[None] = set()
+    watch = weakref.ref(ending, _warn)
+    del ending, watch  # in this order: that calls it
+
+
+def _warn(_ended: object) -> None:
+    text = "a loader was dropped without being closed; use `with Loader(...) as batches:` or call "
+    warnings.warn(text + "`batches.close()`", ResourceWarning, stacklevel=1)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import queue
-import warnings
-import weakref
 from collections import deque
 from collections.abc import Generator
 from typing import Any
@@ -13,7 +11,7 @@ from .._runtime import Runtime, Thread
 from ._bound import Bound
 from ._joining import join
 from ._own import end_if_forked, here
-from ._saying import say
+from ._saying import say, warn_of_dropped
 from ._slots import ENDED, Outcome, Slot, Worker, caught, outside
 
 __all__ = [
@@ -283,20 +281,7 @@ def _end(
         shared.crew = ()
         shared.end.fill(ENDED)
     if shared.abandoned:
-        # Where something ends, as the warning of a file does: what it raises where warnings are
-        # errors goes to `sys.unraisablehook` from there, and is no exception of this thread.
-        ending: set[None] = set()
-        watch = weakref.ref(ending, _warn_of_a_dropped_loader)
-        del ending, watch  # in this order: that calls it
-
-
-def _warn_of_a_dropped_loader(_ended: object) -> None:
-    warnings.warn(
-        "a loader was dropped without being closed; use `with Loader(...) as batches:` or call "
-        "`batches.close()`",
-        ResourceWarning,
-        stacklevel=1,
-    )
+        warn_of_dropped()
 
 
 def release(shared: Shared) -> None:
