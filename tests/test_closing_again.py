@@ -131,6 +131,28 @@ def test_what_could_not_be_closed_is_not_closed_twice(raised):
         assert count == len(asked)
 
 
+def test_a_close_that_would_fail_each_time_is_asked_once_and_hides_no_error_of_the_body():
+    """Each way out of the `with` begins anew where it was cut short, which this was not."""
+    asked = []
+
+    def fail():
+        asked.append(1)
+        raise OSError(28, "the disk is full")
+
+    loader = Loader({"num_workers": 0}, list(range(4)))
+
+    def run():
+        with loader as batches:
+            batches._close_source = fail
+            raise LookupError("of the body")
+
+    for _ in range(2):
+        with pytest.raises(LookupError, match="of the body") as caught:
+            run()
+        assert "closing the source failed: OSError(28" in caught.value.__notes__[0]
+    assert 2 == len(asked)
+
+
 def test_what_is_being_closed_is_not_closed_in_the_middle_of_that():
     """As by a signal's handler, or by a finalizer: the close goes on behind it."""
     asked = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .._runtime import Runtime
 from ..config import LoaderConfig
+from ..engine import from_signal
 from ..errors import StateError, log
 from ..jobs import Recipe
 from ..order import Deal
@@ -282,9 +283,14 @@ class Batches(Live):
             # Looked at again: a handler may have closed it on the way from there to here.
             if self._close_source is not None:
                 self._close_source()
-            # Only now. Cut short, by an interrupt or for want of memory, it may not have begun.
-            # Another time it does what is left, and closes nothing twice.
             self._close_source = None
+        except BaseException as problem:
+            # Cut short, by an interrupt or for want of memory or stack, it may not even have begun;
+            # a second time it does what is left. Any other says that it has done what it could.
+            short = issubclass(type(problem), (MemoryError, RecursionError))
+            if not short and not from_signal(problem):
+                self._close_source = None
+            raise
         finally:
             self._at_source = False
 
