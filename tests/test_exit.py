@@ -31,6 +31,9 @@ def opened(n=1000, wait=0.0, **config):
     config = {"batch_size": 2, "num_workers": 3, "shuffle": False, **config}
     loader = Loader(config, Numbers(n, wait))
     return loader, loader.__enter__()
+
+def ours():
+    return [thread for thread in threading.enumerate() if "threadloader" in thread.name]
 """
 
 STUCK = """
@@ -100,7 +103,7 @@ def test_a_dropped_loader_warns_and_its_threads_end(run_child):
     child = run_child(
         BEGIN + "loader, batches = opened()\n"
         "next(iter(batches))\n"
-        "threads = [t for t in threading.enumerate() if 'threadloader' in t.name]\n"
+        "threads = ours()\n"
         "del loader, batches; gc.collect()\n"
         "for thread in threads: thread.join(30)\n"
         "print(len(threads), sum(thread.is_alive() for thread in threads))\n",
@@ -120,7 +123,7 @@ def test_a_dropped_loader_s_warning_that_is_an_error_is_told_as_that_of_a_file(r
         "threading.excepthook = lambda args: told.append('a thread has failed')\n"
         "loader, batches = opened()\n"
         "next(iter(batches))\n"
-        "threads = [t for t in threading.enumerate() if 'threadloader' in t.name]\n"
+        "threads = ours()\n"
         "del loader, batches; gc.collect()\n"
         "for thread in threads: thread.join(30)\n"
         "print(len(threads), sum(thread.is_alive() for thread in threads), told)\n",
@@ -136,7 +139,7 @@ def test_what_is_open_at_the_exit_is_closed_and_not_told_as_dropped(run_child):
     child = run_child(
         first + BEGIN + "loader, batches = opened()\n"
         "next(iter(batches))\n"
-        "threads = [t for t in threading.enumerate() if 'threadloader' in t.name]\n"
+        "threads = ours()\n"
         "print(len(threads))\n",
         flags=("-W", "always::ResourceWarning"),
         timeout=60,
