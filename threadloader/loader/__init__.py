@@ -4,16 +4,16 @@ It alone knows all rooms and puts them together: config -> order -> source -> co
 engine.
 
 `_loader` reads the config and opens what it names (`_opening` its source), `_making` says how
-batches are made, `_caching` puts a cache before the source, `_skipping` says what is done about
-samples that fail, `_sampling` and `_schedule` which samples and jobs come in what order (`_pace`
-how many small batches are one job), `_skip_steps` where a run stands after steps that are left
-out. `_batches` is the run as its user sees it, `_run` what happens in it, for one thread at a
-time (`_turn`), `_place` where it stands, `_results` what it goes on with; `_supply` opens the
-streams of results, of threads or (`_choice`) without, under a shorter switch interval
-(`_switching`) if need be; `_epochs` has its iterators, `_failure` says how a failed batch is
-raised, `_open_runs` what becomes of it in a fork and when the interpreter ends, `_door` who has
-entered, `_arguments` checks what is given in code, `_base` is for configs that somebody else has
-read.
+batches are made (`_taking` how a source builds whole ones), `_caching` puts a cache before the
+source, `_skipping` says what is done about samples that fail, `_sampling` and `_schedule` which
+samples and jobs come in what order (`_pace` how many small batches are one job), `_skip_steps`
+where a run stands after steps that are left out. `_batches` is the run as its user sees it,
+`_run` what happens in it, for one thread at a time (`_turn`), `_place` where it stands,
+`_results` what it goes on with; `_supply` opens the streams of results, of threads or
+(`_choice`) without, under a shorter switch interval (`_switching`) if need be; `_epochs` has
+its iterators, `_failure` says how a failed batch is raised, `_open_runs` what becomes of it in
+a fork and when the interpreter ends, `_door` who has entered, `_arguments` checks what is given
+in code, `_base` is for configs that somebody else has read.
 """
 
 from ._base import based

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,11 +12,11 @@ from .. import buffers, sources
 from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig, bytes_of
 from ..engine import from_signal
-from ..errors import CollateError, shown
 from ..jobs import Recipe
 from ..sizes import nbytes
 from ..transforms import Several
 from ._pace import GROUPS_AHEAD
+from ._taking import builder, from_package, taking
 
 if TYPE_CHECKING:
     from ..jobs import Policy
@@ -136,11 +136,7 @@ def _is_ours(thing: Any) -> bool:
     if isinstance(thing, Several):
         thing = thing.given
     kind = type(thing)
-    return thing is None or kind in (list, tuple, range) or _package(kind) == _package(Recipe)
-
-
-def _package(kind: type) -> str:
-    return kind.__module__.partition(".")[0]
+    return thing is None or kind in (list, tuple, range) or from_package(kind)
 
 
 def _of_whole(recipe: Recipe, config: LoaderConfig, most: int | None) -> Recipe:
@@ -150,14 +146,14 @@ def _of_whole(recipe: Recipe, config: LoaderConfig, most: int | None) -> Recipe:
     apart = recipe.pin is None and recipe.digest is None
     group, gather, piece = _grouping(source, config, most, apart=apart)
     recipe = recipe._replace(
-        take=_taking(source, recipe.empty),
+        take=taking(source, recipe.empty),
         unlocked=not recipe.foreign and getattr(source, "in_memory", False),  # numpy gathers
         group=group,
         gather=gather,
         series=recipe.series and group == 1,
         piece=piece,
     )
-    if group == 1 or _builder(source) is not sources.ArraySource:
+    if group == 1 or builder(source) is not sources.ArraySource:
         return recipe
     # Of this class: what a subclass calls by the name may be anything.
     take_batches = functools.partial(sources.ArraySource.take_batches, source)
@@ -227,74 +223,3 @@ def _together(
     if type(collate) is Pad and type(given) is MaskTokens and collate.pads(given.names):
         change = given.columns
     return lambda samples, key, positions: collate(change(samples, key, positions))
-
-
-def _taking(source: Any, empty: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Give what builds whole batches, in memory that is used again where the source can."""
-    kind = _builder(sources.behind(source))
-    # It may be None, to say that there is none, or hidden by what stands around the object.
-    if kind is None or "take_into" not in vars(kind) or getattr(source, "take_into", None) is None:
-        return functools.partial(_take, source)
-    # Counting the rows takes a third as long as gathering them from memory. Ours are tested.
-    ours = _package(kind) == _package(Recipe)
-    return functools.partial(_take_into if ours else _take_into_counted, source, empty)
-
-
-def _builder(source: Any) -> type | None:
-    """Give the class whose way to build batches is the source's: the lowest that has any.
-
-    A subclass that overrides only `take` means this one. None where an object has a `take` of its
-    own, which means that one, or has one by its ``__getattr__``.
-    """
-    if "take" not in sources.attributes_of(source):
-        for kind in type(source).__mro__:
-            if "take_into" in vars(kind) or "take" in vars(kind):
-                return kind
-    return None
-
-
-def _take(source: Any, indices: Any) -> Any:
-    return _counted("take", source.take(indices), len(indices))
-
-
-def _take_into(source: Any, empty: Callable[..., Any], indices: Any) -> Any:
-    return source.take_into(indices, empty)
-
-
-def _take_into_counted(source: Any, empty: Callable[..., Any], indices: Any) -> Any:
-    return _counted("take_into", source.take_into(indices, empty), len(indices))
-
-
-def _counted(method: str, batch: Any, expected: int) -> Any:
-    """Give a batch that a method of the source has built, if it has as many rows as expected."""
-    if type(batch) is dict:  # the usual ones are seen to be good without generators
-        for field in batch.values():
-            if type(field) is not np.ndarray or not field.ndim or len(field) != expected:
-                break
-        else:
-            return batch
-    # As from a `return` that was forgotten, or a `sum` that was not wanted.
-    if batch is None or isinstance(batch, (str, bytes, int, float, complex, np.generic)):
-        got = shown(batch)
-        raise CollateError(f"the source's {method}: expected a batch of {expected} rows, got {got}")
-    for rows in _lengths(batch, expected):
-        if rows != expected:
-            raise CollateError(
-                f"the source's {method}: expected arrays and lists of {expected} rows, "
-                f"got one of {rows}"
-            )
-    return batch
-
-
-def _lengths(batch: Any, expected: int) -> Iterator[int]:
-    """Give the lengths of what has rows in a batch, in dicts and tuples field by field."""
-    if isinstance(batch, np.ndarray):
-        yield len(batch) if batch.ndim else 0
-    elif isinstance(batch, list):
-        # Of such, it may be ragged rows as well as fields, of which one has as many as expected.
-        fields = (one for one in batch if isinstance(one, (np.ndarray, dict, tuple, list)))
-        within = (rows for one in fields for rows in _lengths(one, expected))
-        yield len(batch) if expected not in within else expected
-    elif isinstance(batch, (dict, tuple)):
-        for field in batch.values() if isinstance(batch, dict) else batch:
-            yield from _lengths(field, expected)
