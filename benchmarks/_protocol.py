@@ -98,6 +98,8 @@ class Job:
         mlm: the padding and masking that `collate` does, for a loader with its own way.
         step_holds_gil: whether a loader that can be told is told that the training step is
             Python code.
+        pinned: whether a loader that can is to give tensors in page-locked memory, from which
+            copies to a CUDA device are fast.
         check: raises `WrongBatches` for a batch that is not what the job asks for; None:
             the batch must be what a plain loop makes of its samples.
     """
@@ -111,6 +113,7 @@ class Job:
     arrays: dict[str, np.ndarray] | None = None
     mlm: Mlm | None = None
     step_holds_gil: bool = False
+    pinned: bool = False
     check: Callable[[dict[str, np.ndarray]], None] | None = None
 
     def sample(self, index: int) -> Any:

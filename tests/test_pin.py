@@ -11,27 +11,54 @@ from types import MappingProxyType, ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 from frameworks import framework
+from numpy.lib.stride_tricks import as_strided
 
 from threadloader import CollateError, ConfigError, Loader
+from threadloader.collate._rows import LARGE_BYTES
 
 WAIT = 30.0
 Pair = namedtuple("Pair", "x y")
 
 
 class Tensor:
-    """A fake tensor: an array, and whether it lies in page-locked memory."""
+    """A fake tensor: an array, whether it lies in page-locked memory, and whose that is."""
 
-    def __init__(self, array, pinned=False):
+    def __init__(self, array, pinned=False, owner=None):
         self.array = array
         self.pinned = pinned
+        self.owner = owner or self
+        self.dtype = array.dtype
+
+    @property
+    def __array_interface__(self):
+        return self.array.__array_interface__
+
+    def numpy(self):
+        return np.asarray(self)
+
+    def is_pinned(self):
+        return self.pinned
+
+    def as_strided(self, shape, strides, begin):
+        strides = [stride * self.array.itemsize for stride in strides]
+        array = as_strided(self.array.reshape(-1)[begin:], shape, strides)
+        return Tensor(array, self.pinned, self)
 
     def pin_memory(self):
         return Tensor(self.array.copy(), pinned=True)
 
 
+def empty(shape, dtype, pin_memory):
+    return Tensor(np.empty(shape, dtype), pin_memory)
+
+
 def from_numpy(array):
     if array.dtype.kind not in "biufc":
         raise TypeError(f"can't convert np.ndarray of type {array.dtype}")
+    if not array.dtype.isnative:
+        raise ValueError("given numpy array has byte order different from the native byte order")
+    if min(array.strides, default=0) < 0:
+        raise ValueError("at least one stride in the given numpy array is negative")
     assert array.flags.writeable
     return Tensor(array)
 
@@ -43,6 +70,7 @@ def torch(monkeypatch):
         __version__="0.fake",
         Tensor=Tensor,
         from_numpy=from_numpy,
+        empty=empty,
         cuda=SimpleNamespace(is_available=lambda: True),
     )
     monkeypatch.setitem(sys.modules, "torch", fake)
@@ -72,6 +100,83 @@ def test_each_batch_of_many_small_ones_is_pinned(torch, transform):
     """Without workers, where such batches need no job of their own but for the pinning."""
     with load(range(80), batch_size=2, num_workers=0, transform=transform) as batches:
         assert [True] * 40 == [batch.pinned for batch in batches]
+
+
+@pytest.fixture
+def copies(torch, monkeypatch):
+    """The tensors that were copied into page-locked memory."""
+    copied, pin_memory = [], Tensor.pin_memory
+
+    def noting(self):
+        copied.append(self)
+        return pin_memory(self)
+
+    monkeypatch.setattr(Tensor, "pin_memory", noting)
+    return copied
+
+
+class Large:
+    """Samples that are written into their rows of the batch as they come."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        return np.full(LARGE_BYTES, index, np.uint8)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("source", [np.arange(80.0).reshape(40, 2), Large()])
+def test_what_is_gathered_at_once_is_gathered_into_page_locked_memory(copies, source, workers):
+    """And not copied into it; the tensors are torch's own, or of rows of those.
+
+    Only of them does torch know when the last copy to a device has read them.
+    """
+    with load(source, batch_size=2, num_workers=workers) as batches:
+        got = list(batches)
+    assert [] == copies
+    expected = [source[at] for at in range(len(source))]
+    assert np.stack(expected).tolist() == np.concatenate([one.array for one in got]).tolist()
+    assert {True} == {one.pinned for one in got}
+    # A tensor that was made of an array would be its own owner, of memory that is not its own.
+    assert all(one.owner.array.base is None for one in got)
+    assert all(np.shares_memory(one.array, one.owner.array) for one in got)
+
+
+def test_batches_of_a_group_are_rows_of_one_memory(copies):
+    """Many small ones are gathered by one call; each is rows of its own."""
+    with load(np.arange(40), batch_size=2, num_workers=1) as batches:
+        *_, one, other = list(batches)
+    assert one.owner is other.owner
+    assert [[36, 37], [38, 39]] == [one.array.tolist(), other.array.tolist()]
+
+
+@pytest.mark.parametrize(
+    "seen", [lambda array: array.T, lambda array: array.view(np.int32), lambda array: array[::-1]]
+)
+def test_what_a_source_makes_of_page_locked_memory_is_copied_if_it_lies_otherwise(copies, seen):
+    class Turned(list):
+        def take_into(self, indices, empty):
+            array = empty((2, 2), np.int64)
+            array[:] = [[1, 2], [3, 4]]
+            return seen(array)
+
+        def take(self, indices):
+            raise NotImplementedError
+
+    with load(Turned([0, 1]), batch_size=2, num_epochs=1) as batches:
+        (batch,) = list(batches)
+    assert seen(np.array([[1, 2], [3, 4]])).tolist() == batch.array.tolist()
+    assert (1, True) == (len(copies), batch.pinned)
+
+
+@pytest.mark.parametrize(("pinned", "count"), [(True, 0), (False, 1)])
+def test_the_array_of_a_tensor_of_the_user_s_is_copied_unless_it_is_pinned(copies, pinned, count):
+    """As PyTorch's own `pin_memory` gives a tensor back that is."""
+    own = Tensor(np.array([1, 2]), pinned)
+    with load(range(2), collate=lambda samples: own.numpy(), num_epochs=1) as batches:
+        (batch,) = list(batches)
+    assert ([1, 2], True, count) == (batch.array.tolist(), batch.pinned, len(copies))
 
 
 def test_any_nesting_is_kept(torch):
@@ -152,6 +257,13 @@ def test_what_torch_cannot_hold_is_named(torch):
         with pytest.raises(CollateError, match=r"field \['day'\]: .* datetime64") as caught:
             next(iter(batches))
     assert "the batch of step 0, epoch 0" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", ">i4"])
+def test_what_torch_cannot_hold_of_arrays_is_named(torch, dtype):
+    with load({"x": np.arange(4), "day": np.arange(4).astype(dtype)}, batch_size=2) as batches:
+        with pytest.raises(CollateError, match=r"field \['day'\]: expected an array that torch"):
+            next(iter(batches))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -12,7 +12,9 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from frameworks import framework
@@ -21,7 +23,7 @@ from benchmarks import loaders, suite, works
 from benchmarks._picture import picture
 from benchmarks._plan import Plan
 from benchmarks._process import in_process
-from benchmarks._protocol import Case, Metric
+from benchmarks._protocol import Cannot, Case, Metric
 from benchmarks._results import CaseResult, Results, Row, Shown, WorkResult
 from benchmarks._run import run
 from benchmarks._table import table
@@ -228,6 +230,8 @@ def test_a_work_says_all_that_it_promises(name):
         )
     if name == "jpeg":
         framework("PIL")
+    if name == "gpu" and not framework("torch").cuda.is_available():
+        pytest.skip("torch sees no CUDA device")
     case: Case = kind.cases(quick=True)[0]
     found = {"seconds": 0.0, "bytes": 0}
     options = {**case.options, "numpy": found, "imported": found, "package": "", "module": ""}
@@ -241,6 +245,34 @@ def test_a_python_step_is_measured_told_and_by_default():
     for cases in (kind.cases(quick=True), fixed_cases(kind)):
         configs = [config_of(kind.job(case.options))[0] for case in cases]
         assert ["auto", None] == [config.get("switch_interval") for config in configs]
+
+
+@pytest.mark.parametrize(
+    ("torch", "expected"),
+    [
+        (None, "expected torch with a CUDA device, found no torch"),
+        ("0.fake", "expected a CUDA device, torch 0.fake sees none"),
+    ],
+)
+def test_without_a_gpu_it_is_said_that_nothing_can_be_measured(torch, expected, monkeypatch):
+    kind = works.work("gpu")
+    cuda = SimpleNamespace(is_available=lambda: False)
+    fake = torch and SimpleNamespace(__version__=torch, cuda=cuda)
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    (case, _) = kind.cases(quick=True)
+    made = kind.job(case.options)
+    for ask in (partial(kind.measure, made, None), partial(kind.limit, made)):
+        with pytest.raises(Cannot, match=expected):
+            ask(case.options, 0.0)
+
+
+def test_onto_a_gpu_pinning_is_asked_for_and_is_not():
+    kind = works.work("gpu")
+    for cases in (kind.cases(quick=True), fixed_cases(kind)):
+        configs = [config_of(kind.job({**case.options, "quick": True}))[0] for case in cases]
+        asked = [config.get("pin_memory", False) for config in configs]
+        assert [case.options["pinned"] for case in cases] == asked
+        assert [True, False] == asked[:2]
 
 
 def test_the_scale_begins_without_workers():
@@ -366,7 +398,8 @@ def test_a_picture_with_nothing_in_it_is_told_and_not_written(quick, tmp_path, c
     monkeypatch.setattr(suite, "run", measured)
     monkeypatch.setattr(suite, "table", lambda results: "")
     assert 0 == suite.main(["--json", str(out), "--svg", str(svg)])
-    said = f"tools/bench --suite: --svg: nothing of scale, close to draw: {svg} is not written\n"
+    kinds = ", ".join(works.BESIDE)
+    said = f"tools/bench --suite: --svg: nothing of {kinds} to draw: {svg} is not written\n"
     assert said == capsys.readouterr().err
     assert (True, False) == (out.exists(), svg.exists())
 

@@ -59,4 +59,7 @@ def config_of(job: Job) -> tuple[dict[str, Any], str]:
     if job.step_holds_gil:
         config["switch_interval"] = "auto"
         how.append('switch_interval "auto"')
+    if job.pinned:
+        config["pin_memory"] = True
+        how.append("pin_memory")
     return config, ", ".join(how)

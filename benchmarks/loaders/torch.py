@@ -33,7 +33,7 @@ def serve(job: Job) -> Iterator[Served]:
 
     warnings.simplefilter("ignore")  # more workers than cores is what some jobs ask for
     how = f"{job.workers} processes" if job.workers else "no worker"
-    options: dict[str, Any] = {"num_workers": job.workers}
+    options: dict[str, Any] = {"num_workers": job.workers, "pin_memory": job.pinned}
     if job.workers:
         options |= {
             "persistent_workers": True,
@@ -53,6 +53,8 @@ def serve(job: Job) -> Iterator[Served]:
         if job.collate is not None:
             options["collate_fn"] = job.collate
         how += ", __getitems__, " + ("the given collate" if job.collate else "default_collate")
+    if job.pinned:
+        how += ", pin_memory"
     loader = DataLoader(**options)
     yield Served(lambda: iter(loader), how)
 

@@ -22,7 +22,7 @@ NAMES = (
 )
 """In the order of the table."""
 
-BESIDE = ("scale", "close")
+BESIDE = ("scale", "close", "gpu")
 """Measured when asked for by name."""
 
 

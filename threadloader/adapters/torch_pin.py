@@ -8,26 +8,44 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from ..errors import CollateError, ConfigError, Problem, from_signal
 
-__all__ = ["pinning"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["Pinning", "pinning"]
 
 
-def pinning(option: Literal[True, "auto"]) -> tuple[Callable[[Any], Any] | None, str]:
-    """Give the function that pins a batch, or the reason why there is none.
+class Pinning(NamedTuple):
+    """How batches come into page-locked memory.
+
+    Attributes:
+        pin: gives a batch of the same structure with a tensor in page-locked memory for each
+            array, of its shape and dtype. It goes into mappings, lists and tuples. Another
+            object that has a method ``pin_memory`` is replaced by what that gives, as PyTorch's
+            own loader does; all else stays as it is.
+        empty: ``empty(shape, dtype) -> array``, as `numpy.empty`: where torch has the dtype the
+            array is page-locked, and `pin` makes a tensor of it, or of consecutive rows of it,
+            without a copy.
+    """
+
+    pin: Callable[[Any], Any]
+    empty: Callable[..., npt.NDArray[Any]]
+
+
+def pinning(option: Literal[True, "auto"]) -> tuple[Pinning | None, str]:
+    """Give what pins batches, or the reason why there is nothing that could.
 
     Args:
         option: the config's `pin_memory`: True, or "auto" to go on without torch or CUDA.
 
     Returns:
-        The function, which gives a batch of the same structure with a tensor in page-locked
-        memory for each array, of its shape and dtype; and "". Or None and what is missing. It
-        goes into mappings, lists and tuples. Another object that has a method ``pin_memory`` is
-        replaced by what that gives, as PyTorch's own loader does; all else stays as it is.
+        It, and ""; or None and what is missing.
 
     Raises:
         ConfigError: with True, torch or CUDA is missing; it says which.
@@ -47,7 +65,7 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Callable[[Any], Any] | None,
         # A folder of that name somewhere on the path is imported, too, as a module of nothing.
         missing, install = f"a torch that does not work ({error})", "install it anew"
     if not missing:
-        return lambda batch: _pinned(torch, batch, ""), ""
+        return Pinning(lambda batch: _pinned(torch, batch, ""), partial(_empty, torch)), ""
     if option == "auto":
         return None, missing
     raise ConfigError(
@@ -60,12 +78,52 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Callable[[Any], Any] | None,
     )
 
 
+def _empty(torch: Any, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Make an array in page-locked memory, which torch uses again after the last copy from it.
+
+    Each is torch's own to allocate: it alone knows which copies to a device are still reading
+    the memory of a tensor that nobody holds any more.
+    """
+    try:
+        kind = torch.from_numpy(np.empty(0, dtype)).dtype
+    except (TypeError, ValueError):  # told of by `_pinned`, which knows the field
+        return np.empty(shape, dtype)
+    array: npt.NDArray[Any] = torch.empty(shape, dtype=kind, pin_memory=True).numpy()
+    return array
+
+
+def _held(torch: Any, array: npt.NDArray[Any]) -> Any:
+    """Give the page-locked memory of a tensor that an array lies in, as a tensor like the array.
+
+    None where it lies elsewhere. The tensor must be of that memory, and not one that torch makes
+    of the array: such a one is not known to whatever waits for copies from it.
+    """
+    whole = array.base if isinstance(array.base, np.ndarray) else array
+    tensor = whole.base
+    if not isinstance(tensor, torch.Tensor) or whole.dtype != array.dtype:
+        return None
+    if not array.flags.c_contiguous or not tensor.is_pinned():
+        return None
+    begin = _address(array) - _address(whole)
+    strides = [stride // array.itemsize for stride in array.strides]
+    return tensor.as_strided(array.shape, strides, begin // array.itemsize)
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
 def _pinned(torch: Any, part: Any, field: str) -> Any:
     """Pin a batch or a part of one."""
     if isinstance(part, np.ndarray):
+        held = _held(torch, part)
+        if held is not None:
+            return held
         try:
-            # torch warns of memory that it might write to; pinning copies it all the same.
-            part = torch.from_numpy(part if part.flags.writeable else part.copy())
+            # torch warns of memory that it must not write to, and refuses rows that lie backwards.
+            fit = part.flags.writeable and min(part.strides, default=0) >= 0
+            part = torch.from_numpy(part if fit else part.copy())
         except (TypeError, ValueError) as error:
             where = f"field {field}: " if field else ""
             raise CollateError(

@@ -66,12 +66,12 @@ def make_recipe(
 
     `locate` is as of the recipe.
     """
-    pin, not_pinned = None, ""
+    pinning, not_pinned = None, ""
     if config.pin_memory:
         # Here, and so before any thread starts: it imports torch.
-        from ..adapters.torch_pin import pinning
+        from ..adapters import torch_pin
 
-        pin, not_pinned = pinning(config.pin_memory)
+        pinning, not_pinned = torch_pin.pinning(config.pin_memory)
     plain = collate is None and config.collate["type"] == "stack"
     # A cache may hold a transform, too; and `Without` stands around an object of the user's.
     wrapped = config.cache is not None or isinstance(source, sources.Without)
@@ -88,11 +88,12 @@ def make_recipe(
     # Where workers hand batches on, smaller arrays gain by it than where one thread makes them.
     least = LEAST_WITH_WORKERS if config.num_workers else buffers.LEAST_BYTES
     pool = buffers.Pool(MOST_KEPT if most is None else min(MOST_KEPT, most), least)
+    pin, empty = (None, pool.empty) if pinning is None else pinning
     # What fails is tried again, or left out, sample by sample.
     together = _together(transform, collate) if policy is None else None
     in_place = plain and not whole and together is None
     in_place = in_place and not (policy is not None and policy.skip)
-    rows = RowsMaker(pool.empty).rows if in_place else None
+    rows = RowsMaker(empty).rows if in_place else None
     # Pinning has its own costs, and what is made for each thread is made for the workers.
     threads_only = pin is not None or isinstance(read_from, sources.PerThread)
     recipe = Recipe(
@@ -100,7 +101,7 @@ def make_recipe(
         transform,
         collate,
         pin=pin,
-        empty=pool.empty,
+        empty=empty,
         whole=whole,
         digest=digest,
         # Where nobody is handed anything, the run writes down what was done for many at once.

@@ -1,0 +1,208 @@
+"""The campaign `device`: what arrives on a CUDA device is what the batch held when it was sent.
+
+    PYTHONPATH=.:tests python3 -m campaigns.device --count 1500
+
+Runs in any Python that has torch with CUDA; JAX and CuPy take part where they can be imported. A
+loader with four workers gives batches of 8 MiB, whose memory is used again. Each is sent to the
+device in one of the ways that people use, without waiting for the copy, and let go at once, so
+that the loader may write there while the copy still waits: the device is kept busy with matrix
+products in front of it. All values of a sample are its index, and what arrived is looked at for
+the lowest and the highest value of each row. How many batches lay where an earlier one had lain
+is counted as well: where none did, nothing was tried.
+
+With ``--planted`` page-locked memory comes from a pool of the loader's own, which does not know of
+copies: that must be seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from threadloader import Loader, buffers
+from threadloader.adapters import torch_pin
+
+ROWS, WIDTH, SAMPLES = 16, 1 << 17, 512
+"""float32, so that a batch has 8 MiB."""
+
+LOOK = 16
+"""Batches on the device between two looks at them."""
+
+
+class Way(NamedTuple):
+    """A way to the device.
+
+    Attributes:
+        name: of it.
+        pinned: whether the loader pins.
+        send: batch -> its copy on the device, which may not have been made yet.
+        sides: copy -> lowest and highest value of each row, as numpy arrays.
+    """
+
+    name: str
+    pinned: bool
+    send: Callable[[Any], Any]
+    sides: Callable[[Any], tuple[Any, Any]]
+
+
+def ways_of_torch(torch: Any) -> Iterator[Way]:
+    """Give those of torch; matrix products stand before every fourth copy."""
+    square = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    sent = Counter[str]()
+
+    def busy() -> None:
+        sent["batches"] += 1
+        for _ in range(8 if sent["batches"] % 4 == 0 else 0):
+            square @ square
+
+    def at_once(batch: Any) -> Any:
+        busy()
+        return torch.as_tensor(batch).to("cuda", non_blocking=True)
+
+    def in_parts(batch: Any) -> Any:
+        """Views of the batch, which itself is let go."""
+        busy()
+        parts = [part.to("cuda", non_blocking=True) for part in batch[:].split(5)]
+        return torch.cat(parts)
+
+    beside = torch.cuda.Stream()
+
+    def on_a_stream(batch: Any) -> Any:
+        with torch.cuda.stream(beside):
+            copy = at_once(batch)
+        torch.cuda.current_stream().wait_stream(beside)
+        copy.record_stream(torch.cuda.current_stream())
+        return copy
+
+    def sides(copy: Any) -> tuple[Any, Any]:
+        return copy.amin(1).cpu().numpy(), copy.amax(1).cpu().numpy()
+
+    yield Way("torch, pinned", True, at_once, sides)
+    yield Way("torch, pinned, in parts", True, in_parts, sides)
+    yield Way("torch, pinned, on a stream of its own", True, on_a_stream, sides)
+    yield Way("torch, arrays", False, at_once, sides)
+
+
+def ways_of_jax() -> Iterator[Way]:
+    """Give those of JAX, if it sees a device."""
+    try:
+        import jax
+    except ImportError:
+        return
+    if jax.default_backend() != "gpu":
+        return
+
+    def sides(copy: Any) -> tuple[Any, Any]:
+        return np.asarray(copy.min(1)), np.asarray(copy.max(1))
+
+    yield Way("jax.device_put", False, jax.device_put, sides)
+    yield Way("jax.numpy.asarray", False, jax.numpy.asarray, sides)
+
+
+def ways_of_cupy() -> Iterator[Way]:
+    """Give those of CuPy."""
+    try:
+        import cupy
+    except ImportError:
+        return
+
+    def sides(copy: Any) -> tuple[Any, Any]:
+        return copy.min(1).get(), copy.max(1).get()
+
+    beside = cupy.cuda.Stream(non_blocking=True)
+
+    def on_a_stream(batch: Any) -> Any:
+        copy = cupy.empty(batch.shape, batch.dtype)
+        with beside:
+            copy.set(batch)
+        cupy.cuda.get_current_stream().wait_event(beside.record())
+        return copy
+
+    yield Way("cupy.asarray", False, cupy.asarray, sides)
+    yield Way("cupy.ndarray.set on a stream of its own", False, on_a_stream, sides)
+
+
+def run(way: Way, count: int, told: Counter[str]) -> int:
+    """Send batches; give how many arrived as something else.
+
+    Args:
+        way: how.
+        count: how many batches at least.
+        told: is counted up.
+    """
+    x = np.repeat(np.arange(SAMPLES, dtype=np.float32)[:, None], WIDTH, 1)
+    config = {"batch_size": ROWS, "num_workers": 4, "pin_memory": way.pinned}
+    wrong, sent, addresses, waiting = 0, 0, set[int](), []
+    with Loader(config, x) as batches:
+        while sent < count:
+            for batch in batches:
+                address = batch.data_ptr() if way.pinned else batch.ctypes.data
+                told["where an earlier one had lain"] += address in addresses
+                addresses.add(address)
+                waiting.append((batches.info.indices, way.send(batch)))
+                del batch
+                sent += 1
+                if len(waiting) == LOOK:
+                    wrong += sum(_differs(way, *each) for each in waiting)
+                    waiting.clear()
+    told["batches"] += sent
+    return wrong + sum(_differs(way, *each) for each in waiting)
+
+
+def _differs(way: Way, indices: Any, copy: Any) -> bool:
+    lowest, highest = way.sides(copy)
+    return not (np.array_equal(lowest, indices) and np.array_equal(highest, indices))
+
+
+def plant(torch: Any) -> None:
+    """Have page-locked memory used again as soon as nobody holds it."""
+
+    def init(block: Any, size: int) -> None:
+        block.region = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
+        block.interface = block.region.__array_interface__
+
+    pool = buffers.Pool(1 << 30)
+    buffers._Block.__init__ = init  # type: ignore[method-assign]
+    torch_pin._empty = lambda torch, shape, dtype: pool.empty(shape, dtype)
+
+
+def main(args: list[str]) -> int:
+    """Give the exit code."""
+    parser = argparse.ArgumentParser("campaigns.device", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--count", type=int, default=1500, help="batches a way (default: 1500)")
+    parser.add_argument("--planted", action="store_true", help="with a bug, which must be seen")
+    options = parser.parse_args(args)
+    try:
+        import torch
+    except ImportError as error:
+        print(f"device: expected torch with a CUDA device, got none ({error})", file=sys.stderr)
+        return 2
+    if not torch.cuda.is_available():
+        print(f"device: torch {torch.__version__} sees no CUDA device", file=sys.stderr)
+        return 2
+    ways = list(ways_of_torch(torch))
+    if options.planted:
+        plant(torch)
+        ways = [way for way in ways if way.pinned]
+    else:
+        ways += [*ways_of_jax(), *ways_of_cupy()]
+    failed = False
+    for way in ways:
+        began, told = time.monotonic(), Counter[str]()
+        wrong = run(way, options.count, told)
+        numbers = ", ".join(f"{told[what]:,} {what}" for what in sorted(told))
+        print(f"{way.name}: {wrong} wrong; {numbers}; {time.monotonic() - began:.1f} s", flush=True)
+        failed |= wrong > 0 or not told["where an earlier one had lain"]
+    print(f"device: {'FAILED' if failed else 'nothing wrong'}, {torch.cuda.get_device_name()}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,80 @@
+"""The campaign `device` sees a batch that arrives as another; without a device it says so."""
+
+import sys
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from campaigns import device
+
+
+def sides(copy):
+    return copy.min(1), copy.max(1)
+
+
+def test_what_arrives_as_it_was_sent_is_not_wrong():
+    """Here the device is the host's memory; each batch is held until it is looked at."""
+    told = Counter()
+    assert 0 == device.run(device.Way("held", False, lambda batch: batch, sides), 40, told)
+    assert told["batches"] >= 40
+    assert told["where an earlier one had lain"] > 0
+
+
+@pytest.mark.parametrize("value", [-1.0, 1000.0])
+def test_one_value_that_arrives_as_another_is_seen(value):
+    sent = []
+
+    def send(batch):
+        copy = batch.copy()
+        if len(sent) == 3:
+            copy[7, 11] = value
+        sent.append(batch.shape)
+        return copy
+
+    assert 1 == device.run(device.Way("spoilt", False, send, sides), 32, Counter())
+
+
+@pytest.mark.parametrize(
+    ("torch", "expected"),
+    [
+        (None, "expected torch with a CUDA device, got none"),
+        (
+            SimpleNamespace(__version__="0.fake", cuda=SimpleNamespace(is_available=lambda: False)),
+            "torch 0.fake sees no CUDA device",
+        ),
+    ],
+)
+def test_without_a_device_it_says_so(torch, expected, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert 2 == device.main([])
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "again", "code"), [(0, 1, 0), (1, 1, 1), (0, 0, 1)], ids=["good", "wrong", "untried"]
+)
+def test_its_exit_code_says_whether_all_was_good_and_anything_was_tried(
+    wrong, again, code, monkeypatch, capsys
+):
+    cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "a device")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    for ways in ("ways_of_torch", "ways_of_jax", "ways_of_cupy"):
+        monkeypatch.setattr(device, ways, lambda *torch: [device.Way("one", False, None, None)])
+
+    def run(way, count, told):
+        told["where an earlier one had lain"] = again
+        return wrong
+
+    monkeypatch.setattr(device, "run", run)
+    assert code == device.main([])
+    told = capsys.readouterr().out
+    assert 3 == told.count(f"one: {wrong} wrong; ")
+    assert ("FAILED" if code else "nothing wrong") in told
+
+
+def test_arrays_are_looked_at_row_by_row():
+    way = device.Way("", False, None, sides)
+    good = np.repeat(np.arange(4.0)[:, None], 3, 1)
+    assert not device._differs(way, np.arange(4), good)
+    assert device._differs(way, np.arange(4), good[::-1])
