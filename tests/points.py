@@ -151,7 +151,7 @@ def _patches(name: str, plan: Plan) -> Iterator[tuple[Any, str, Any]]:
             plan.hit(int(batch[0, 0]))
             return batch
 
-        yield torch_pin, "pinning", lambda option: (pin, "")
+        yield torch_pin, "pinning", lambda option: (torch_pin.Pinning(pin, np.empty), "")
     if given == "cache":
         # What names no sample: it is known by the record's own index at best.
         if name == "cache-open":

@@ -285,6 +285,34 @@ def test_an_error_of_the_pinning_comes_at_its_place(torch, workers, monkeypatch)
         assert [4, 5] == next(epoch).array.tolist()
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_page_locked_memory_that_cannot_be_had_is_told_at_the_batch_that_wanted_it(
+    torch, workers, monkeypatch
+):
+    """The other batches are delivered."""
+    made = []
+
+    def empty_or_not(shape, dtype, pin_memory):
+        made.append(shape)
+        if len(made) == 1:
+            raise RuntimeError("CUDA error: out of memory")
+        return empty(shape, dtype, pin_memory)
+
+    torch.empty = empty_or_not
+    x = np.zeros((6, 1 << 20))  # too large for groups, which are made anew
+    with load(x, batch_size=2, num_workers=workers, num_epochs=1) as batches:
+        epoch, failed, got = iter(batches), [], 0
+        for _ in range(3):
+            try:
+                next(epoch)
+                got += 1
+            except RuntimeError as error:
+                failed.append(error)
+        assert (2, 1) == (got, len(failed))
+    assert "out of memory" in str(failed[0])
+    assert "raised for the batch of step" in failed[0].__notes__[0]
+
+
 def test_order_does_not_depend_on_how_long_pinning_takes(torch, monkeypatch):
     """The first batch's pinning ends after the second's has."""
     second = threading.Event()
