@@ -3,8 +3,6 @@
 import copy
 import json
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -172,9 +170,8 @@ def test_what_is_live_refuses_to_be_copied(copied):
                 copied(live)
 
 
-def test_a_spawned_process_enters_the_loader_that_it_is_given(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
+def test_a_spawned_process_enters_the_loader_that_it_is_given(run_child):
+    done = run_child(
         "import multiprocessing\n"
         "import numpy as np\n"
         "from threadloader import Loader\n"
@@ -188,8 +185,5 @@ def test_a_spawned_process_enters_the_loader_that_it_is_given(tmp_path):
         "        child = spawn.Process(target=enter, args=(loader,))\n"
         "        child.start()\n"
         "        child.join()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=60, check=False
     )
     assert ("[[0, 1], [2, 3]]\n", "") == (done.stdout, done.stderr)
