@@ -39,10 +39,20 @@ class Tensor:
     def is_pinned(self):
         return self.pinned
 
+    def storage(self):
+        array = self.array
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        return array.reshape(-1)
+
+    def storage_offset(self):
+        begins = [array.__array_interface__["data"][0] for array in (self.array, self.storage())]
+        return (begins[0] - begins[1]) // self.array.itemsize
+
     def as_strided(self, shape, strides, begin):
+        """Of the storage, as torch's own."""
         strides = [stride * self.array.itemsize for stride in strides]
-        array = as_strided(self.array.reshape(-1)[begin:], shape, strides)
-        return Tensor(array, self.pinned, self)
+        return Tensor(as_strided(self.storage()[begin:], shape, strides), self.pinned, self)
 
     def pin_memory(self):
         return Tensor(self.array.copy(), pinned=True)
@@ -177,6 +187,27 @@ def test_the_array_of_a_tensor_of_the_user_s_is_copied_unless_it_is_pinned(copie
     with load(range(2), collate=lambda samples: own.numpy(), num_epochs=1) as batches:
         (batch,) = list(batches)
     assert ([1, 2], True, count) == (batch.array.tolist(), batch.pinned, len(copies))
+
+
+def test_the_array_of_a_part_of_a_tensor_of_the_user_s_is_that_part(copies):
+    own = Tensor(np.arange(10)[4:8], True)
+    with load(range(2), collate=lambda samples: own.numpy()[1:3], num_epochs=1) as batches:
+        (batch,) = list(batches)
+    assert ([5, 6], []) == (batch.array.tolist(), copies)
+
+
+def test_page_locked_memory_that_must_not_be_written_is_copied(copies):
+    own = Tensor(np.arange(4), True)
+
+    def collate(samples):
+        array = own.numpy()
+        array.flags.writeable = False
+        return array
+
+    with load(range(2), collate=collate, num_epochs=1) as batches:
+        (batch,) = list(batches)
+    assert ([0, 1, 2, 3], 1) == (batch.array.tolist(), len(copies))
+    assert not np.shares_memory(batch.array, own.array)
 
 
 def test_any_nesting_is_kept(torch):

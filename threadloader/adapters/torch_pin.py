@@ -102,11 +102,12 @@ def _held(torch: Any, array: npt.NDArray[Any]) -> Any:
     tensor = whole.base
     if not isinstance(tensor, torch.Tensor) or whole.dtype != array.dtype:
         return None
-    if not array.flags.c_contiguous or not tensor.is_pinned():
+    if not array.flags.carray or not tensor.is_pinned():
         return None
-    begin = _address(array) - _address(whole)
+    # The tensor may be one of the user's, of a part of its storage.
+    begin = tensor.storage_offset() + (_address(array) - _address(whole)) // array.itemsize
     strides = [stride // array.itemsize for stride in array.strides]
-    return tensor.as_strided(array.shape, strides, begin // array.itemsize)
+    return tensor.as_strided(array.shape, strides, begin)
 
 
 def _address(array: npt.NDArray[Any]) -> int:
