@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from functools import partial
 from types import MappingProxyType, ModuleType, SimpleNamespace
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -26,8 +27,12 @@ class Tensor:
     def __init__(self, array, pinned=False, owner=None):
         self.array = array
         self.pinned = pinned
-        self.owner = owner or self
+        self._owner = owner
         self.dtype = array.dtype
+
+    @property
+    def owner(self):
+        return self if self._owner is None else self._owner
 
     @property
     def __array_interface__(self):
@@ -281,6 +286,30 @@ def test_an_array_that_cannot_be_written_is_copied_first(torch):
 
     with load(range(4), collate=collate) as batches:
         assert [0, 1, 2, 3] == next(iter(batches)).array.tolist()
+
+
+@pytest.mark.parametrize(("workers", "ahead"), [(0, 3), (1, 1), (2, 3), (4, 2), (8, 2)])
+def test_page_locked_memory_is_that_of_the_batches_ahead_and_of_the_loop_s_own(
+    torch, workers, ahead
+):
+    """The system cannot swap it out: more workers take no more of it, and none is left."""
+    living, most = WeakSet(), [0]
+
+    def counted(*args, **options):
+        tensor = empty(*args, **options)
+        living.add(tensor)
+        most.append(len(living))
+        return tensor
+
+    torch.empty = counted
+    x = np.zeros((40, 1 << 20), np.uint8)  # batches of 5 MiB, which come one by one
+    with load(x, batch_size=5, num_workers=workers, prefetch_batches=ahead) as batches:
+        for _ in range(2):
+            for batch in batches:
+                assert (5, 1 << 20) == batch.array.shape
+        del batch
+    assert 2 <= max(most) <= (ahead if workers else 1) + 1
+    assert 0 == len(living)
 
 
 def test_what_torch_cannot_hold_is_named(torch):
