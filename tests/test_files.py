@@ -11,6 +11,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -587,6 +588,16 @@ def test_a_missing_pillow_is_an_error_that_names_the_command(monkeypatch):
     assert caught.value.option == "/decode"
 
 
+@pytest.mark.parametrize("version", ["9.5.0", "9.5.0.post2", "10.3.0"])
+def test_an_older_pillow_is_refused(version, monkeypatch):
+    """Some files have other pixels there."""
+    from threadloader.adapters.pillow import image_decoder
+
+    monkeypatch.setitem(sys.modules, "PIL", SimpleNamespace(__version__=version, Image=None))
+    with pytest.raises(SourceError, match=f"expected Pillow 10.4 or newer, .* got {version}; "):
+        image_decoder()
+
+
 @pytest.fixture
 def pillow():
     framework("PIL")
@@ -855,10 +866,14 @@ CHANNELS = {  # extra ones of no meaning that the file tells: 338 has a 0 for ea
 
 @pytest.mark.parametrize("name", CHANNELS)
 def test_channels_that_pillow_leaves_out_are_refused_where_they_are_kept(pillow, name):
-    _, decoders = pillow
+    module, decoders = pillow
     values, tags, kept, shown = CHANNELS[name]
     data = tiff(values, {256: 1} | tags)
     message = f"got {len(values)}, of which Pillow keeps {kept}; convert it to npy, or leave"
+    if name == "grey and one" and int(module.__version__.partition(".")[0]) < 13:
+        with pytest.raises(SourceError, match="cannot identify image file"):
+            decoders["image"]()(data)
+        return
     with pytest.raises(SourceError, match=message):
         decoders["image"](mode="keep")(data)
     assert shown == decoders["image"]()(data).tolist()

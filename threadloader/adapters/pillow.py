@@ -26,6 +26,10 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 _PLUGINS = ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "Tiff", "WebP")
 
+OLDEST = (10, 4)
+"""The oldest Pillow that gives the pixels of the newest. Before it, channels of no meaning in a
+TIFF came as alpha; before 10.1 a TIFF with an orientation came turned another way."""
+
 MAX_PIXELS = 89_478_485
 """Pillow's own bound, ``PIL.Image.MAX_IMAGE_PIXELS``: 256 MiB of RGB."""
 
@@ -89,9 +93,10 @@ def image_decoder(
         sign, or under ``"keep"`` scaled, inverted, or divided by their alpha.
 
     Raises:
-        SourceError: Pillow is not installed.
+        SourceError: Pillow is not installed, or older than `OLDEST`.
     """
     try:
+        import PIL
         from PIL import Image
     except ImportError as error:
         raise SourceError(
@@ -99,6 +104,12 @@ def image_decoder(
             "install it with: python3 -m pip install pillow",
             option="/decode",
         ) from error
+    if tuple(map(int, PIL.__version__.split(".")[:2])) < OLDEST:
+        raise SourceError(
+            f"expected Pillow {OLDEST[0]}.{OLDEST[1]} or newer, since an older one gives other "
+            f"pixels, got {PIL.__version__}; install it with: python3 -m pip install -U pillow",
+            option="/decode",
+        )
     for plugin in _PLUGINS:
         importlib.import_module(f"PIL.{plugin}ImagePlugin")
     # A Pillow built without WebP knows one less; to ask it would load all its readers.
