@@ -449,7 +449,24 @@ def at_odds_with_its_driver(monkeypatch):
     return "a torch that does not work (driver too old)"
 
 
-HOW = [missing, without_cuda, broken, no_torch_at_all, at_odds_with_its_driver]
+def built_for_another_numpy(monkeypatch):
+    def from_numpy(array):
+        raise RuntimeError("Numpy is not available")
+
+    cuda = SimpleNamespace(is_available=lambda: True)
+    fake = SimpleNamespace(__version__="0.fake", cuda=cuda, from_numpy=from_numpy)
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    return "a torch that does not work (Numpy is not available)"
+
+
+HOW = [
+    missing,
+    without_cuda,
+    broken,
+    no_torch_at_all,
+    at_odds_with_its_driver,
+    built_for_another_numpy,
+]
 
 
 @pytest.mark.parametrize("how", HOW)

@@ -54,7 +54,9 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Pinning | None, str]:
     try:
         import torch
 
-        if not torch.cuda.is_available():
+        if torch.cuda.is_available():
+            torch.from_numpy(np.zeros(1))  # raises where torch was built for another numpy
+        else:
             missing = f"torch {torch.__version__} without a CUDA device"
             install = "use a build and a machine with CUDA"
     except ImportError as error:
