@@ -13,11 +13,12 @@ def sides(copy):
     return copy.min(1), copy.max(1)
 
 
-def test_what_arrives_as_it_was_sent_is_not_wrong():
+@pytest.mark.parametrize("data", device.DATA)
+def test_what_arrives_as_it_was_sent_is_not_wrong(data):
     """Here the device is the host's memory; each batch is held until it is looked at."""
     told = Counter()
-    assert 0 == device.run(device.Way("held", False, lambda batch: batch, sides), 40, told)
-    assert told["batches"] >= 40
+    assert 0 == device.run(device.Way("held", False, lambda batch: batch, sides), data, 128, told)
+    assert told["batches"] >= 128
     assert told["where an earlier one had lain"] > 0
 
 
@@ -32,7 +33,7 @@ def test_one_value_that_arrives_as_another_is_seen(value):
         sent.append(batch.shape)
         return copy
 
-    assert 1 == device.run(device.Way("spoilt", False, send, sides), 32, Counter())
+    assert 1 == device.run(device.Way("spoilt", False, send, sides), device.DATA[0], 32, Counter())
 
 
 @pytest.mark.parametrize(
@@ -62,14 +63,15 @@ def test_its_exit_code_says_whether_all_was_good_and_anything_was_tried(
     for ways in ("ways_of_torch", "ways_of_jax", "ways_of_cupy"):
         monkeypatch.setattr(device, ways, lambda *torch: [device.Way("one", False, None, None)])
 
-    def run(way, count, told):
+    def run(way, data, count, told):
         told["where an earlier one had lain"] = again
         return wrong
 
     monkeypatch.setattr(device, "run", run)
     assert code == device.main([])
     told = capsys.readouterr().out
-    assert 3 == told.count(f"one: {wrong} wrong; ")
+    for data in ("array", "npy file"):
+        assert 3 == told.count(f"one, {data}: {wrong} wrong; ")
     assert ("FAILED" if code else "nothing wrong") in told
 
 

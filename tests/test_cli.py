@@ -261,6 +261,17 @@ def test_nested_batches_are_printed_by_field():
     assert ["batch: shape (1,), dtype int32"] == list(_tried._shapes(np.zeros(1, np.int32), ""))
 
 
+def test_of_a_pinned_batch_shapes_and_dtypes_are_printed_too():
+    class Size(tuple):
+        __slots__ = ()
+
+        def __repr__(self):
+            return "Size"
+
+    tensor = SimpleNamespace(shape=Size((2, 3)), dtype="torch.uint8")
+    assert ["x: shape (2, 3), dtype torch.uint8"] == list(_tried._shapes({"x": tensor}, ""))
+
+
 def test_a_batch_that_cannot_be_built_is_a_problem(check):
     """An array that cannot be padded is found at the collate, a damaged sample at the source."""
     config = {"source": NPZ, "collate": {"type": "pad", "length": 1}, "shuffle": False}

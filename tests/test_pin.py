@@ -12,27 +12,50 @@ from weakref import WeakSet
 import numpy as np
 import pytest
 from frameworks import framework
-from numpy.lib.stride_tricks import as_strided
 
 from threadloader import CollateError, ConfigError, Loader
+from threadloader.adapters.torch_pin import pinning
 from threadloader.collate._rows import LARGE_BYTES
 
 WAIT = 30.0
 Pair = namedtuple("Pair", "x y")
 
 
+class Kind(str):
+    """A fake dtype of torch, which takes none of numpy's."""
+
+    __slots__ = ()
+
+
+PINNED, PINNED_LOCK = WeakSet(), threading.Lock()
+"""The page-locked storages."""
+
+
+class Storage:
+    """The memory of fake tensors: its bytes, whether it is page-locked, and whose it is.
+
+    Of torch's own, which it has allocated, it knows the copies to a device that are under way;
+    of memory that it was given with an array it does not.
+    """
+
+    def __init__(self, array, pinned, own):
+        self.array, self.own = array, own
+        self.bytes = array.reshape(-1).view(np.uint8) if array.flags.c_contiguous else None
+        if pinned:
+            with PINNED_LOCK:
+                PINNED.add(self)
+
+    def data_ptr(self):
+        return self.array.__array_interface__["data"][0]
+
+
 class Tensor:
-    """A fake tensor: an array, whether it lies in page-locked memory, and whose that is."""
+    """A fake tensor: an array, of a storage."""
 
-    def __init__(self, array, pinned=False, owner=None):
+    def __init__(self, array, pinned=False, storage=None):
         self.array = array
-        self.pinned = pinned
-        self._owner = owner
-        self.dtype = array.dtype
-
-    @property
-    def owner(self):
-        return self if self._owner is None else self._owner
+        self.dtype = Kind(array.dtype)
+        self.storage = Storage(array, pinned, own=True) if storage is None else storage
 
     @property
     def __array_interface__(self):
@@ -41,30 +64,36 @@ class Tensor:
     def numpy(self):
         return np.asarray(self)
 
+    def untyped_storage(self):
+        return self.storage
+
+    @property
+    def pinned(self):
+        """Whether it is page-locked, and of a storage of torch's own."""
+        return self.is_pinned() and self.storage.own
+
     def is_pinned(self):
-        return self.pinned
-
-    def storage(self):
-        array = self.array
-        while isinstance(array.base, np.ndarray):
-            array = array.base
-        return array.reshape(-1)
-
-    def storage_offset(self):
-        begins = [array.__array_interface__["data"][0] for array in (self.array, self.storage())]
-        return (begins[0] - begins[1]) // self.array.itemsize
-
-    def as_strided(self, shape, strides, begin):
-        """Of the storage, as torch's own."""
-        strides = [stride * self.array.itemsize for stride in strides]
-        return Tensor(as_strided(self.storage()[begin:], shape, strides), self.pinned, self)
+        """By the address, as CUDA tells it, whosever the storage is."""
+        with PINNED_LOCK:
+            return any(np.may_share_memory(self.array, one.array) for one in PINNED)
 
     def pin_memory(self):
-        return Tensor(self.array.copy(), pinned=True)
+        return self if self.is_pinned() else Tensor(self.array.copy(), pinned=True)
+
+    def clone(self):
+        return Tensor(self.array.copy())
+
+    def set_(self, storage, begin, shape):
+        itemsize = self.array.itemsize
+        size = itemsize * int(np.prod(shape, dtype=int))
+        array = storage.bytes[itemsize * begin :][:size].view(str(self.dtype)).reshape(shape)
+        return Tensor(array, storage=storage)
 
 
-def empty(shape, dtype, pin_memory):
-    return Tensor(np.empty(shape, dtype), pin_memory)
+def empty(shape, dtype, device, pin_memory=False):
+    assert isinstance(dtype, Kind)
+    assert device == "cpu"
+    return Tensor(np.empty(shape, str(dtype)), pin_memory)
 
 
 def from_numpy(array):
@@ -75,7 +104,7 @@ def from_numpy(array):
     if min(array.strides, default=0) < 0:
         raise ValueError("at least one stride in the given numpy array is negative")
     assert array.flags.writeable
-    return Tensor(array)
+    return Tensor(array, storage=Storage(array, pinned=False, own=False))
 
 
 @pytest.fixture
@@ -123,8 +152,10 @@ def copies(torch, monkeypatch):
     copied, pin_memory = [], Tensor.pin_memory
 
     def noting(self):
-        copied.append(self)
-        return pin_memory(self)
+        made = pin_memory(self)
+        if made is not self:
+            copied.append(self)
+        return made
 
     monkeypatch.setattr(Tensor, "pin_memory", noting)
     return copied
@@ -153,36 +184,89 @@ def test_what_is_gathered_at_once_is_gathered_into_page_locked_memory(copies, so
     expected = [source[at] for at in range(len(source))]
     assert np.stack(expected).tolist() == np.concatenate([one.array for one in got]).tolist()
     assert {True} == {one.pinned for one in got}
-    # A tensor that was made of an array would be its own owner, of memory that is not its own.
-    assert all(one.owner.array.base is None for one in got)
-    assert all(np.shares_memory(one.array, one.owner.array) for one in got)
 
 
 def test_batches_of_a_group_are_rows_of_one_memory(copies):
     """Many small ones are gathered by one call; each is rows of its own."""
     with load(np.arange(40), batch_size=2, num_workers=1) as batches:
         *_, one, other = list(batches)
-    assert one.owner is other.owner
+    assert one.storage is other.storage
     assert [[36, 37], [38, 39]] == [one.array.tolist(), other.array.tolist()]
 
 
 @pytest.mark.parametrize(
-    "seen", [lambda array: array.T, lambda array: array.view(np.int32), lambda array: array[::-1]]
+    ("seen", "count"),
+    [
+        (lambda array: array[1:].T, 1),
+        (lambda array: array[1:][::-1], 1),
+        (lambda array: array[1:, 1:], 1),
+        (lambda array: array[1:], 0),
+        (lambda array: array.reshape(2, 1, 3)[:, ::-1], 0),  # turned along one value
+        (lambda array: array[1:].view(np.int32), 0),
+        (lambda array: array.reshape(-1)[2:].view(np.float64), 0),
+        (lambda array: np.asarray(memoryview(array[1:])), 1),
+        (lambda array: np.frombuffer(bytearray(array.tobytes()), np.int64).reshape(3, 2)[1:], 1),
+        (lambda array: array.reshape(-1).view(np.int8)[4:36].view(np.int64), 1),
+    ],
 )
-def test_what_a_source_makes_of_page_locked_memory_is_copied_if_it_lies_otherwise(copies, seen):
+def test_memory_is_copied_only_if_it_lies_otherwise_than_row_after_row(copies, seen, count):
+    """A copy of it is torch's own as well: not a tensor that torch makes of the array."""
+
     class Turned(list):
         def take_into(self, indices, empty):
-            array = empty((2, 2), np.int64)
-            array[:] = [[1, 2], [3, 4]]
+            array = empty((3, 2), np.int64)
+            array[:] = [[1, 2], [3, 4], [5, 6]]
             return seen(array)
 
         def take(self, indices):
             raise NotImplementedError
 
-    with load(Turned([0, 1]), batch_size=2, num_epochs=1) as batches:
+    expected = seen(np.array([[1, 2], [3, 4], [5, 6]]))
+    samples = Turned(range(len(expected)))
+    with load(samples, batch_size=len(expected), num_epochs=1) as batches:
         (batch,) = list(batches)
-    assert seen(np.array([[1, 2], [3, 4]])).tolist() == batch.array.tolist()
-    assert (1, True) == (len(copies), batch.pinned)
+    assert (expected.dtype, expected.tolist()) == (batch.array.dtype, batch.array.tolist())
+    assert (count, True) == (len(copies), batch.pinned)
+
+
+def test_an_array_whose_dtype_was_set_in_place_has_that_dtype(copies):
+    class Set(list):
+        def take_into(self, indices, empty):
+            array = empty(2, np.int64)
+            array[:] = 1
+            array.dtype = np.float64
+            return array
+
+        def take(self, indices):
+            raise NotImplementedError
+
+    with load(Set([0, 1]), batch_size=2, num_epochs=1) as batches:
+        (batch,) = list(batches)
+    assert [5e-324, 5e-324] == batch.array.tolist()
+
+
+@pytest.mark.parametrize("dtype", [("i4", (2,)), "U3", np.dtype([("a", "i4")])])
+def test_of_a_dtype_that_torch_has_not_memory_is_made_as_numpy_makes_it(torch, dtype):
+    made, _ = pinning(True)
+    array, like = made.empty(4, dtype), np.empty(4, dtype)
+    assert (like.shape, like.dtype) == (array.shape, array.dtype)
+
+
+def test_an_array_of_no_dimension_is_pinned(copies):
+    with load(range(2), collate=lambda samples: np.array(7), num_epochs=1) as batches:
+        (batch,) = list(batches)
+    assert (7, True, 1) == (batch.array.item(), batch.pinned, len(copies))
+
+
+def test_batches_of_a_file_are_read_into_page_locked_memory(copies, tmp_path):
+    """It is read as bytes, and seen as its dtype."""
+    np.save(tmp_path / "x.npy", np.arange(64, dtype="f4").reshape(32, 2))
+    source = {"type": "npy", "path": str(tmp_path / "x.npy")}
+    config = {"source": source, "batch_size": 2, "shuffle": False, "num_epochs": 1}
+    with Loader({**config, "pin_memory": True}) as batches:
+        got = list(batches)
+    assert list(range(64)) == np.concatenate([one.array for one in got]).reshape(-1).tolist()
+    assert ({True}, []) == ({one.pinned for one in got}, copies)
 
 
 @pytest.mark.parametrize(("pinned", "count"), [(True, 0), (False, 1)])
@@ -352,11 +436,11 @@ def test_page_locked_memory_that_cannot_be_had_is_told_at_the_batch_that_wanted_
     """The other batches are delivered."""
     made = []
 
-    def empty_or_not(shape, dtype, pin_memory):
+    def empty_or_not(shape, **options):
         made.append(shape)
         if len(made) == 1:
             raise RuntimeError("CUDA error: out of memory")
-        return empty(shape, dtype, pin_memory)
+        return empty(shape, **options)
 
     torch.empty = empty_or_not
     x = np.zeros((6, 1 << 20))  # too large for groups, which are made anew

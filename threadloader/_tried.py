@@ -8,8 +8,6 @@ import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
-
 from ._schema import pointer
 from ._told import (
     GOOD,
@@ -238,8 +236,9 @@ def _shapes(batch: Any, field: str) -> Iterator[str]:
         parts = batch.items()
     elif isinstance(batch, (tuple, list)) and not isinstance(next(iter(batch), ""), (str, bytes)):
         parts = enumerate(batch)
-    elif isinstance(batch, np.ndarray):
-        yield f"{field or 'batch'}: shape {batch.shape}, dtype {batch.dtype}"
+    elif isinstance(getattr(batch, "shape", None), tuple) and hasattr(batch, "dtype"):
+        # An array, or a tensor where they are pinned, whose shape is a tuple of its own kind.
+        yield f"{field or 'batch'}: shape {tuple(batch.shape)}, dtype {batch.dtype}"
     else:
         length = f" of {len(batch)}" if hasattr(batch, "__len__") else ""
         yield f"{field or 'batch'}: {type(batch).__name__}{length}"

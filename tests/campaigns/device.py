@@ -3,7 +3,8 @@
     PYTHONPATH=.:tests python3 -m campaigns.device --count 1500
 
 Runs in any Python that has torch with CUDA; JAX and CuPy take part where they can be imported. A
-loader with four workers gives batches of 8 MiB, whose memory is used again. Each is sent to the
+loader with four workers gives batches whose memory is used again: of 8 MiB from an array, and of
+256 KiB, several of which are gathered together, from an npy file. Each is sent to the
 device in one of the ways that people use, without waiting for the copy, and let go at once, so
 that the loader may write there while the copy still waits: the device is kept busy with matrix
 products in front of it. All values of a sample are its index, and what arrived is looked at for
@@ -17,10 +18,13 @@ copies: that must be seen.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +32,7 @@ import numpy as np
 from threadloader import Loader, buffers
 from threadloader.adapters import torch_pin
 
-ROWS, WIDTH, SAMPLES = 16, 1 << 17, 512
-"""float32, so that a batch has 8 MiB."""
+SAMPLES = 512
 
 LOOK = 16
 """Batches on the device between two looks at them."""
@@ -128,18 +131,48 @@ def ways_of_cupy() -> Iterator[Way]:
     yield Way("cupy.ndarray.set on a stream of its own", False, on_a_stream, sides)
 
 
-def run(way: Way, count: int, told: Counter[str]) -> int:
+class Data(NamedTuple):
+    """What is sent.
+
+    Attributes:
+        name: of it.
+        rows: of a batch.
+        width: float32 values of a row.
+        file: whether it is read from a file.
+    """
+
+    name: str
+    rows: int
+    width: int
+    file: bool
+
+
+DATA = (Data("array", 16, 1 << 17, False), Data("npy file", 4, 1 << 14, True))
+
+
+def run(way: Way, data: Data, count: int, told: Counter[str]) -> int:
     """Send batches; give how many arrived as something else.
 
     Args:
         way: how.
+        data: what.
         count: how many batches at least.
         told: is counted up.
     """
-    x = np.repeat(np.arange(SAMPLES, dtype=np.float32)[:, None], WIDTH, 1)
-    config = {"batch_size": ROWS, "num_workers": 4, "pin_memory": way.pinned}
+    x = np.repeat(np.arange(SAMPLES, dtype=np.float32)[:, None], data.width, 1)
+    config: dict[str, Any] = {"batch_size": data.rows, "num_workers": 4, "pin_memory": way.pinned}
+    with tempfile.TemporaryDirectory() as folder:
+        if not data.file:
+            return _sent(way, Loader(config, x), count, told)
+        path = Path(folder) / "x.npy"
+        np.save(path, x)
+        source = {"type": "npy", "path": str(path)}
+        return _sent(way, Loader({**config, "source": source}), count, told)
+
+
+def _sent(way: Way, loader: Loader, count: int, told: Counter[str]) -> int:
     wrong, sent, addresses, waiting = 0, 0, set[int](), []
-    with Loader(config, x) as batches:
+    with loader as batches:
         while sent < count:
             for batch in batches:
                 address = batch.data_ptr() if way.pinned else batch.ctypes.data
@@ -194,11 +227,12 @@ def main(args: list[str]) -> int:
     else:
         ways += [*ways_of_jax(), *ways_of_cupy()]
     failed = False
-    for way in ways:
+    for way, data in itertools.product(ways, DATA):
         began, told = time.monotonic(), Counter[str]()
-        wrong = run(way, options.count, told)
+        wrong = run(way, data, options.count, told)
         numbers = ", ".join(f"{told[what]:,} {what}" for what in sorted(told))
-        print(f"{way.name}: {wrong} wrong; {numbers}; {time.monotonic() - began:.1f} s", flush=True)
+        took = time.monotonic() - began
+        print(f"{way.name}, {data.name}: {wrong} wrong; {numbers}; {took:.1f} s", flush=True)
         failed |= wrong > 0 or not told["where an earlier one had lain"]
     print(f"device: {'FAILED' if failed else 'nothing wrong'}, {torch.cuda.get_device_name()}")
     return int(failed)

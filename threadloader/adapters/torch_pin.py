@@ -86,35 +86,44 @@ def _empty(torch: Any, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     Each is torch's own to allocate: it alone knows which copies to a device are still reading
     the memory of a tensor that nobody holds any more.
     """
-    try:
-        kind = torch.from_numpy(np.empty(0, dtype)).dtype
-    except (TypeError, ValueError):  # told of by `_pinned`, which knows the field
+    kind = None if np.dtype(dtype).subdtype else _kind(torch, dtype)
+    if kind is None:  # told of by `_pinned`, which knows the field
         return np.empty(shape, dtype)
-    array: npt.NDArray[Any] = torch.empty(shape, dtype=kind, pin_memory=True).numpy()
+    # The device is said since torch can be told to make others elsewhere.
+    tensor = torch.empty(shape, dtype=kind, device="cpu", pin_memory=True)
+    array: npt.NDArray[Any] = tensor.numpy()
     return array
 
 
+def _kind(torch: Any, dtype: npt.DTypeLike) -> Any:
+    """Give torch's dtype for one of numpy's; None where there is none."""
+    try:
+        return torch.from_numpy(np.empty(0, dtype)).dtype
+    except (TypeError, ValueError):
+        return None
+
+
 def _held(torch: Any, array: npt.NDArray[Any]) -> Any:
-    """Give the page-locked memory of a tensor that an array lies in, as a tensor like the array.
+    """Give an array that lies in the page-locked memory of a tensor as a tensor of that memory.
 
-    None where it lies elsewhere. The tensor must be of that memory, and not one that torch makes
-    of the array: such a one is not known to whatever waits for copies from it.
+    None where it lies elsewhere, or otherwise than row after row. torch knows a copy to a device
+    by the storage of the tensor, and lends that again when the copy is done. A tensor that it
+    makes of the array has a storage of its own: a copy from that is not known.
     """
-    whole = array.base if isinstance(array.base, np.ndarray) else array
+    whole = array
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
     tensor = whole.base
-    if not isinstance(tensor, torch.Tensor) or whole.dtype != array.dtype:
+    if not isinstance(tensor, torch.Tensor) or not array.size or not array.flags.carray:
         return None
-    if not array.flags.carray or not tensor.is_pinned():
+    kind = _kind(torch, array.dtype)
+    if kind is None or not tensor.is_pinned():
         return None
-    # The tensor may be one of the user's, of a part of its storage.
-    begin = tensor.storage_offset() + (_address(array) - _address(whole)) // array.itemsize
-    strides = [stride // array.itemsize for stride in array.strides]
-    return tensor.as_strided(array.shape, strides, begin)
-
-
-def _address(array: npt.NDArray[Any]) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+    storage = tensor.untyped_storage()
+    begin, rest = divmod(array.__array_interface__["data"][0] - storage.data_ptr(), array.itemsize)
+    # Not a view of the tensor: what changes one batch in place would count as a change of all.
+    made = torch.empty(0, dtype=kind, device="cpu")
+    return None if rest else made.set_(storage, begin, array.shape)
 
 
 def _pinned(torch: Any, part: Any, field: str) -> Any:
@@ -127,6 +136,8 @@ def _pinned(torch: Any, part: Any, field: str) -> Any:
             # torch warns of memory that it must not write to, and refuses rows that lie backwards.
             fit = part.flags.writeable and min(part.strides, default=0) >= 0
             part = torch.from_numpy(part if fit else part.copy())
+            if part.is_pinned():  # it would be given back as it is, of a storage of its own
+                part = part.clone()
         except (TypeError, ValueError) as error:
             where = f"field {field}: " if field else ""
             raise CollateError(
