@@ -28,7 +28,7 @@ from frameworks import framework
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from threadloader import ConfigError, LoaderConfig, cli
+from threadloader import ConfigError, LoaderConfig, WorkerError, cli
 from threadloader._named import integer, number
 from threadloader.adapters import torch_loader
 from threadloader.bench import (
@@ -1886,3 +1886,12 @@ def test_torch_is_given_with_its_data_module_imported(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.data", None)
     with pytest.raises(ImportError):
         torch_loader.find()
+
+
+def test_what_is_raised_for_a_batch_is_told_with_its_cause():
+    """A thread's SystemExit comes as a WorkerError that only refers to it."""
+    error = WorkerError("SystemExit was raised for sample 3; see its cause")
+    error.__cause__ = SystemExit("boom")
+    told = {"error": f"WorkerError: {error}; its cause: SystemExit: boom"}
+    assert told == _child._told(error)
+    assert {"error": "ValueError: bad"} == _child._told(ValueError("bad"))

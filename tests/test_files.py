@@ -192,6 +192,25 @@ def test_a_name_that_is_not_unicode_is_an_error(tmp_path, below):
     folder = tmp_path / "data" / below
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).write_bytes(b"")
     assert f"{folder}{os.sep}\\udcff.txt: expected names in Unicode" in refused(tmp_path)
+    assert "got one that is not; rename it" in refused(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.uname().sysname != "Linux", reason="names are Unicode")
+def test_a_name_that_the_locale_cannot_read_need_not_be_another(tmp_path, run_child):
+    """It is good UTF-8, but Python was told that the system's names are ASCII."""
+    write(tmp_path, {"\N{SNOWMAN}": b""})
+    done = run_child(
+        "import sys\n"
+        "from threadloader import Loader, LoaderError\n"
+        "try:\n"
+        "    Loader({'source': {'type': 'files', 'folder': sys.argv[1]}}).__enter__()\n"
+        "except LoaderError as error:\n"
+        "    print(error)\n",
+        str(tmp_path / "data"),
+        env={"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"},
+    )
+    assert "got one that is not; ascii has not all: set PYTHONUTF8=1" in done.stdout
+    assert "" == done.stderr
 
 
 # Labels

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import signal
+import sqlite3
 import threading
 import weakref
 from collections import OrderedDict, namedtuple
@@ -23,17 +24,21 @@ from sweep import Interrupt, Sweep
 
 from threadloader import (
     BatchInfo,
+    BusyError,
+    ClosedError,
     CollateError,
     ConfigError,
     Loader,
     SourceError,
     WorkerError,
+    per_thread,
     quarantine,
 )
 from threadloader.cli import main
 from threadloader.jobs import PatientJob, Pause, Policy, Recipe, Span, UncutError
 from threadloader.jobs._cut import cut, join
 from threadloader.quarantine import Quarantine
+from threadloader.sources import _sqlite_errors
 
 WORKERS = st.sampled_from([0, 1, 3])
 
@@ -856,6 +861,7 @@ code = '''
 import sys
 from pathlib import Path
 from threadloader.quarantine import Quarantine
+from threadloader.sources import _sqlite_errors
 first, path = int(sys.argv[1]), Path(sys.argv[2])
 for index in range(first, first + 100):
     Quarantine(path).add([{"index": index, "path": "x" * (index % 7)}])
@@ -1195,6 +1201,102 @@ def test_where_a_row_was_tried_again_or_left_out_the_whole_does_not_count(
     with Loader(config, OneRow()) as batches:
         assert 4 - skipped == len(next(iter(batches)))
         assert (skipped, retried) == (batches.stats().skipped, batches.stats().retried)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", [ClosedError, BusyError])
+def test_a_source_that_is_closed_or_a_loader_that_is_busy_has_no_bad_samples(kind, workers):
+    class Closing:
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            if index >= 4:
+                raise kind("no more")
+            return index
+
+    config = {"batch_size": 4, "shuffle": False, "num_workers": workers, "on_error": {"skip": 8}}
+    with Loader(config, Closing()) as batches:
+        epoch = iter(batches)
+        assert [0, 1, 2, 3] == next(epoch).tolist()
+        with pytest.raises(kind, match="no more"):
+            next(epoch)
+        assert 0 == batches.stats().skipped
+
+
+@pytest.mark.parametrize("cache", [None, {"max_samples": 8}])
+def test_a_factory_that_fails_in_one_worker_has_no_bad_samples(cache):
+    """Which ones it would be is a matter of which thread is faster."""
+    made = []
+
+    def connect():
+        made.append(threading.current_thread())
+        if len(made) > 2:  # the thread that enters, and one worker
+            raise ConnectionError("too many connections")
+        return range(64)
+
+    config = {"batch_size": 4, "num_workers": 3, "on_error": {"skip": 64}, "cache": cache}
+    with Loader(config, per_thread(connect)) as batches:
+        with pytest.raises(ConnectionError, match="too many connections"):
+            [list(batches) for _ in range(64)]  # in some the worker that has one may be faster
+        assert 0 == batches.stats().skipped
+
+
+def test_a_sample_that_fails_in_a_thread_that_has_its_own_source_is_left_out():
+    """Also behind a cache, from which a thread may have read alone."""
+
+    def bad(sample, rng):
+        if sample == 5:
+            raise ValueError("bad")
+        return sample
+
+    config = {"batch_size": 4, "num_workers": 2, "on_error": {"skip": 9}, "num_epochs": 2}
+    cache = {"max_samples": 8}
+    with Loader({**config, "cache": cache}, per_thread(lambda: range(8)), transform=bad) as batches:
+        epochs = [sorted(int(one) for batch in batches for one in batch) for _ in range(2)]
+    assert [[0, 1, 2, 3, 4, 6, 7]] * 2 == epochs
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, None])
+def test_a_database_that_too_many_open_files_keep_shut_has_no_bad_samples(
+    number, tmp_path, monkeypatch
+):
+    """SQLite says only that it could not open it; the system is asked why."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as database, database:
+        database.execute("create table p(id integer primary key, x int)")
+        database.executemany("insert into p values(?, ?)", [(i, i) for i in range(8)])
+    source = {"type": "sqlite", "path": str(tmp_path / "x.db"), "query": "select id, x from p"}
+    config = {"source": {**source, "key": "id"}, "batch_size": 4, "on_error": {"skip": 8}}
+    refused = sqlite3.OperationalError("unable to open database file")
+    refused.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+
+    def connect(*args, **options):
+        if threading.current_thread() is not threading.main_thread():
+            raise refused
+        return real(*args, **options)
+
+    real = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    opened = []
+
+    def opening(path, mode):
+        opened.append(open(path, mode))  # noqa: SIM115
+        if number is not None and len(opened) % 3 == 0:
+            opened.pop().close()
+            raise OSError(number, "too many")
+        return opened[-1]
+
+    monkeypatch.setattr(_sqlite_errors, "open", opening, raising=False)
+    with Loader({**config, "num_workers": 1}) as batches:
+        if number is None:  # it is gone, or may not be read: that may be the samples' fault
+            assert [] == list(batches)
+            assert 8 == batches.stats().skipped
+        else:
+            with pytest.raises(SourceError, match=r"raise the limit of open files \(ulimit -n\)"):
+                next(iter(batches))
+            assert 0 == batches.stats().skipped
+    assert opened
+    assert all(file.closed for file in opened)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

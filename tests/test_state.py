@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -218,3 +219,13 @@ def test_anything_else_is_refused(state):
 
 def test_nothing_excluded_has_the_checksum_of_an_empty_text():
     assert Excluded.of("") == NOTHING
+
+
+def test_what_another_format_has_made_of_a_state_is_told_how_to_keep_it():
+    state = dump(Cursor(), RUN, WORLD, 0)
+    turned = {**state["world"], "skips": tuple(state["world"]["skips"])}
+    for other in ({"version": np.int64(1)}, {"version": np.array(1)}, {"world": turned}):
+        with pytest.raises(StateError, match=r"; keep json\.dumps\(state\) instead\Z"):
+            load({**state, **other}, RUN, WORLD, 0)
+    with pytest.raises(StateError, match=r"; use an older one, or begin the run anew\Z"):
+        load({**state, "version": None}, RUN, WORLD, 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ._schema import pointer
 from .config import Report
-from .errors import ConfigError, Problem, SourceError
+from .errors import ConfigError, LoaderError, Problem, SourceError
 from .errors import one_line as line
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "problems_of",
     "texts",
     "told",
+    "with_cause",
 ]
 
 GOOD, PROBLEM, USAGE = 0, 1, 2
@@ -76,6 +77,14 @@ def problems_of(error: Exception, pointer: str, expected: str) -> tuple[Problem,
     if isinstance(error, ConfigError):
         return error.problems
     return (Problem(pointer, expected, in_words(error)),)
+
+
+def with_cause(error: BaseException) -> str:
+    """Say what was raised, as `in_words`, and what that wraps, where it is one of the loader's."""
+    text = in_words(error)
+    if issubclass(type(error), LoaderError) and error.__cause__ is not None:
+        text += f"; its cause: {in_words(error.__cause__)}"
+    return text
 
 
 def in_words(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from .._asked import answered
 from .._leaving import leave
 from .._named import CodeError, UsageError, given_by, named
-from .._told import in_words
+from .._told import with_cause
 from ..adapters import torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig
@@ -44,7 +44,7 @@ def _told(error: BaseException) -> dict[str, Any]:
     kind = type(error)
     if issubclass(kind, (BenchError, CodeError, UsageError)):
         return {"error": str(error), "usage": issubclass(kind, UsageError)}
-    return {"error": in_words(error)}
+    return {"error": with_cause(error)}
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,8 @@ class Recipe(NamedTuple):
             is no failure of the sample whose reading it interrupted.
         locate: index -> where the sample stands, as `Source.locate`, of a source that is known to
             answer at once in any thread; else None.
+        opened: tells whether what failed last in this thread was a sample, and not the opening of
+            what the thread reads from.
         free: lets go of memory that waits to be used again.
     """
 
@@ -81,6 +83,7 @@ class Recipe(NamedTuple):
     unlocked: bool = False
     from_signal: Callable[[BaseException], bool] = lambda error: False
     locate: Callable[[int], str] | None = None
+    opened: Callable[[], bool] = lambda: True
     free: Callable[[], None] = lambda: None
 
     @property

@@ -116,7 +116,7 @@ class PatientJob(BatchJob):
                     raise
                 if self._policy.again(self._tries[row]):
                     self._tries[row] += 1
-                elif self._policy.leaves_out(error):
+                elif self._recipe.opened() and self._policy.leaves_out(error):
                     from ._failure import failure_of
 
                     index = int(self._indices[row])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..errors import TOO_MANY, ClosedError
+from ..errors import TOO_MANY, BusyError, ClosedError
 
 __all__ = ["Pause", "Policy"]
 
@@ -64,8 +64,11 @@ class Policy(NamedTuple):
     def leaves_out(self, error: BaseException) -> bool:
         """Tell whether a sample that failed so to the end is left out.
 
-        Not where the process has too many files open: that says nothing of the sample.
+        Not where the source is closed, the loader is busy, or the process has too many files
+        open: that says nothing of the sample.
         """
+        if issubclass(type(error), (BusyError, ClosedError)):
+            return False
         cause: BaseException | None = error
         try:
             for _ in range(_CAUSES):

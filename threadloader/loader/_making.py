@@ -116,6 +116,8 @@ def make_recipe(
         locate=locate,
         free=pool.close,
     )
+    if isinstance(read_from, sources.PerThread):
+        recipe = recipe._replace(opened=read_from.opened)
     return (_of_whole(recipe, config, most) if whole == "take" else recipe), not_pinned
 
 

@@ -17,8 +17,7 @@ _OPTIONAL = ("take", "take_into", "__getitems__", "column", "fingerprint")
 """Methods that the objects may offer, each asked of the calling thread's own."""
 
 _OF_OPEN = ("sample_bytes", "locate")
-"""What is asked of the calling thread's object if it has one, and never opens one: neither the
-size of a sample nor where a failed one stands is worth that, and opening may wait for ever."""
+"""Asked of the calling thread's object if it has one: none is worth an opening, which may wait."""
 
 _forks = 0
 """How many forks lie between the process that imported this and the one that it is in. Counted
@@ -182,6 +181,11 @@ class PerThread:
         """
         return self._part().source
 
+    def opened(self) -> bool:
+        """Tell whether the calling thread's last call of the factory did not fail; asked once."""
+        failed, self._local.opens = getattr(self._local, "opens", False), False
+        return not failed
+
     def _part(self) -> _Part:
         part: _Part | None = getattr(self._local, "part", None)
         if part is not None and part.opening.forks != _forks:
@@ -198,13 +202,14 @@ class PerThread:
                 here.opening = _Opening(thread)
             opening = here.opening
         part = _Part(opening)  # before there is an object that an interrupt could leave open
+        self._local.opens = True
         part.made = made = self._factory()
         here.parts[part] = None
         if opening.closed:
             here.end(part)
             raise ClosedError("this source was closed while a thread still opened its part of it")
         part.source = self._adapt(made)  # not the part's: that is None as soon as it is closed
-        self._local.part = part
+        self._local.part, self._local.opens = part, False
         return part
 
     def __len__(self) -> int:
@@ -265,14 +270,12 @@ class PerThread:
     def close(self) -> None:
         """Close each object that the factory made, if it has ``close()``.
 
-        It runs in the thread that closes the loader, not in the one that made the
-        object. Each is closed even when one of them raises; the last exception is
-        raised, with the others as its context. Harmless when nothing is open. A fork
-        closes what it made itself, and nothing of its parent's.
+        It runs in the thread that closes the loader. Each is closed even when one of them raises;
+        the last exception is raised, with the others as its context. Harmless when nothing is
+        open. A fork closes what it made itself, and nothing of its parent's.
 
-        An object that another thread is in a call of stays open: its ``close()`` might
-        wait for that. Its thread closes it when it comes back. What an interrupt leaves
-        open, a second time closes.
+        An object that another thread is in a call of stays open, since its ``close()`` might wait:
+        that thread closes it. What an interrupt leaves open, a second time closes.
         """
         here = self._here()
         opening = here.opening

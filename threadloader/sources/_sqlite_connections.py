@@ -15,6 +15,7 @@ from ..errors import ConfigError, Problem, SourceError, by_handler, lost_interru
 from . import _per_thread  # which counts forks
 from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._regular import regular_status
+from ._sqlite_errors import in_words
 from ._sqlite_forks import follow
 from ._stamp import log_status
 
@@ -106,19 +107,8 @@ class Connections:
             if self.denied and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH:
                 problem = Problem("/source/query", "one that only reads", self.denied[-1])
                 raise ConfigError(problem) from error
-            got = error if str(error) else "a value larger than the memory"
-            message = f"expected a database that can be read, got: {got}"
-            code = getattr(error, "sqlite_errorcode", 0) & 255
-            if code == sqlite3.SQLITE_READONLY:
-                message += "; its writer was stopped: open it once with a program that may write"
-            elif code == sqlite3.SQLITE_TOOBIG:
-                message = (
-                    "expected values of at most 64 MiB and four times the size of the database, "
-                    f"got a larger one ({error}); have the query give smaller ones, as by substr()"
-                )
-            elif str(error).startswith("Could not decode to UTF-8"):  # only its text tells
-                message += "; have the query give bytes, as by CAST(... AS BLOB)"
-            raise SourceError(message, self._path, place) from error
+            message, cause = in_words(error)
+            raise SourceError(message, self._path, place) from cause
 
     def _connection(self, place: str) -> _Connection:
         connection: _Connection | None = getattr(self._local, "connection", None)

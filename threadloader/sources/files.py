@@ -17,6 +17,7 @@ The rules, the same on every machine:
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -183,8 +184,10 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
         if by_handler(error):
             raise
         wrong = next(path for path in map("/".join, found) if path != _shown(path))
+        known = sys.getfilesystemencoding()
+        hint = "rename it" if known == "utf-8" else f"{known} has not all: set PYTHONUTF8=1"
         raise SourceError(
-            "expected names in Unicode, got one that is not; rename it", folder / _shown(wrong)
+            f"expected names in Unicode, got one that is not; {hint}", folder / _shown(wrong)
         ) from error
 
 

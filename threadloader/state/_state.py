@@ -294,7 +294,7 @@ def _skips(values: Any) -> tuple[Skip, ...]:
 
 
 def _damaged(field: str, expected: str, got: Any) -> StateError:
-    return StateError(
-        f"the state is damaged: {field}: expected {expected}, got {shown(got)}; "
-        "use an older one, or begin the run anew"
-    )
+    plain = type(got) in (type(None), bool, int, float, str, list, dict)
+    hint = "use an older one, or begin the run anew" if plain else "keep json.dumps(state) instead"
+    text = f"the state is damaged: {field}: expected {expected}, got {shown(got)}; {hint}"
+    return StateError(text)

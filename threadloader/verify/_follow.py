@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
 from .._named import CodeError
-from .._told import in_words
+from .._told import with_cause
 from ..errors import LoaderError
 from ..fingerprint import chained, digest
 from ..jobs import BatchInfo
@@ -78,10 +78,7 @@ def told(error: BaseException) -> str:
     """Say what was raised, with its notes and, where it only wraps another one, that."""
     if isinstance(error, CodeError):  # its message says that
         return str(error)
-    text = in_words(error)
-    if issubclass(type(error), LoaderError) and error.__cause__ is not None:
-        text += f"; its cause: {in_words(error.__cause__)}"
-    return text
+    return with_cause(error)
 
 
 def follow(

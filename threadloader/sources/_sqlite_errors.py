@@ -1,0 +1,53 @@
+"""What SQLite raises, in words, with what to do about it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import ExitStack
+
+from ._open_files import too_many
+
+__all__ = ["in_words"]
+
+_WANTED = 3
+"""Files that SQLite may want at once to open a database: it, its log, and the log's index."""
+
+
+def in_words(error: BaseException) -> tuple[str, BaseException]:
+    """Give what is wrong with a database, as of a SourceError, and what that is raised from.
+
+    It is the error itself, but where it only tells that a file could not be opened, and the reason
+    is that the process has too many: then it is what the system says of that.
+    """
+    got = error if str(error) else "a value larger than the memory"
+    message = f"expected a database that can be read, got: {got}"
+    code = getattr(error, "sqlite_errorcode", 0) & 255
+    if code == sqlite3.SQLITE_CANTOPEN:
+        reason = _not_opened()
+        if hint := reason and too_many(reason):
+            return message + hint, reason
+    elif code == sqlite3.SQLITE_READONLY:
+        message += "; its writer was stopped: open it once with a program that may write"
+    elif code == sqlite3.SQLITE_TOOBIG:
+        message = (
+            "expected values of at most 64 MiB and four times the size of the database, "
+            f"got a larger one ({error}); have the query give smaller ones, as by substr()"
+        )
+    elif str(error).startswith("Could not decode to UTF-8"):  # only its text tells
+        message += "; have the query give bytes, as by CAST(... AS BLOB)"
+    return message, error
+
+
+def _not_opened() -> OSError | None:
+    """Give what the system says when some files are to be opened; SQLite keeps that to itself.
+
+    Not the database's own: to close it would end the locks that this process has on it.
+    """
+    with ExitStack() as files:
+        try:
+            for _ in range(_WANTED):
+                files.enter_context(open(os.devnull, "rb"))  # noqa: PTH123 - it is no path
+        except OSError as error:
+            return error
+    return None
