@@ -1299,6 +1299,17 @@ def test_a_database_that_too_many_open_files_keep_shut_has_no_bad_samples(
     assert all(file.closed for file in opened)
 
 
+def test_what_a_handler_raises_while_the_system_is_asked_is_not_its_answer(rung, monkeypatch):
+    def opening(path, mode):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(_sqlite_errors, "open", opening, raising=False)
+    refused = sqlite3.OperationalError("unable to open database file")
+    refused.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+    with pytest.raises(TimeoutError, match="rung"):
+        _sqlite_errors.in_words(refused)
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_a_process_with_too_many_files_open_has_no_bad_samples(number, wrapped, tmp_path):

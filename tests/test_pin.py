@@ -596,6 +596,28 @@ def test_what_a_signal_handler_raises_while_torch_is_looked_at_is_no_fault_of_to
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize("source", [np.arange(4), [0, 1, 2, 3]], ids=["gathered", "collated"])
+def test_what_a_signal_handler_raises_while_memory_is_looked_at_is_no_fault_of_the_array(
+    torch, source
+):
+    def ring(number, frame):
+        raise ValueError("job deadline")
+
+    def interrupted(array):
+        torch.from_numpy = from_numpy
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, ring)
+    try:
+        with load(source, num_workers=0) as batches:
+            torch.from_numpy = interrupted
+            with pytest.raises(ValueError, match="job deadline") as caught:
+                next(iter(batches))
+            assert ValueError is type(caught.value)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_without_the_option_torch_is_not_touched(monkeypatch):
     broken(monkeypatch)
     with load(np.arange(4), False) as batches:

@@ -99,7 +99,9 @@ def _kind(torch: Any, dtype: npt.DTypeLike) -> Any:
     """Give torch's dtype for one of numpy's; None where there is none."""
     try:
         return torch.from_numpy(np.empty(0, dtype)).dtype
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        if from_signal(error):
+            raise
         return None
 
 
@@ -139,6 +141,8 @@ def _pinned(torch: Any, part: Any, field: str) -> Any:
             if part.is_pinned():  # it would be given back as it is, of a storage of its own
                 part = part.clone()
         except (TypeError, ValueError) as error:
+            if from_signal(error):
+                raise
             where = f"field {field}: " if field else ""
             raise CollateError(
                 f"{where}expected an array that torch can hold, got dtype {part.dtype} ({error}); "

@@ -182,7 +182,7 @@ class PerThread:
         return self._part().source
 
     def opened(self) -> bool:
-        """Tell whether the calling thread's last call of the factory did not fail; asked once."""
+        """Tell whether the calling thread's last opening did not fail. Asked, it is forgotten."""
         failed, self._local.opens = getattr(self._local, "opens", False), False
         return not failed
 

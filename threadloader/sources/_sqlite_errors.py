@@ -6,6 +6,7 @@ import os
 import sqlite3
 from contextlib import ExitStack
 
+from ..errors import by_handler
 from ._open_files import too_many
 
 __all__ = ["in_words"]
@@ -49,5 +50,7 @@ def _not_opened() -> OSError | None:
             for _ in range(_WANTED):
                 files.enter_context(open(os.devnull, "rb"))  # noqa: PTH123 - it is no path
         except OSError as error:
+            if by_handler(error):
+                raise
             return error
     return None
