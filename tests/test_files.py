@@ -617,6 +617,16 @@ def test_an_older_pillow_is_refused(version, monkeypatch):
         image_decoder()
 
 
+@pytest.mark.parametrize("version", ["10.4.0", "10.10.0", "11.0.0.dev0", "13.0.0"])
+def test_a_newer_pillow_is_taken(version, monkeypatch):
+    from threadloader.adapters import pillow
+
+    fake = SimpleNamespace(__version__=version, Image=SimpleNamespace(OPEN={}))
+    monkeypatch.setitem(sys.modules, "PIL", fake)
+    monkeypatch.setattr(pillow.importlib, "import_module", lambda name: None)
+    assert callable(pillow.image_decoder())
+
+
 @pytest.fixture
 def pillow():
     framework("PIL")

@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import weakref
 from collections import OrderedDict, namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -1242,6 +1243,21 @@ def test_a_factory_that_fails_in_one_worker_has_no_bad_samples(cache):
         assert 0 == batches.stats().skipped
 
 
+def test_an_opening_that_failed_is_told_once_of_its_own_thread():
+    """What fails in that thread later may be a sample, which came from a cache."""
+
+    def connect():
+        raise ConnectionError("too many connections")
+
+    source = per_thread(connect)
+    assert source.opened()
+    with pytest.raises(ConnectionError):
+        source[0]
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(source.opened).result()
+    assert [False, True] == [source.opened(), source.opened()]
+
+
 def test_a_sample_that_fails_in_a_thread_that_has_its_own_source_is_left_out():
     """Also behind a cache, from which a thread may have read alone."""
 
@@ -1281,9 +1297,9 @@ def test_a_database_that_too_many_open_files_keep_shut_has_no_bad_samples(
 
     def opening(path, mode):
         opened.append(open(path, mode))  # noqa: SIM115
-        if number is not None and len(opened) % 3 == 0:
-            opened.pop().close()
-            raise OSError(number, "too many")
+        if number is not None and sum(not file.closed for file in opened) == 3:
+            opened[-1].close()
+            raise OSError(number, "too many")  # SQLite wants as many at once
         return opened[-1]
 
     monkeypatch.setattr(_sqlite_errors, "open", opening, raising=False)

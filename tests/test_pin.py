@@ -207,6 +207,8 @@ def test_batches_of_a_group_are_rows_of_one_memory(copies):
         (lambda array: np.asarray(memoryview(array[1:])), 1),
         (lambda array: np.frombuffer(bytearray(array.tobytes()), np.int64).reshape(3, 2)[1:], 1),
         (lambda array: array.reshape(-1).view(np.int8)[4:36].view(np.int64), 1),
+        # Well aligned, but no whole number of values from where the memory begins.
+        (lambda array: array.reshape(-1)[1:5].view(np.complex128), 1),
     ],
 )
 def test_memory_is_copied_only_if_it_lies_otherwise_than_row_after_row(copies, seen, count):
@@ -250,6 +252,19 @@ def test_of_a_dtype_that_torch_has_not_memory_is_made_as_numpy_makes_it(torch, d
     made, _ = pinning(True)
     array, like = made.empty(4, dtype), np.empty(4, dtype)
     assert (like.shape, like.dtype) == (array.shape, array.dtype)
+
+
+def test_page_locked_memory_that_is_seen_as_what_torch_cannot_hold_is_told(torch):
+    class Dates(list):
+        def take_into(self, indices, empty):
+            return empty(len(indices), np.int64).view("M8[s]")
+
+        def take(self, indices):
+            raise NotImplementedError
+
+    with load(Dates([0, 1])) as batches:
+        with pytest.raises(CollateError, match=r"an array that torch can hold, .* datetime64"):
+            next(iter(batches))
 
 
 def test_an_array_of_no_dimension_is_pinned(copies):
