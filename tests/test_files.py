@@ -209,7 +209,7 @@ def test_a_name_that_the_locale_cannot_read_need_not_be_another(tmp_path, run_ch
         str(tmp_path / "data"),
         env={"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"},
     )
-    assert "got one that is not; ascii has not all: set PYTHONUTF8=1" in done.stdout
+    assert "got one that is not; names are read as ascii: set PYTHONUTF8=1" in done.stdout
     assert "" == done.stderr
 
 

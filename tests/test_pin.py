@@ -11,9 +11,11 @@ from weakref import WeakSet
 
 import numpy as np
 import pytest
+from campaigns import device
 from frameworks import framework
 
-from threadloader import CollateError, ConfigError, Loader
+from threadloader import CollateError, ConfigError, Loader, buffers
+from threadloader.adapters import torch_pin
 from threadloader.adapters.torch_pin import pinning
 from threadloader.collate._rows import LARGE_BYTES
 
@@ -312,6 +314,19 @@ def test_page_locked_memory_that_must_not_be_written_is_copied(copies):
         (batch,) = list(batches)
     assert ([0, 1, 2, 3], 1) == (batch.array.tolist(), len(copies))
     assert not np.shares_memory(batch.array, own.array)
+
+
+def test_the_bug_that_the_campaign_plants_delivers_what_torch_does_not_know(torch, monkeypatch):
+    """So that `campaigns.device --planted` has something to see."""
+    torch.uint8 = Kind("uint8")
+    for place, name in ((buffers._Block, "__init__"), (torch_pin, "_empty"), (torch_pin, "_held")):
+        monkeypatch.setattr(place, name, getattr(place, name))  # put back behind the test
+    device.plant(torch)
+    x = np.zeros((4, buffers.LEAST_BYTES), np.uint8)
+    with load(x, batch_size=2, num_epochs=1) as batches:
+        got = list(batches)
+    assert [True, True] == [one.is_pinned() for one in got]
+    assert [False, False] == [one.pinned for one in got]
 
 
 def test_any_nesting_is_kept(torch):

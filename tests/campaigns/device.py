@@ -197,12 +197,15 @@ def plant(torch: Any) -> None:
     """Have page-locked memory used again as soon as nobody holds it."""
 
     def init(block: Any, size: int) -> None:
-        block.region = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
+        memory = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
+        block.region = memory.numpy()
         block.interface = block.region.__array_interface__
 
     pool = buffers.Pool(1 << 30)
     buffers._Block.__init__ = init  # type: ignore[method-assign]
     torch_pin._empty = lambda torch, shape, dtype: pool.empty(shape, dtype)
+    # What is delivered has a storage of its own, of whose copies torch does not know.
+    torch_pin._held = lambda torch, array: torch.from_numpy(array)
 
 
 def main(args: list[str]) -> int:

@@ -89,7 +89,7 @@ def _empty(torch: Any, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     kind = None if np.dtype(dtype).subdtype else _kind(torch, dtype)
     if kind is None:  # told of by `_pinned`, which knows the field
         return np.empty(shape, dtype)
-    # The device is said since torch can be told to make others elsewhere.
+    # What `torch.set_default_device` says must not count here.
     tensor = torch.empty(shape, dtype=kind, device="cpu", pin_memory=True)
     array: npt.NDArray[Any] = tensor.numpy()
     return array

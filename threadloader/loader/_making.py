@@ -95,7 +95,8 @@ def make_recipe(
     in_place = in_place and not (policy is not None and policy.skip)
     rows = RowsMaker(empty).rows if in_place else None
     # Pinning has its own costs, and what is made for each thread is made for the workers.
-    threads_only = pin is not None or isinstance(read_from, sources.PerThread)
+    per_thread = isinstance(read_from, sources.PerThread)
+    threads_only = pin is not None or per_thread
     recipe = Recipe(
         source,
         transform,
@@ -116,7 +117,7 @@ def make_recipe(
         locate=locate,
         free=pool.close,
     )
-    if isinstance(read_from, sources.PerThread):
+    if per_thread:
         recipe = recipe._replace(opened=read_from.opened)
     return (_of_whole(recipe, config, most) if whole == "take" else recipe), not_pinned
 

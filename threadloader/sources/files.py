@@ -185,7 +185,7 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
             raise
         wrong = next(path for path in map("/".join, found) if path != _shown(path))
         known = sys.getfilesystemencoding()
-        hint = "rename it" if known == "utf-8" else f"{known} has not all: set PYTHONUTF8=1"
+        hint = "rename it" if known == "utf-8" else f"names are read as {known}: set PYTHONUTF8=1"
         raise SourceError(
             f"expected names in Unicode, got one that is not; {hint}", folder / _shown(wrong)
         ) from error
