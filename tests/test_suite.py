@@ -406,6 +406,14 @@ def test_a_picture_with_nothing_in_it_is_told_and_not_written(quick, tmp_path, c
     assert (True, False) == (out.exists(), svg.exists())
 
 
+def test_the_docs_name_what_is_measured_only_by_name():
+    text = (Path(__file__).parent.parent / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    *first, last = (f"`{name}`" for name in works.BESIDE)
+    named = f"{', '.join(first)} and {last}"
+    assert f"| all but {named} | the kinds of work |" in text
+    assert f"nothing that was measured is drawn, as of {named}, a line" in text
+
+
 def test_a_system_that_makes_no_process_is_told(capsys, monkeypatch):
     """It takes a folder for the answer, for which the disk may have no space."""
 
