@@ -968,12 +968,25 @@ def test_a_quarantine_that_no_system_can_have_is_refused():
         Loader({"on_error": {"skip": 1, "quarantine": "a\0b"}}, source=range(4)).__enter__()
 
 
-def test_a_quarantine_that_may_not_be_written_is_refused(tmp_path, monkeypatch):
-    path = tmp_path / "bad.jsonl"
+def test_a_quarantine_in_a_folder_that_may_not_be_written_to_is_refused(tmp_path, monkeypatch):
     # Whoever runs the tests as root may write everywhere.
-    monkeypatch.setattr(os, "access", lambda asked, mode: (asked, mode) != (tmp_path, os.W_OK))
-    with pytest.raises(ConfigError, match="expected a file that can be written"):
-        Quarantine(path)
+    monkeypatch.setattr(os, "access", lambda asked, mode: asked != tmp_path)
+    with pytest.raises(ConfigError, match="expected a file in a folder that can be written to"):
+        Quarantine(tmp_path / "bad.jsonl")
+
+
+def test_a_quarantine_that_may_not_be_written_is_refused_with_what_the_system_says(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"index": 1}\n')
+
+    class Guarded(type(path)):
+        def open(self, mode):
+            assert "+" in mode
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    with pytest.raises(ConfigError, match=r"can be written, got .*bad\.jsonl: Permission denied"):
+        Quarantine(Guarded(path))
+    assert '{"index": 1}\n' == path.read_text()
 
 
 def test_a_line_that_was_written_in_part_is_an_error(tmp_path, monkeypatch):

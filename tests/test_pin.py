@@ -14,6 +14,7 @@ import pytest
 from campaigns import device
 from fake_torch import Kind, Tensor, empty, from_numpy, torch
 from frameworks import framework
+from freeing import AT_ONCE
 
 from threadloader import CollateError, ConfigError, Loader, buffers
 from threadloader.adapters import torch_pin
@@ -325,7 +326,9 @@ def test_page_locked_memory_is_that_of_the_batches_ahead_and_of_the_loop_s_own(
             for batch in batches:
                 assert (5, 1 << 20) == batch.array.shape
         del batch
-    assert 2 <= max(most) <= (ahead if workers else 1) + 1
+    # Without the GIL a worker that is idle keeps what it has made a little longer.
+    late = 0 if AT_ONCE else workers
+    assert 2 <= max(most) <= (ahead if workers else 1) + 1 + late
     assert 0 == len(living)
 
 

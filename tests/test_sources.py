@@ -115,6 +115,21 @@ class Series:
         raise KeyError(label)
 
 
+class Sparse:
+    """A sparse matrix, as far as we look at it."""
+
+    nnz = property(lambda self: 3)
+
+    def __len__(self):
+        raise TypeError("sparse array length is ambiguous; use getnnz() or shape[0]")
+
+    def __getitem__(self, index):
+        return Sparse()
+
+    def toarray(self):
+        raise NotImplementedError
+
+
 class Tensor:
     """An array of another library, as far as we look at it."""
 
@@ -169,6 +184,11 @@ def test_a_table_with_an_item_of_its_own_for_each_row_is_taken_as_it_is():
     assert as_source(data) is data
 
 
+def test_a_sparse_matrix_with_a_length_of_its_own_is_taken_as_it_is():
+    data = type("Rows", (Sparse,), {"__len__": lambda self: 3})()
+    assert as_source(data) is data
+
+
 def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
     """What each of many raises would be looked into, whether it is a signal handler's."""
     data = (type("Sample", (), {"__array__": Tensor.__array__})(),) * 3
@@ -200,6 +220,8 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
         (Frame(), 'its [] gives columns: give its rows, as df.to_dict("records") does, or a dict'),
         (type("Named", (Frame,), {})(), "got Named; its [] gives columns"),
         (Series(), "got Series; its [] goes by label, not by position: give its values, as s.to_n"),
+        (Sparse(), "got Sparse; its rows are matrices: give its toarray(), or an object of your"),
+        ({"x": Sparse()}, "expected a numpy array (field 'x'), got Sparse; give its toarray()"),
         ({1, 2}, "got set; this cannot be indexed: give a list"),
         ({}, "expected at least one array, got none"),
         ({"x": [1, 2]}, "expected a numpy array (field 'x'), got list; give numpy.asarray"),

@@ -148,8 +148,8 @@ def _wrong_with(path: Path) -> Problem | None:
         return Problem(_OPTION, "a file in a folder that is there", str(path))
     if there and not stat.S_ISREG(there):
         return Problem(_OPTION, "a file", f"{path}, which is none")
-    if not os.access(path if there else path.parent, os.W_OK | (os.R_OK if there else 0)):
-        return Problem(_OPTION, "a file that can be written", str(path))
+    if not there and not os.access(path.parent, os.W_OK | os.X_OK):
+        return Problem(_OPTION, "a file in a folder that can be written to", str(path))
     if there and not _may_be_one(path):
         hint = "name another file, which need not be there"
         return Problem(_OPTION, "lines of JSON with an index", f"another file, {path}", hint)
@@ -185,7 +185,7 @@ def _lock(file: FileIO, *, held: bool) -> bool:
 
 def _may_be_one(path: Path) -> bool:
     """Tell whether a file is empty, or its first line has an index, or is one of ours cut short."""
-    with path.open("rb") as file:
+    with path.open("rb+") as file:  # the system says so if it cannot be written to
         start = file.readline(_LONGEST)
     first = next(iter(start.splitlines(keepends=True)), b"")  # a line may end with a \r alone
     return not first.strip() or is_torn(first) or _has_index(first)

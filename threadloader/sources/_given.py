@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ConfigError, Problem, from_signal
 from ._per_thread import PerThread
-from .arrays import ArraySource
+from .arrays import ArraySource, is_sparse
 
 __all__ = ["Without", "as_source", "attributes_of", "has_own"]
 
@@ -52,6 +52,12 @@ def as_source(data: Any) -> Any:
             "arrays, as {name: df[name].to_numpy() for name in df}"
             if hasattr(type(data), "columns")
             else "its [] goes by label, not by position: give its values, as s.to_numpy() does"
+        )
+        raise ConfigError(Problem("source", "arrays or samples", type(data).__name__, hint))
+    if is_sparse(data):
+        hint = (
+            "its rows are matrices: give its toarray(), or an object of your own whose "
+            "take(indices) gives matrix[indices].toarray()"
         )
         raise ConfigError(Problem("source", "arrays or samples", type(data).__name__, hint))
     if isinstance(data, (np.ndarray, Mapping)) or _holds_array(data):

@@ -23,7 +23,7 @@ from ._row_numbers import row_number, row_numbers
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["ArraySource", "Empty", "stays_array"]
+__all__ = ["ArraySource", "Empty", "is_sparse", "stays_array"]
 
 # numpy.record arrays and maps of a file hold what a plain array holds; any other
 # subclass adds something (a mask, a unit, another meaning of []) that would be lost.
@@ -43,6 +43,17 @@ def stays_array(dtype: np.dtype[Any]) -> bool:
     """
     has_width = dtype.kind in "SU" and dtype.itemsize > 0
     return has_width or (dtype.kind != "V" and not dtype.isnative)
+
+
+def is_sparse(data: Any) -> bool:
+    """Tell whether it is a sparse matrix of scipy, which need not be there to be asked.
+
+    A class that has made a ``len()`` of its own on top of one may well give samples.
+    """
+    for each in type(data).__mro__:
+        if "__len__" in vars(each):
+            return {"nnz", "toarray"} <= vars(each).keys()
+    return False
 
 
 class ArraySource:
@@ -288,7 +299,8 @@ def _checked(kind: str, label: str, field: Any) -> _Array:
                 "the mask would be lost: give array.filled(value) and the mask as two fields",
             )
         more = ", without what its class adds" if isinstance(field, np.ndarray) else samples
-        raise refusal("a numpy array", name, f"give numpy.asarray(...) of it{more}")
+        dense = "its toarray()" if is_sparse(field) else f"numpy.asarray(...) of it{more}"
+        raise refusal("a numpy array", name, f"give {dense}")
     if field.dtype.hasobject:
         raise refusal(
             "numbers, or strings of a fixed width",
