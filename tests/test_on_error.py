@@ -1008,6 +1008,29 @@ def test_a_line_that_was_written_in_part_is_an_error(tmp_path, monkeypatch):
     assert [{"index": 2}] == lines(path)
 
 
+def test_what_the_system_says_of_the_file_names_it_and_its_option(tmp_path, monkeypatch):
+    """As on a full disk; the batch waits, and comes when its lines can be written."""
+    failing = [True]
+
+    class Full(io.FileIO):
+        def write(self, data):
+            if failing.pop():
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(data)
+
+    path = tmp_path / "bad.jsonl"
+    config = {"batch_size": 2, "on_error": {"skip": 1, "quarantine": str(path)}, "num_workers": 0}
+    with Loader(config, [1, "x"], transform=abs) as batches:
+        epoch = iter(batches)
+        monkeypatch.setattr(type(path), "open", lambda path, mode, buffering: Full(path, "a+"))
+        with pytest.raises(OSError, match=r"No space left on device: '.*bad\.jsonl'") as caught:
+            next(epoch)
+        failing[:] = [False]
+        assert [1] == next(epoch).tolist()
+    note = 'threadloader: of "on_error/quarantine"; next tries to write again'
+    assert (str(path), [note]) == (caught.value.filename, caught.value.__notes__)
+
+
 def test_a_quarantine_outside_of_root_is_refused(tmp_path):
     inside = tmp_path / "inside"
     inside.mkdir()

@@ -132,6 +132,10 @@ def quarantine(folder):
     return partial(Quarantine, folder / "list")
 
 
+def new_quarantine(folder):
+    return partial(Quarantine, folder / "new")
+
+
 def torn_quarantine(folder):
     (folder / "list").write_text('{"index": 3')
     return partial(Quarantine, folder / "list")
@@ -146,7 +150,7 @@ def cells(folder):
 FILES = {
     "a list": (numbers, json, "loads"),
     "a torn line of a list": (torn, json, "loads"),
-    "a quarantine file's path": (quarantine, os, "access"),
+    "a quarantine file's path": (new_quarantine, os, "access"),
     "a quarantine file": (quarantine, json, "loads"),
     "a torn line of a quarantine file": (torn_quarantine, json, "loads"),
     "cells": (cells, _csv_columns, "max"),

@@ -211,6 +211,7 @@ def test_a_save_that_fails_at_any_step_leaves_the_old_file_or_the_new_one(tmp_pa
             with pytest.raises(type(error)) as caught:
                 write(RICH, path)
         assert error is caught.value, step
+        assert fault != "no space" or str(path.resolve()) == error.filename, step
         assert {path.name} >= {file.name for file in tmp_path.iterdir()}, step
         renamed = number >= steps.index("replace, done") + 1
         old = PLAIN if before else None

@@ -89,13 +89,18 @@ class Quarantine:
             failures: what the lines hold, plain JSON values.
 
         Raises:
-            OSError: the system cannot write them, or somebody else holds the file.
+            OSError: the system cannot write them, or somebody else holds the file, which it names.
         """
         lines = "".join(json.dumps(dict(failure)) + "\n" for failure in failures).encode()
         with self._path.open("ab+", buffering=0) as file:
             held = self._hold(file)
             try:
                 self._write(file, lines)
+            except OSError as error:
+                if error.filename is None and not by_handler(error):
+                    error.filename = str(self._path)  # of what is open the system gives none
+                    error.add_note(f'threadloader: of "{_OPTION[1:]}"; next tries to write again')
+                raise
             finally:
                 # Not left to closing: a process that was forked meanwhile has the file open, too.
                 if held:

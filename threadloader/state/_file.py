@@ -62,6 +62,10 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
         _replace(place, os.path.join(folder, prefix), mode, text)
         for number in numbers:
             _flush(number)
+    except OSError as error:
+        if error.filename is None and not by_handler(error):
+            error.filename = place  # of what is open the system gives no name
+        raise
     finally:
         for number in numbers:
             os.close(number)
