@@ -1335,6 +1335,17 @@ def test_a_run_that_is_interrupted_here_is_ended(folder, monkeypatch):
     assert process.poll() is not None
 
 
+@pytest.mark.parametrize("what", ["subprocess.Popen", "tempfile.TemporaryFile"])
+def test_a_process_that_the_system_does_not_start_is_told_with_what_to_do(monkeypatch, what):
+    def refuse(*args, **options):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(what, refuse)
+    said = r"expected a process .*, got: \[Errno \d+\] Too many open files; raise the limits of"
+    with pytest.raises(BenchError, match=said):
+        in_process({})
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no groups of processes")
 def test_a_process_that_no_signal_ends_is_given_up(monkeypatch):
     """It is asked, then not asked, each time with patience; and the command goes on."""

@@ -124,6 +124,7 @@ FORM = 'write an object with its type, as in {"type": "npz", "path": "x.npz"}'
             {"sampler": {"type": "weighted", "weights": np.ones(3)}},
             "give the list that its tolist() makes",
         ),
+        ({"exclude": type("Tensor", (), {})()}, "give the list that its tolist() makes"),
         ({"exclude": range(3)}, "give list(...) of it"),
         ({"exclude": {3, 1}}, "give sorted(...) of it"),
         ({"exclude": {3: "a"}.keys()}, "give list(...) of it"),

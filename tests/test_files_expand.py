@@ -5,6 +5,7 @@ import fnmatch
 import logging
 import os
 import random
+import re
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -362,6 +363,14 @@ def test_a_path_that_leaves_the_root_is_refused_and_both_are_named(tree, path):
 def test_a_root_that_no_system_can_have_is_told_as_the_root(tree):
     with pytest.raises(ConfigError, match="/root: expected a path that can be followed"):
         expand(tree, "x.npy", tree / "\0")
+
+
+@pytest.mark.parametrize("root", ["none", "a.npy"])
+def test_a_root_that_is_no_folder_is_told_as_the_root(tree, root):
+    """And not the path as one outside of it."""
+    real = re.escape(os.path.realpath(tree / root))
+    with pytest.raises(ConfigError, match=f"/root: expected a folder, got {real}, which is none"):
+        expand(tree, "a.npy", tree / root)
 
 
 @pytest.mark.parametrize("path", ["{}", "{}/*", "**/{}"])

@@ -242,7 +242,7 @@ def test_a_row_that_the_system_does_not_give_is_told_with_its_place(tmp_path, op
 
 
 @needs_preadv
-@pytest.mark.parametrize("size", [127 + 71 * 8192, 129 + 100 * 8192])
+@pytest.mark.parametrize("size", [127 + 71 * 8192, 129 + 100 * 8192, 9000])
 def test_a_file_that_is_another_while_its_rows_are_read_is_told(tmp_path, open_, monkeypatch, size):
     """It is cut in one of them, or gets longer, and all rows are there as they were."""
     save(tmp_path, x=np.zeros((100, 8192), np.uint8))

@@ -103,6 +103,20 @@ def test_the_wheel_brings_the_command(wheel: Path) -> None:
     assert {"threadloader": "threadloader.cli:program"} == dict(points["console_scripts"])
 
 
+def test_the_package_works_out_of_a_zip_archive(wheel: Path, tmp_path: Path) -> None:
+    """As a wheel is one; the command, too."""
+    (tmp_path / "c.json").write_text('{"source": {"type": "text", "path": "c.json"}}')
+    script = (
+        f"import sys; sys.path.insert(0, {str(wheel)!r})\n"
+        "import threadloader, threadloader.cli\n"
+        "with threadloader.Loader('c.json') as batches:\n"
+        "    print(list(batches), '.whl' in threadloader.__file__, flush=True)\n"
+        "sys.exit(threadloader.cli.main(['check', 'c.json']))"
+    )
+    line = (tmp_path / "c.json").read_text()
+    assert f"{[[line]]} True\nc.json: OK\n" == run("-c", script, cwd=tmp_path)
+
+
 def test_an_installed_package_works_by_itself(wheel: Path, tmp_path: Path) -> None:
     """Installed elsewhere, without the repository, it reads its own schema and loads batches."""
     target = ["--no-deps", "--no-index", "--target", tmp_path / "site"]

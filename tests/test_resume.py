@@ -18,6 +18,7 @@ from oracle import expected_epoch
 
 from threadloader import BusyError, ConfigError, Loader, StateError, WorkerError
 from threadloader.state import _file
+from threadloader.state._state import LAST_EPOCH
 
 WORKERS = [0, 1, 2, 8]
 PARTS = [(0, range(first, first + 210)) for first in range(0, 1260, 210)]
@@ -616,6 +617,17 @@ def test_steps_that_no_epoch_has_are_refused():
 def test_more_steps_than_any_run_has_are_refused(zeros):
     with pytest.raises(ConfigError, match="skip_steps: expected steps to leave out, got so many"):
         Loader(config(), np.arange(10), skip_steps=10**zeros).__enter__()
+
+
+def test_the_last_epoch_that_steps_are_left_out_up_to_ends_in_a_state_that_goes_on():
+    options = {"batch_size": 4, "num_workers": 0}
+    with Loader(options, range(4), skip_steps=LAST_EPOCH - 1) as batches:
+        assert 1 == len(list(batches))
+        state = batches.state_dict()
+    with Loader(options, range(4), resume=state) as batches:
+        assert LAST_EPOCH == state["world"]["epoch"]
+    with pytest.raises(ConfigError, match=f"end after epoch {LAST_EPOCH - 1}"):
+        Loader(options, range(4), skip_steps=LAST_EPOCH).__enter__()
 
 
 @pytest.mark.parametrize("start", [0, 7, 15])

@@ -577,9 +577,9 @@ class TestBalanced:
             ([1, "1", 1], "integers alone, as the first label is", "'1' of sample 1"),
             ([1, 2, True], "integers alone, as the first label is", "True of sample 2"),
             ([False, 0, 1], "bools alone, as the first label is", "0 of sample 1"),
-            ([0.0, 1.0, 2.0], "integers or texts", "0.0 of sample 0"),
+            ([0.0, 1.0, 2.0], "integers, texts or bools", "0.0 of sample 0"),
             (["a", None, "b"], "texts alone, as the first label is", "None of sample 1"),
-            ([[1], [2], [3]], "integers or texts", "[1] of sample 0"),
+            ([[1], [2], [3]], "integers, texts or bools", "[1] of sample 0"),
             ([1, 2], "a label for each of the 3 samples", "2 of them"),
             (
                 np.array([0.5, 1.0, 2.0]),

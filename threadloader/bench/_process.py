@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from typing import Any
+from typing import IO, Any
 
 from .._asked import answer_in, child_command, child_environment, last_words
 from ..errors import LoaderError
@@ -49,19 +49,10 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
         What the process said.
 
     Raises:
-        BenchError: it failed, or ended without a word.
+        BenchError: it failed, could not be started, or ended without a word.
     """
-    with tempfile.TemporaryFile() as noise:
-        child = subprocess.Popen(
-            child_command("threadloader.bench._child"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=noise,
-            env=child_environment(),
-            # A Ctrl-C of the terminal is for this process; it ends that one, with all that one
-            # has started. (Windows has no such groups; there the Ctrl-C reaches them all.)
-            start_new_session=os.name != "nt",
-        )
+    child, noise = _begun()
+    with noise:
         assert child.stdin is not None
         assert child.stdout is not None
         done = False
@@ -89,6 +80,30 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
     if "error" in answer:
         raise BenchError(answer["error"], usage=answer.get("usage", False))
     return answer
+
+
+def _begun() -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    """Start a process; give it, and the file that what it prints goes to."""
+    try:
+        with contextlib.ExitStack() as undo:
+            noise = undo.enter_context(tempfile.TemporaryFile())
+            child = subprocess.Popen(
+                child_command("threadloader.bench._child"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=noise,
+                env=child_environment(),
+                # A Ctrl-C of the terminal is for this process; it ends that one, with all that one
+                # has started. (Windows has no such groups; there the Ctrl-C reaches them all.)
+                start_new_session=os.name != "nt",
+            )
+            undo.pop_all()
+    except OSError as error:
+        raise BenchError(
+            f"expected a process of its own for each run, got: {error}; "
+            "raise the limits of the system (ulimit -n, ulimit -u, the space for temporary files)"
+        ) from error
+    return child, noise
 
 
 def _said(child: subprocess.Popen[bytes]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -34,10 +35,16 @@ def schema() -> Schema:
     package = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 (no Path: see `Base`)
     # A wheel carries the file inside the package; in the repository it stands beside it.
     inside, beside = f"{package}/config_schema.json", f"{package}/../config_schema.json"
+    loader: Any = __spec__.loader  # reads it out of a zip archive, too
     for file in (inside, beside):
-        if os.path.isfile(file):  # noqa: PTH113
-            with open(file, encoding="utf-8") as stream:  # noqa: PTH123
-                return Schema(json.load(stream))
+        try:
+            data = loader.get_data(file)
+        except OSError as error:
+            # zipimport gives 0.
+            if by_handler(error) or error.errno not in (0, errno.ENOENT, errno.ENOTDIR):
+                raise
+        else:
+            return Schema(json.loads(data))
     raise FileNotFoundError(f"{inside}: install threadloader again")
 
 

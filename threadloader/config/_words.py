@@ -13,6 +13,7 @@ _IN_CODE = ("source", "transform", "collate", "sampler")  # what Loader takes of
 _MEANT = {"float": "float64", "double": "float64", "int": "int64"}  # dtypes, as numpy has them
 _SUFFIXES = {"txt": "text"} | {kind: kind for kind in ("npz", "npy", "csv", "jsonl", "tar")}
 _LISTS = dict.fromkeys(("range", "dict_keys", "dict_values", "deque", "generator"), "list(...)")
+_ARRAYS = "ndarray", "Tensor", "ArrayImpl", "Series"  # whose tolist() is one
 _LISTS |= dict.fromkeys(("set", "frozenset"), "sorted(...)")  # types as `show` names them
 
 
@@ -69,7 +70,7 @@ def belongs(place: Place, expected: str, got: str) -> str:
     'give list(...) of it'
     """
     option = place[0] if place else ""
-    foreign, array = expected == "a JSON value", got == "a Python ndarray"
+    foreign, array = expected == "a JSON value", got.removeprefix("a Python ") in _ARRAYS
     items = array or got.startswith(("an array", "an empty array"))
     if len(place) > 1 or option not in _IN_CODE:
         list_of = _LISTS.get(got.removeprefix("a Python ")) if foreign else None

@@ -64,8 +64,8 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
             whole = min(whole, end - epoch)
         steps -= whole * there
         epoch, position, step = epoch + whole, 0, 0
-        if epoch > LAST_EPOCH:
-            raise _too_many(f"so many that they end after epoch {LAST_EPOCH}")
+        if epoch >= LAST_EPOCH:  # the run begins there, and ends one later
+            raise _too_many(f"so many that they end after epoch {LAST_EPOCH - 1}")
     return cursor._replace(epoch=epoch, position=position, step=step, skips=(*cursor.skips, skip))
 
 

@@ -72,7 +72,9 @@ def _with_kinds(labels: list[Any], pointer: str, kept: Kept) -> list[Any]:
     for index in np.flatnonzero(kept.everything()).tolist():
         first = first or kinds[index]
         if not first or kinds[index] != first:
-            expected = f"{first} alone, as the first label is" if first else "integers or texts"
+            expected = (
+                f"{first} alone, as the first label is" if first else "integers, texts or bools"
+            )
             got = f"{values[index]!r:.40} of sample {index}"
             raise ConfigError(Problem(pointer, expected, got))
     pairs = zip(kinds, values, strict=True)

@@ -221,8 +221,9 @@ class FileReader:
                 # This gives the rest if what was wrong is over, and else says what it is.
                 memory[at:end] = self.read(begin, end - at)
             else:
-                if at < end:  # the file ends here, whatever size it may have in a moment
-                    raise other_size(self.path, self.size, begin)
+                if at < end:
+                    self.read(0, 0)  # says which size the file has
+                    raise other_size(self.path, self.size, begin)  # or had, and has grown again
         self.read(0, 0)  # looks whether the file still has its size, once for all
 
     def _read_from(self, handle: FileIO, offset: int, length: int) -> bytes:

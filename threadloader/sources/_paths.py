@@ -113,10 +113,12 @@ def inside(path: Path, root: Path | None) -> Path:
 
     Raises:
         SourceError: it lies outside.
-        ConfigError: no system has such a root.
+        ConfigError: no system has such a root, or it is no folder.
     """
     if root is not None:
         bound = real(root, of_root=True)
+        if not os.path.isdir(bound):  # noqa: PTH112 (as `real` gives it)
+            raise ConfigError(Problem("/root", "a folder", f"{bound}, which is none"))
         there = real(path)
         if not PurePath(there).is_relative_to(bound):
             leads = "" if there == str(path) else f", which is {there}"
