@@ -338,3 +338,32 @@ def test_every_value_of_a_tensor_is_seen(dtype):
     assert key_of(one) != key_of(torch.nn.Parameter(one, requires_grad=False))
     with pytest.raises(UntoldError, match=r"torch\.Tensor"):
         key_of(one.to_sparse())
+
+
+BODIES = {
+    "a module": ("import own_a", ["own_a"]),
+    "a part of a package": ("import own_p.inner as it", ["own_p.inner"]),
+    "a name": ("from own_p.inner import SIZE", ["own_p.inner"]),
+    "relative": ("from .. import own_a\n    from .inner import SIZE", ["..", ".inner"]),
+    "in a function of its own": ("def inside():\n        import own_a", ["own_a"]),
+    "of the standard library": ("import json.decoder, sys, os.path, zipfile", []),
+    "installed": ("import numpy.fft, hypothesis", []),
+    "none that is there": ("import not_there_at_all", []),
+    "twice": ("import own_a\n    import own_a", ["own_a"]),
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_module_that_is_imported_in_a_body_is_warned_of(body, tmp_path, monkeypatch, caplog):
+    """What stands in it is seen in no key; nothing is imported to find that out."""
+    text, modules = BODIES[body]
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_a.py").write_text("raise AssertionError")
+    (tmp_path / "own_p").mkdir()
+    (tmp_path / "own_p" / "inner.py").write_text("raise AssertionError")
+    names = {}
+    exec(f"def transform(sample):\n    {text}\n", names)
+    key_of(names["transform"])
+    begin = "cache: what is in the module {} does not count, since transform imports it in its body"
+    said = [":".join(text.split(":")[:2]) for text in caplog.messages]
+    assert [begin.format(name) for name in modules] == said

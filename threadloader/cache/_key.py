@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError, Problem, by_handler
+from ._code import names_used, warn_of_imports
 from ._graph import digest_of
 from ._kinds import (
     BY_CLASS,
@@ -27,7 +28,6 @@ from ._kinds import (
     full_name,
     hides_state,
     home,
-    names_used,
     pickled_as,
     said,
     tells_itself,
@@ -45,7 +45,8 @@ def key_of(*parts: Any) -> str:
         parts: plain values, and what is called to make a sample. Of a
 
             - function: name, code, parameters, defaults, attributes, what it closes over, and the
-              values, functions and classes of its module that it names;
+              values, functions and classes of its module that it names (a module of yours that
+              it imports in its body does not count: a warning says so);
             - class: all that it has, its bases and its metaclass too: functions, values, objects;
             - object: its class, its attributes, and the value that it has beside them (a class
               may derive from str or deque); or, if it has a method ``fingerprint() -> str``,
@@ -140,10 +141,6 @@ def _made_of(walk: Walk, thing: Any, base: Any) -> None:
         walk.add(*[attrgetter(name)(thing) for name in MADE_OF[base]])
 
 
-def _reference(walk: Walk, thing: Any, base: Any) -> None:
-    walk.add(thing())
-
-
 def _array(walk: Walk, array: Any, base: Any) -> None:
     _dtype(walk, array.dtype, base)
     walk.put(str(array.shape))
@@ -198,6 +195,7 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
     walk.put(function.__name__, function.__qualname__)
     # From 3.14 on it is a function that gives them, which is not to be called for that.
     walk.add(code, getattr(function, "__annotate__", None) or function.__annotations__)
+    warn_of_imports(function)
     names = set(names_used(code))
     for name in sorted(names):
         if name in namespace:
@@ -288,7 +286,7 @@ _HOW: dict[type, Callable[[Walk, Any, Any], None]] = {
     **dict.fromkeys((dict, OrderedDict, types.MappingProxyType), _dict),
     **dict.fromkeys(_SETS, _set),
     **dict.fromkeys(MADE_OF, _made_of),
-    **dict.fromkeys((weakref.ref, weakref.KeyedRef), _reference),
+    **dict.fromkeys((weakref.ref, weakref.KeyedRef), lambda walk, it, base: walk.add(it())),
     **dict.fromkeys((np.ndarray, np.memmap, np.generic), _array),
     np.dtype: _dtype,
     types.FunctionType: _function,

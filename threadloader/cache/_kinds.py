@@ -11,7 +11,7 @@ import re
 import struct
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import EnumMeta
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import PurePath
@@ -34,7 +34,7 @@ __all__ = [
     "hides_state",
     "home",
     "installed",
-    "names_used",
+    "library_at",
     "pickled_as",
     "said",
     "tells_itself",
@@ -255,20 +255,18 @@ def hides_state(thing: Any) -> bool:
     return False
 
 
-def names_used(code: types.CodeType) -> Iterator[str]:
-    """Give the names that code and the functions inside it use."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from names_used(constant)
-
-
 def installed(module: str) -> bool:
     """Tell whether a module is of the standard library or installed, or written in C."""
     if module == "__main__":
         return False  # an installed program that runs a script of yours there leaves its own file
     # Not asked of the module itself, whose `__getattr__` may raise anything.
-    file = getattr(sys.modules.get(module), "__dict__", {}).get("__file__") or ""
+    return library_at(
+        module, getattr(sys.modules.get(module), "__dict__", {}).get("__file__") or ""
+    )
+
+
+def library_at(module: str, file: str) -> bool:
+    """Tell whether a module in a file is one of those; without a file it is given as ""."""
     if not {"site-packages", "dist-packages"}.isdisjoint(PurePath(file).parts):
         return True
     # A module of yours may have the name of one of the standard library's, as `code`. Those that

@@ -1,0 +1,70 @@
+"""What the code of a function names, and what it imports when it runs."""
+
+from __future__ import annotations
+
+import dis
+import types
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from ..errors import by_handler, log
+from ._kinds import library_at
+
+__all__ = ["names_used", "warn_of_imports"]
+
+
+def names_used(code: types.CodeType) -> Iterator[str]:
+    """Give the names that code and the functions inside it use."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from names_used(constant)
+
+
+def warn_of_imports(function: types.FunctionType) -> None:
+    """Warn of modules of the user's that a function imports in its body.
+
+    No key can have what stands in them, since they may not be there before it runs, and importing
+    them is the function's to do.
+    """
+    for name in dict.fromkeys(_own_imports(function.__code__)):
+        log(
+            "warning",
+            "cache: what is in the module %s does not count, since %s imports it in its body: "
+            "samples made with another content of it are taken for those of this one; import it "
+            "where the file begins",
+            name,
+            function.__qualname__,
+        )
+
+
+def _own_imports(code: types.CodeType) -> Iterator[str]:
+    """Give the modules that code, or a function inside it, imports, but for those of libraries.
+
+    Nothing is imported for that. What cannot be found is left out: to import it would fail.
+    """
+    steps = list(dis.get_instructions(code))
+    for number, step in enumerate(steps):
+        if step.opname == "IMPORT_NAME":
+            # Two steps before it stands how many packages up a relative import begins.
+            name, up = step.argval, steps[number - 2].argval
+            if up or _is_own(name.partition(".")[0]):
+                yield "." * up + name
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _own_imports(constant)
+
+
+def _is_own(name: str) -> bool:
+    """Tell whether a module at the top is neither of the standard library nor installed."""
+    try:
+        spec = find_spec(name)
+    except Exception as error:  # finders are anybody's
+        if by_handler(error):
+            raise
+        return False
+    if spec is None:
+        return False
+    folders = spec.submodule_search_locations or ()  # of what has no file, as several may share it
+    file = spec.origin if spec.has_location else next(iter(folders), None)
+    return not library_at(name, file or "")
