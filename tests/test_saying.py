@@ -5,12 +5,15 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from threadloader import Loader
 from threadloader._runtime import RUNTIME, Runtime
 from threadloader.engine import ENDED, Engine, _engine, _saying
+from threadloader.sources import _sqlite_connections, per_thread
 
 WAIT = 30.0
 """Seconds after which a test gives up."""
@@ -329,3 +332,51 @@ def test_where_no_module_can_be_imported_any_more_a_stack_and_a_record_still_com
     assert plain[-1].endswith(", in stack")
     _saying.say(None, "error", ["a thread is stuck"])
     assert "threadloader: a thread is stuck\n" == capsys.readouterr().err
+
+
+class Logging:
+    """A source that logs when it is read by a worker."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        if threading.current_thread() is not threading.main_thread():
+            LOG.warning("read")
+        return index
+
+
+def test_a_loop_ends_while_an_object_of_a_thread_is_stuck_in_the_log(heard, go_on):
+    """That it stays open is told by another thread, too, which is left behind."""
+    stuck = threading.Event()
+
+    def hang(text):
+        stuck.set()
+        go_on.wait(WAIT)
+
+    def leave():
+        with Loader({"num_workers": 1, "close_timeout": 0.05}, per_thread(Logging)) as batches:
+            iter(batches)
+            assert stuck.wait(WAIT)
+
+    heard(hang)
+    assert ends(leave)
+    assert stuck.is_set()
+
+
+def test_a_connection_that_stays_open_is_told_while_the_log_is_stuck(heard, go_on):
+    connection = _sqlite_connections._Connection.__new__(_sqlite_connections._Connection)
+    connection.lock = threading.Lock()  # of a thread that still reads by it
+    stuck = threading.Event()
+
+    def hang(text):
+        stuck.set()
+        go_on.wait(WAIT)
+
+    texts = heard(hang)
+    threading.Thread(target=LOG.warning, args=("read",)).start()
+    assert stuck.wait(WAIT)
+    with connection.lock:
+        assert ends(lambda: connection.close(Path("x.db"), 0.0))
+    go_on.set()
+    assert ["read"] == texts[:1]

@@ -279,6 +279,28 @@ def test_the_indices_that_it_is_given_are_read_only(workers, options):
     assert {("int64", False), "take_into"} == set(source.asked)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_indices_of_what_is_left_of_a_batch_are_read_only(workers):
+    class Failing(Counting):
+        take = Counting.take
+
+        def __getitem__(self, index):
+            if index == 3:
+                raise ValueError("damaged")
+            return super().__getitem__(index)
+
+        def take_into(self, indices, empty):
+            self.asked[indices.tolist() == [2], indices.flags.writeable] += 1
+            if 3 in indices:
+                raise ValueError("damaged")
+            return super().take_into(indices, empty)
+
+    source, config = Failing(), {"batch_size": 2, "shuffle": False, "on_error": {"skip": 1}}
+    with Loader({**config, "num_workers": workers}, source) as batches:
+        assert [[0, 1], [2], [4, 5], [6, 7]] == [batch.tolist() for batch in batches]
+    assert {(True, False), (False, False)} == {it for it in source.asked if len(it) == 2}
+
+
 @pytest.mark.parametrize("make", [Counting, lambda: ArraySource(np.arange(8.0))])
 def test_a_take_of_an_object_itself_is_used_and_not_that_of_its_class(make):
     """As Python has it; and with it goes the class's way to build batches in given memory."""

@@ -846,9 +846,21 @@ class Noted(dict):
         self.note = note
 
 
+class Lines(list):
+    """Texts, a row each, with an attribute."""
+
+    def __init__(self, note):
+        super().__init__("abc")
+        self.note = note
+
+
 @pytest.mark.parametrize(
     ("there", "here", "kind"),
-    [({"a": {1: 2}}, {"a": {True: 2}}, "dict"), ({"a": Noted(1)}, {"a": Noted(2)}, "Noted")],
+    [
+        ({"a": {1: 2}}, {"a": {True: 2}}, "dict"),
+        ({"a": Noted(1)}, {"a": Noted(2)}, "Noted"),
+        ({"a": Lines(1)}, {"a": Lines(2)}, "Lines"),
+    ],
 )
 def test_what_differs_besides_items_is_told_where_it_is(there, here, kind):
     expected = f"the same items, but other keys or attributes of the {kind}"

@@ -16,7 +16,7 @@ lists what it left out, `loader` puts them together. `sizes` says how large a ba
 `bench`, `lookup` and `verify` hold the commands (`_named` finds what a command line names,
 `_tried` tries a config out, `_told` puts what is wrong in lines, `_answer` keeps stdout for what a
 command answers, `_asked` starts the children of `bench` and `verify` and reads what they are asked,
-`_leaving` ends a process that has run user code), `errors` everything that is raised.
+`_leaving` ends a process that has run user code), `errors` what is raised, and how that is told.
 """
 
 from importlib import import_module

@@ -161,7 +161,8 @@ class Several:
         made = list(self.given.many(samples, key, positions))
         if len(made) != len(samples):
             raise CollateError(
-                f"the transform's many: expected {len(samples)} samples, got {len(made)}"
+                f"the transform's many: expected {len(samples)} samples, got {len(made)}; return "
+                "one for each that it is given, in their order"
             )
         return made
 

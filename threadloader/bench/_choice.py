@@ -155,9 +155,7 @@ def compared(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
     """
     here, there = (max(rows, key=lambda row: row.samples_per_second) for rows in (ours, theirs))
     ratio = here.samples_per_second / there.samples_per_second
-    processes = _workers(there).replace(
-        "worker", "process" if there.num_workers == 1 else "processe"
-    )
+    processes = _workers(there, "process", "processes")
     alike = abs(ratio - 1) < max(1 - NEAR, here.spread + there.spread)
     told = "no difference that these runs would show" if alike else f"{ratio:.2f} times as many"
     return (
@@ -288,8 +286,8 @@ def _wait(row: Row) -> float:
     return row.data_wait_fraction or 0.0
 
 
-def _workers(row: Row) -> str:
-    return "1 worker" if row.num_workers == 1 else f"{row.num_workers or 'no'} workers"
+def _workers(row: Row, one: str = "worker", many: str = "workers") -> str:
+    return f"1 {one}" if row.num_workers == 1 else f"{row.num_workers or 'no'} {many}"
 
 
 def _time(seconds: float) -> str:

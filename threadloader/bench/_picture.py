@@ -242,11 +242,11 @@ def _above(most: float, tick: float) -> float:
 def _short(value: float, digits: str = "#.3g") -> str:
     """Write a rate in a few characters; with ``.3g`` without trailing zeros.
 
-    >>> _short(950), _short(1e3), _short(12300), _short(2_500_000)
-    ('950', '1.00k', '12.3k', '2.50M')
+    >>> _short(950), _short(999.6), _short(12300), _short(999_700), _short(2_500_000)
+    ('950', '1.00k', '12.3k', '1.00M', '2.50M')
     """
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
+        if value >= 0.9995 * size:  # from here on three digits round up to the next unit
             return format(value / size, digits).rstrip(".") + unit
     return f"{value:.3g}"
 

@@ -193,13 +193,14 @@ class Shelf:
 
     def _merge(self, entries: Entries, number: int) -> None:
         """Take note of records. Of several of one sample the last one counts."""
-        index = entries["index"]
-        once = np.unique(index)
+        # Chosen here: which of several values for one place numpy stores last is left open by it.
+        index, last = np.unique(entries["index"][::-1], return_index=True)
+        entries = entries[::-1][last]
         with self._lock:
             places = self._places  # before the flag is looked at: see close
             if self._closed:
                 return  # pragma: no cover - a race with close
-            self._samples += int(np.count_nonzero(places["number"][once] == 0))
+            self._samples += int(np.count_nonzero(places["number"][index] == 0))
             places["offset"][index] = entries["offset"]
             places["length"][index] = entries["length"]
             places["number"][index] = number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -52,8 +51,7 @@ class Rows:
         self._count = count
         self._maker = maker
         # By the path of a field: its memory, and which of its rows are written. A field is
-        # added under the guard; a row is written by the one worker that has it.
-        self._guard = threading.Lock()
+        # added by single operations of the dicts; a row is written by the one worker that has it.
         self._memories: dict[Path, npt.NDArray[Any]] = {}
         self._written: dict[Path, npt.NDArray[np.bool_]] = {}
 
@@ -87,12 +85,10 @@ class Rows:
         memory = self._memories.get(path)
         if memory is None:
             made = self._maker._empty((self._count, *value.shape), value.dtype)
-            with self._guard:
-                # Another worker may have been faster; what this one made is let go. The memory
-                # comes last: whoever finds it, without the guard or after a Ctrl-C between the
-                # two, finds which of its rows are written, too.
-                self._written.setdefault(path, np.zeros(self._count, np.bool_))
-                memory = self._memories.setdefault(path, made)
+            # Another worker may have been faster; what this one made is let go. The memory comes
+            # last: whoever finds it, finds which of its rows are written, too.
+            self._written.setdefault(path, np.zeros(self._count, np.bool_))
+            memory = self._memories.setdefault(path, made)
         if memory.shape[1:] != value.shape or memory.dtype != value.dtype:
             return value
         memory[row] = value

@@ -50,6 +50,7 @@ tells what a signal handler raised in a job from what the job did.
 from ._engine import Engine
 from ._inline import Inline, InlineStream
 from ._own import here
+from ._saying import say
 from ._signals import attempt, from_signal
 from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
@@ -65,4 +66,5 @@ __all__ = [
     "attempt",
     "from_signal",
     "here",
+    "say",
 ]

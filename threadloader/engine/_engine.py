@@ -37,7 +37,7 @@ class Engine:
         stall_raises: whether the consumer gets a `StalledError` then, and not only a log.
 
     Attributes:
-        mark: what `here.shared` is in its threads, and in no other one.
+        mark: what `here.shared` is in its threads, and in one that logs for its stop.
     """
 
     def __init__(

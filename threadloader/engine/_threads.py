@@ -189,7 +189,9 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
         slot = job = claims = outcome = error = value = None
         if first and (now := monotonic()) - probed > pause:
             delay = shared.runtime.gil_delay()
-            # While the consumer waited it was another worker that held it, in Python code.
+            # While the consumer waited it was another worker that held it, in Python code. (It
+            # writes one after the other: where one is old, `came` lies in the past, or `left` is
+            # infinite, and nothing counts.)
             until = now + delay if shared.awaited is None else shared.came
             own = max(0.0, min(delay, until - max(now, shared.left)))
             shared.gil_delay = (shared.gil_delay + own) / 2  # one chance does not decide

@@ -13,8 +13,12 @@
     └── BusyError     (RuntimeError)  two users at once
 
 Each leaf is also the builtin that a reader expects, so ``except ValueError``
-around a config works. A failed sample raises none of these: it raises the
-source's own exception with a note of sample, epoch and step.
+around a config works. A failed sample raises what its source raised, of ours a `SourceError`,
+with a note of sample, epoch and step; what would be taken for an end comes in a `WorkerError`.
+
+Since every room may know this one, also here: `_handlers` tells what a signal handler raised,
+`_called` whether a callable takes what it will be given, `_log` logs, and `_open_files` tells of
+too many of them.
 """
 
 from collections.abc import Callable, Iterable

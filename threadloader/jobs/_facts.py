@@ -107,7 +107,10 @@ class Recipe(NamedTuple):
             )
         samples = list(given)
         if (got := len(samples)) != (expected := len(indices)):
-            raise CollateError(f"the source's __getitems__: expected {expected} samples, got {got}")
+            raise CollateError(
+                f"the source's __getitems__: expected {expected} samples, got {got}; return one "
+                "for each index, in their order"
+            )
         return samples
 
     def strict(self) -> "Recipe":

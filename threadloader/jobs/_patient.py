@@ -152,10 +152,12 @@ class PatientJob(BatchJob):
         Where that fails, what came of them `alone` is joined. If it cannot be, all is tried again.
         """
         tries, before = 0, self._again
+        indices = self._indices[kept]
+        indices.flags.writeable = False  # as `take` is always given them
         while True:
             self._again = before + tries
             try:
-                return self._take(self._indices[kept])
+                return self._take(indices)
             except Exception as error:
                 if self._recipe.from_signal(error):
                     raise

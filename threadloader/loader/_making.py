@@ -151,7 +151,7 @@ def _of_whole(recipe: Recipe, config: LoaderConfig, most: int | None) -> Recipe:
     group, gather, piece = _grouping(source, config, most, apart=apart)
     recipe = recipe._replace(
         take=taking(source, recipe.empty),
-        unlocked=not recipe.foreign and getattr(source, "in_memory", False),  # numpy gathers
+        unlocked=not recipe.foreign and getattr(source, "in_memory", False),  # numpy gathers it
         group=group,
         gather=gather,
         series=recipe.series and group == 1,

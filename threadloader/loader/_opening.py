@@ -9,10 +9,14 @@ from typing import Any
 
 from .. import sources
 from ..config import LoaderConfig
+from ..engine import say
 from ..errors import SourceError, traceback_of
 from ..order import LONGEST, VERSION
 
 __all__ = ["identity_of", "length_of", "open_configured", "transform_of"]
+
+
+sources.warn_by(lambda text: say(None, "warning", [text]))  # none of our threads waits for it
 
 
 def open_configured(

@@ -26,14 +26,14 @@ class Onward(NamedTuple):
     Attributes:
         batches: how many they are.
         samples: their samples, without padding.
-        ready: how many batches were ready at each, that one included, added up.
+        ready_sum: how many batches were ready at each, that one included, added up.
         waited: seconds that were waited for them.
         job: that of the last one.
     """
 
     batches: int
     samples: int
-    ready: int
+    ready_sum: int
     waited: float
     job: BatchJob
 
@@ -103,9 +103,14 @@ class Delivery:
         self.onward: Onward | None = None
 
     def ready_sum(self, served: int) -> int:
-        """Add up how many batches lay ready at each call of those that delivered the first ones."""
+        """Add up how many batches lay ready at each call of those that delivered the first ones.
+
+        At each there were `ready` of other jobs. Of this one, call c of a piece of p batches found
+        p - c, but for its first call, c = 0: that has waited for the piece, and found none. Only
+        a job that nobody has waited for (it has one piece then) had all of its batches ready there.
+        """
         pieces, more = divmod(served, self.piece)
-        # Within a piece: at the first call none, then one less each time.
+        # The whole pieces, 1 + ... + (p - 1) each; then the first `more` calls of one of `last`.
         last = min(self.piece, self.size - pieces * self.piece)
         within = pieces * (self.piece * (self.piece - 1) // 2)
         within += max(more - 1, 0) * last - more * (more - 1) // 2
@@ -229,7 +234,7 @@ class Place(NamedTuple):
                     if onward is not None:
                         batches += onward.batches
                         samples += onward.samples
-                        ready += onward.ready
+                        ready += onward.ready_sum
                         waited += onward.waited
                         taken += onward.batches
                     counts = cursor.batches + batches, cursor.samples + samples

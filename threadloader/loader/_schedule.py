@@ -151,7 +151,8 @@ def check_length(epoch: int, n: int, delivered: int) -> None:
     if delivered > n:
         raise StateError(
             "the state does not fit: expected a sampler that gives the same indices for epoch "
-            f"{epoch} again, got {n} of them, where {delivered} were delivered already"
+            f"{epoch} again, got {n} of them, where {delivered} were delivered already; have it "
+            "draw from (seed, epoch) alone, or begin the run anew"
         )
 
 

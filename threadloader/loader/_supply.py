@@ -180,8 +180,8 @@ class Supply:
         """
         if end is not None:
             end = max(end, cursor.epoch + 1)
-        here = self.choice is not None and self.choice.here and not self._in_loop()
-        engine = self._here if here else self.engine
+        by_loop = self.choice is not None and self.choice.here and not self._in_loop()
+        engine = self._here if by_loop else self.engine
         series: Callable[[], int] | None = None
         if isinstance(engine, Inline):
             # Where nothing is measured, all batches whose order is worked out together.

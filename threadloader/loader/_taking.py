@@ -61,12 +61,15 @@ def _counted(method: str, batch: Any, expected: int) -> Any:
     # As from a `return` that was forgotten, or a `sum` that was not wanted.
     if batch is None or isinstance(batch, (str, bytes, int, float, complex, np.generic)):
         got = shown(batch)
-        raise CollateError(f"the source's {method}: expected a batch of {expected} rows, got {got}")
+        raise CollateError(
+            f"the source's {method}: expected a batch of {expected} rows, got {got}; return an "
+            "array, or a tuple or dict of them, with a row for each index"
+        )
     for rows in _lengths(batch, expected):
         if rows != expected:
             raise CollateError(
                 f"the source's {method}: expected arrays and lists of {expected} rows, "
-                f"got one of {rows}"
+                f"got one of {rows}; return a row for each index, in their order"
             )
     return batch
 

@@ -22,7 +22,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ConfigError, Problem
-from ._closing import close_all
+from ._closing import close_all, warn_by
 from ._given import Without, as_source, attributes_of, has_own
 from ._per_thread import PerThread
 from .arrays import ArraySource
@@ -53,6 +53,7 @@ __all__ = [
     "read_numbers",
     "sample_fingerprint",
     "stamp",
+    "warn_by",
 ]
 
 

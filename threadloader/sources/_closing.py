@@ -17,11 +17,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
-from ..errors import ClosedError, by_handler
+from ..errors import ClosedError, by_handler, log
 
-__all__ = ["Held", "Token", "close_all", "close_left_over", "closed_error"]
+__all__ = ["Held", "Token", "close_all", "close_left_over", "closed_error", "warn", "warn_by"]
 
 _Thing = TypeVar("_Thing")
 
@@ -107,6 +108,23 @@ def close_all(closes: Sequence[Callable[[], object]]) -> None:
             close_all(closes[middle:])
     elif closes:
         closes[0]()
+
+
+_log: Callable[[str], object] = partial(log, "warning", "%s")  # replaced once: see `warn_by`
+
+
+def warn(text: str) -> None:
+    """Warn of what a ``close`` leaves open."""
+    _log(text)
+
+
+def warn_by(write: Callable[[str], object]) -> None:
+    """Have such warnings written by another thread, as `loader` does when it is imported.
+
+    The thread that something is left to may be stuck in the log, and hold the lock of a handler.
+    """
+    global _log  # noqa: PLW0603
+    _log = write
 
 
 def closed_error(path: object) -> ClosedError:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..errors import ClosedError, ConfigError, Problem, from_signal, log, misfit
-from ._closing import close_all
+from ..errors import ClosedError, ConfigError, Problem, from_signal, misfit
+from ._closing import close_all, warn
 
 __all__ = ["PerThread"]
 
@@ -108,11 +108,9 @@ class _Process:
             if left or part.made is None:  # or else an interrupt came: it is closed the next time
                 self.parts.pop(part, None)
         if left:
-            log(
-                "warning",
-                "per_thread: an object of the class %s stays open, since a thread is still in a "
-                "call of it; that closes it when it comes back",
-                kind,
+            warn(
+                f"per_thread: an object of the class {kind} stays open, since a thread is still "
+                "in a call of it; that closes it when it comes back"
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import threading
 import time
@@ -13,7 +12,7 @@ from pathlib import Path, PurePath
 
 from ..errors import ConfigError, Problem, SourceError, by_handler, lost_interrupt
 from . import _per_thread  # which counts forks
-from ._closing import Held, Token, close_all, close_left_over, closed_error
+from ._closing import Held, Token, close_all, close_left_over, closed_error, warn
 from ._regular import regular_status
 from ._sqlite_errors import in_words
 from ._sqlite_forks import follow
@@ -21,7 +20,6 @@ from ._stamp import log_status
 
 __all__ = ["Connections"]
 
-_LOG = logging.getLogger("threadloader")
 _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 _READ_PRAGMAS = frozenset({"data_version", "page_size"})  # for full-text tables, too
 _REFUSED_FUNCTIONS = frozenset({"load_extension", "random", "randomblob"})
@@ -282,7 +280,7 @@ class _Connection:
     def close(self, path: Path, until: float) -> None:
         """Close it, unless a thread still reads by it at this time of the monotonic clock."""
         if not self.lock.acquire(timeout=max(0.0, until - time.monotonic())):
-            _LOG.warning("%s: a connection stays open, since a thread still reads by it", path)
+            warn(f"{path}: a connection stays open, since a thread still reads by it")
             return
         try:
             self.sql.close()

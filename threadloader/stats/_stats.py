@@ -142,6 +142,8 @@ class Stats:
 
         Near `prefetch_batches`: the buffer is full and loading keeps up. Near 0: it is
         empty; more prefetch will not help, more workers or cheaper preparation may.
+        Without workers it is what was left of batches that were gathered together, and
+        says nothing of that.
         """
         return self.ready_sum / self.batches if self.batches else 0.0
 

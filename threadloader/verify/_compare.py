@@ -72,9 +72,9 @@ def _within(there: Any, here: Any, rows: int, path: Path) -> Iterator[Field]:
         elif len(there) == rows and not any(map(_is_field, there)):
             # A row each, as of texts.
             wrong = [row for row in range(rows) if digest(there[row]) != digest(here[row])]
-            at = wrong[0]
-            what = f"expected {_short(there[at])}, got {_short(here[at])}"
-            yield Field(f"{name}[{at}]", what, tuple(wrong))
+            for at in wrong[:1]:  # none where only attributes of the list differ
+                what = f"expected {_short(there[at])}, got {_short(here[at])}"
+                yield Field(f"{name}[{at}]", what, tuple(wrong))
         else:
             for number, (one, other) in enumerate(zip(there, here, strict=True)):
                 yield from _fields(one, other, rows, (*path, number))
