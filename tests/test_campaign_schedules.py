@@ -2,10 +2,13 @@
 
 import argparse
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from campaigns import cases, schedules
+from campaigns import aliasing, cases, kills, resumes, schedules, versions
 from sim import BUGGY
 from test_tools import loaded
 
@@ -162,3 +165,50 @@ def test_every_campaign_of_the_tool_has_a_main():
     for name in loaded("campaign").CAMPAIGNS:
         assert callable(importlib.import_module(f"campaigns.{name}").main)
     assert isinstance(cases.parser("x", "y", 1), argparse.ArgumentParser)
+
+
+ENDED = """
+import argparse, sys, time
+from campaigns import cases
+
+def work(seed, numbers):
+    print("ready", flush=True)
+    while True:
+        time.sleep(60)
+
+if __name__ == "__main__":
+    options = cases.parser("ended", "", 2).parse_args(["--processes", "2"])
+    sys.exit(cases.run("ended", work, options, chunk=1))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows ends a process without a word to it")
+def test_what_ends_it_ends_its_processes(tmp_path):
+    """They hold stdout open for as long as they live."""
+    (tmp_path / "ended.py").write_text(ENDED)
+    places = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    environment = {**os.environ, "PYTHONPATH": places}
+    command = [sys.executable, str(tmp_path / "ended.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        assert ["ready\n"] * 2 == [running.stdout.readline() for _ in range(2)]
+        running.terminate()
+        assert running.stdout.read().startswith("ended: 0 run, ")
+    assert 130 == running.returncode
+
+
+@pytest.mark.parametrize(
+    ("campaign", "arguments", "least"),
+    [
+        (kills, ["--count", "-5"], 1),
+        (kills, ["--fresh", "-1"], 0),
+        (resumes, ["--count", "0"], 1),
+        (resumes, ["--workers", "0", "x"], 0),
+        (versions, ["--ways", "-1"], 1),
+        (aliasing, ["--count", "0"], 1),
+    ],
+)
+def test_a_number_of_nothing_is_refused(campaign, arguments, least, capsys):
+    """It would end with 0 failed."""
+    with pytest.raises(SystemExit, match="2"):
+        campaign.main(arguments)
+    assert f"expected an integer from {least}, got {arguments[-1]}" in capsys.readouterr().err

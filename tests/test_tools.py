@@ -526,6 +526,27 @@ def test_an_interrupted_child_says_its_last_words() -> None:
     assert 130 == running.returncode
 
 
+@needs_signals
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_tool_that_is_ended_ends_what_it_has_started(number: signal.Signals) -> None:
+    """These reach the tool alone; the child holds stdout open for as long as it lives."""
+    child = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(60)\n"
+    tool = (
+        f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import _env\n"
+        f"work = lambda args: _env.call([sys.executable, '-c', {child!r}])\n"
+        "sys.exit(_env.main('tools/it', work, []))\n"
+    )
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", tool], text=True, **streams) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert "ready\n" == running.stdout.readline()
+        running.send_signal(number)
+        assert "" == running.stdout.read()
+        assert f"tools/it: ended by {number.name}\n" == running.stderr.read()
+    assert 128 + number == running.returncode
+
+
 @pytest.fixture
 def tests(monkeypatch: pytest.MonkeyPatch) -> Any:
     """tools/test with fakes: ``tests.ran`` lists the commands, ``tests.codes`` how they end.

@@ -50,16 +50,39 @@ class OutputError(ToolError):
     code = 2
 
 
+class EndedError(KeyboardInterrupt):
+    """SIGTERM or SIGHUP came, which ends a tool as a Ctrl-C does: with what it has started."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 def main(tool: str, work: Callable[[list[str]], int], args: Sequence[str]) -> int:
-    """Runs a tool and gives its exit code: that of its `ToolError`, or 130 after a Ctrl-C."""
+    """Runs a tool and gives its exit code.
+
+    That is the one of its `ToolError`, 130 after a Ctrl-C, and 128 + N after signal N.
+    """
     try:
+        for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; `nohup` has it ignored
+            number = getattr(signal, name, None)
+            if number and signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _ended)
         return work(list(args))
     except ToolError as error:
         print(f"{tool}: {error}", file=sys.stderr)
         return error.code
+    except EndedError as ended:
+        with contextlib.suppress(OSError):  # the terminal is gone
+            print(f"{tool}: ended by {signal.Signals(ended.number).name}", file=sys.stderr)
+        return 128 + ended.number
     except KeyboardInterrupt:
         print(f"\n{tool}: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _ended(number: int, frame: object) -> None:
+    raise EndedError(number)
 
 
 def environment(extra: str = "") -> Path:
@@ -129,6 +152,10 @@ def call(command: Sequence[object], cwd: Path | None = None, **streams: Any) -> 
     try:
         code = child.wait()
         return 128 - code if code < 0 else code  # ended by signal N: 128 + N, as shells say it
+    except EndedError:  # the child was not sent it
+        child.terminate()
+        _end(child)
+        raise
     except KeyboardInterrupt:
         _end(child)
         return INTERRUPTED

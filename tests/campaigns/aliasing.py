@@ -27,6 +27,8 @@ import numpy as np
 from threadloader import Loader
 from threadloader.buffers import LEAST_BYTES
 
+from .cases import some
+
 KEPT = 64
 """Batches that the consumer keeps."""
 
@@ -159,7 +161,7 @@ def main(args: list[str]) -> int:
     """Give the exit code."""
     parser = argparse.ArgumentParser("tools/campaign aliasing", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--count", type=int, default=100_000, help="batches (default: 100,000)")
+    parser.add_argument("--count", type=some, default=100_000, help="batches (default: 100,000)")
     parser.add_argument("--seed", type=int, default=1, help="seed of what is drawn (default: 1)")
     options = parser.parse_args(args)
     began, told = time.monotonic(), Counter[str]()

@@ -83,6 +83,13 @@ def some(text: str) -> int:
     raise argparse.ArgumentTypeError(f"expected an integer from 1, got {text}")
 
 
+def none_or_some(text: str) -> int:
+    """Read a number of things, or 0, from a command line."""
+    if text.isdecimal():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected an integer from 0, got {text}")
+
+
 def run(name: str, work: Work, options: argparse.Namespace, chunk: int = CHUNK) -> int:
     """Run a campaign to its end, to its tenth failure, or to a Ctrl-C.
 
@@ -147,12 +154,19 @@ def _parts(
     for number in range(options.processes):
         places.put(number)
     pool = ProcessPoolExecutor(options.processes, context, _begin, (places,))
+    # What is sent to this process alone is to end them, too.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         running = [pool.submit(work, options.seed, numbers) for numbers in chunks]
         for done in as_completed(running):
             yield done.result()
+    except BaseException:  # GeneratorExit, too: nobody waits for what they are at
+        for child in multiprocessing.active_children():
+            child.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _begin(places: Any) -> None:

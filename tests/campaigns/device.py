@@ -32,6 +32,8 @@ import numpy as np
 from threadloader import Loader, buffers
 from threadloader.adapters import torch_pin
 
+from .cases import some
+
 SAMPLES = 512
 
 LOOK = 16
@@ -212,7 +214,7 @@ def main(args: list[str]) -> int:
     """Give the exit code."""
     parser = argparse.ArgumentParser("campaigns.device", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--count", type=int, default=1500, help="batches a way (default: 1500)")
+    parser.add_argument("--count", type=some, default=1500, help="batches a way (default: 1500)")
     parser.add_argument("--planted", action="store_true", help="with a bug, which must be seen")
     options = parser.parse_args(args)
     try:

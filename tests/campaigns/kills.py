@@ -29,6 +29,8 @@ from pathlib import Path
 
 from lives import Count, Run, Server
 
+from .cases import none_or_some, some
+
 MOST_KILLS = 40
 """Of one run. Chosen: one whose lives are too short to get anywhere must end, too."""
 
@@ -98,12 +100,14 @@ class Kills:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the campaign."""
-    parser.add_argument("--count", type=int, default=3000, help="kills (default: 3000)")
-    parser.add_argument("--fresh", type=int, default=100, help="of these, of fresh processes (100)")
+    parser.add_argument("--count", type=some, default=3000, help="kills (default: 3000)")
+    parser.add_argument(
+        "--fresh", type=none_or_some, default=100, help="of these, of fresh processes (100)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the runs (default: 1)")
     parser.add_argument(
         "--workers",
-        type=int,
+        type=none_or_some,
         nargs="+",
         default=[0, 1, 2, 8],
         help="numbers of workers, of which each life draws one (default: 0 1 2 8)",

@@ -19,14 +19,16 @@ from pathlib import Path
 
 from cuts import Chain
 
+from .cases import none_or_some, some
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the campaign."""
-    parser.add_argument("--count", type=int, default=100_000, help="cuts (default: 100,000)")
+    parser.add_argument("--count", type=some, default=100_000, help="cuts (default: 100,000)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the runs (default: 1)")
     parser.add_argument(
         "--workers",
-        type=int,
+        type=none_or_some,
         nargs="+",
         default=[0, 0, 0, 0, 1, 2, 8],
         help="numbers of workers, which the chains have in turn (default: 0 0 0 0 1 2 8)",

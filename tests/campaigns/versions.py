@@ -20,6 +20,8 @@ from pathlib import Path
 import numpy as np
 import pinned
 
+from .cases import some
+
 
 def drifted(numbers: range, ways: int, folder: Path) -> list[str]:
     """Play runs, each in so many ways.
@@ -63,8 +65,8 @@ def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser("tools/campaign versions", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     most, ways = pinned.RUNS, len(pinned.WAYS)
-    parser.add_argument("--count", type=int, default=most, help=f"runs (default: {most}, all)")
-    parser.add_argument("--ways", type=int, default=ways, help=f"of each (default: {ways}, all)")
+    parser.add_argument("--count", type=some, default=most, help=f"runs (default: {most}, all)")
+    parser.add_argument("--ways", type=some, default=ways, help=f"of each (default: {ways}, all)")
     parser.add_argument("--write", action="store_true", help="write the file anew instead")
     options = parser.parse_args(args)
     began = time.monotonic()
