@@ -58,6 +58,9 @@ def go_on():
     event.set()
     while left := set(threading.enumerate()) - before:  # one that stops may begin another to log
         for thread in left:
+            if thread.ident is None:  # it is being started, and cannot be joined yet
+                time.sleep(0)
+                continue
             thread.join(WAIT)
             assert not thread.is_alive()
 
