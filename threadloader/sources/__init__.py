@@ -80,7 +80,8 @@ class Source(Protocol):
     - ``take(indices) -> batch``, where it can build a whole batch faster than sample
       by sample. ``indices`` is an int64 array of shape ``(batch,)``, read-only; the batch is
       what stacking the samples would give. If it also has ``sample_bytes`` (the size of one
-      sample), several small batches may be taken in one call and split.
+      sample), several small batches may be taken in one call and split; ``in_memory = True``
+      besides says that a batch costs what its rows cost, and that numpy gathers it.
     - ``take_into(indices, empty) -> batch``: the same, in arrays made by ``empty(shape, dtype)``,
       which is `numpy.empty`, but in memory that may have been used before. It stands beside
       ``take``: without that it is never asked.
