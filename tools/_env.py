@@ -63,11 +63,13 @@ def main(tool: str, work: Callable[[list[str]], int], args: Sequence[str]) -> in
 
     That is the one of its `ToolError`, 130 after a Ctrl-C, and 128 + N after signal N.
     """
+    # Windows has no SIGHUP.
+    ending = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    # Not where one is ignored, as `nohup` has it.
+    free = [it for it in ending if it and signal.getsignal(it) is signal.SIG_DFL]
     try:
-        for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; `nohup` has it ignored
-            number = getattr(signal, name, None)
-            if number and signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _ended)
+        for number in free:
+            signal.signal(number, _ended)
         return work(list(args))
     except ToolError as error:
         print(f"{tool}: {error}", file=sys.stderr)
@@ -79,6 +81,9 @@ def main(tool: str, work: Callable[[list[str]], int], args: Sequence[str]) -> in
     except KeyboardInterrupt:
         print(f"\n{tool}: interrupted", file=sys.stderr)
         return INTERRUPTED
+    finally:
+        for number in free:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _ended(number: int, frame: object) -> None:
