@@ -641,7 +641,7 @@ def test_what_is_logged_of_a_write_is_logged_where_the_others_may_write(
 
     if broken:
         monkeypatch.setattr(cache, "_write", fail)
-    monkeypatch.setattr(_folder._LOG, "filters", [handle])
+    monkeypatch.setattr(logging.getLogger("threadloader"), "filters", [handle])
     caplog.set_level(logging.INFO, "threadloader")
     cache._keep(0, b"something")
     cache.close()

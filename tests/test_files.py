@@ -167,6 +167,7 @@ def test_links_are_followed_and_only_inside_of_root(tmp_path):
     (tmp_path / "data" / "out.txt").unlink()
     (tmp_path / "data" / "up").symlink_to(tmp_path)
     assert "outside" in refused(tmp_path, root=root, pattern="*/*.txt")
+    (tmp_path / "other").mkdir()
     assert "outside" in refused(tmp_path, root=tmp_path / "other")
 
 

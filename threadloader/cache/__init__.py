@@ -24,18 +24,16 @@ functions what they name, and `_graph` makes one digest of them all.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..errors import log
 from ._base import Cache
 from ._folder import Folder
 from ._key import key_of
 from ._memory import Memory
 from ._walk import UntoldError
-
-_LOG = logging.getLogger("threadloader")
 
 __all__ = ["Cache", "Cached", "key_of", "open_cache"]
 
@@ -77,7 +75,8 @@ def open_cache(
     try:
         told = key()
     except UntoldError as error:
-        _LOG.warning(
+        log(
+            "warning",
             "cache: nothing is kept in %s: nobody can see what is in %s, so samples of another "
             "transform could be taken for those of this one; let the object that holds it have a "
             "method fingerprint() that gives another str when the samples change",

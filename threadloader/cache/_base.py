@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import logging
 import os
 import threading
 import weakref
@@ -11,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import log
 from ._samples import ForeignError, freeze
 
 __all__ = ["MISSING", "Cache", "CacheStats", "Count", "follow"]
 
-_LOG = logging.getLogger("threadloader")
 
 MISSING: Any = object()
 """What `Cache.find` gives where there is no sample; None may be a sample."""
@@ -119,7 +118,8 @@ class Cache:
     def _foreign(self, error: ForeignError) -> None:
         self._count.mine[Count.UNCACHEABLE] += 1
         if self._said_foreign.acquire(blocking=False):
-            _LOG.warning(
+            log(
+                "warning",
                 "cache: a sample has %s, which cannot be kept, so it is prepared each time; "
                 "return numpy arrays, numbers and texts, in dicts, lists or tuples",
                 error,

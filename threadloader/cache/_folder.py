@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import errno
 import hashlib
-import logging
 import os
 import re
 import stat
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, Problem, by_handler, too_many
+from ..errors import ConfigError, Problem, by_handler, log, too_many
 from ._base import MISSING, Cache, Count, follow
 from ._encode import DamagedError, Part, decode, encode
 from ._names import new_name
@@ -33,7 +32,6 @@ from ._shelf import PLACE_BYTES, Place, Shelf, of_process, unless_held
 
 __all__ = ["Folder"]
 
-_LOG = logging.getLogger("threadloader")
 
 _LOOK_SECONDS = 1.0
 """How often, at most, a miss looks for what other processes have written. Chosen: looking
@@ -110,9 +108,10 @@ class Folder(Cache):
         names = [path.name for path in self._folder.parent.iterdir()]
         others = sum(_SUB_FOLDER.fullmatch(name) is not None for name in names) - 1
         if samples or not others:
-            _LOG.info("cache: %s: %d samples are kept", self._folder, samples)
+            log("info", "cache: %s: %d samples are kept", self._folder, samples)
         else:
-            _LOG.info(
+            log(
+                "info",
                 "cache: %s: begun anew; the %d folders beside it belong to another source, "
                 "transform or version, and can be deleted once nobody uses them",
                 self._folder,
@@ -157,7 +156,8 @@ class Folder(Cache):
         if self._shelf.forget(index, place):
             self._count.mine[Count.DAMAGED] += 1
             if self._said_damaged.acquire(blocking=False):
-                _LOG.warning(
+                log(
+                    "warning",
                     "cache: %s: byte %d: sample %d is damaged, and prepared anew: %s",
                     segment.path,
                     place.offset,
@@ -181,10 +181,10 @@ class Folder(Cache):
             if self._stopped:
                 self._retire()
         if said is not None:  # here: a log that hangs keeps nobody else from writing
-            _LOG.log(*said)
+            log(*said)
 
     def _write_if_it_fits(self, index: int, parts: list[Part], size: int) -> tuple[Any, ...] | None:
-        """Keep a sample, or not; give what is to be logged of that, as `Logger.log` takes it."""
+        """Keep a sample, or not; give what is to be logged of that, as `log` takes it."""
         self._leave_to_parent()
         samples, kept = self._shelf.held()
         more = size + ENTRY_BYTES + (HEADER_BYTES if self._writer is None else 0)
@@ -192,7 +192,7 @@ class Folder(Cache):
             if not self._said_full.acquire(blocking=False):
                 return None
             text = "cache: %s: sample %d (%d bytes) does not fit into max_bytes beside the %d that "
-            return logging.INFO, text + "are kept", self._folder, index, size, samples
+            return "info", text + "are kept", self._folder, index, size, samples
         try:
             self._write(index, record(parts, self._key, index))
         except BaseException as error:
@@ -207,7 +207,7 @@ class Folder(Cache):
             if not passing or self._said_short.acquire(blocking=False):
                 text = "cache: %s: sample %d could not be written: %s; %s, and loading goes on"
                 effect = "it is not kept this time" if passing else "no more are kept"
-                return logging.WARNING, text, self._folder, index, str(error), effect
+                return "warning", text, self._folder, index, str(error), effect
         return None
 
     def _write(self, index: int, made: bytearray) -> None:

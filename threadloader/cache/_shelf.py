@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import _thread
 import errno
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import numpy as np
 
-from ..errors import TOO_MANY, by_handler, most_open
+from ..errors import TOO_MANY, by_handler, log, most_open
 from ._names import segment_names
 from ._segments import Entries, Segment
 
 __all__ = ["PLACE_BYTES", "Place", "Shelf", "of_process", "unless_held"]
 
-_LOG = logging.getLogger("threadloader")
 
 _MOST_OPEN = 64
 """Segments whose files are held open at most, less where the process may have few; others are
@@ -189,7 +187,7 @@ class Shelf:
             self._known[name] = 0
             if gone:
                 return
-            _LOG.warning("cache: %s/%s is passed over: %s", self._folder, name, error)
+            log("warning", "cache: %s/%s is passed over: %s", self._folder, name, error)
 
     def _merge(self, entries: Entries, number: int) -> None:
         """Take note of records. Of several of one sample the last one counts."""

@@ -15,7 +15,6 @@ processes may build it at once: each name holds a whole index or none.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import secrets
 import struct
@@ -25,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import by_handler
+from ..errors import by_handler, log
 from ._regular import open_regular
 
 __all__ = ["SUFFIX", "IndexCache", "IntArray"]
@@ -34,7 +33,6 @@ SUFFIX = ".threadloader-index"
 
 IntArray = npt.NDArray[np.int64]
 
-_LOG = logging.getLogger("threadloader")
 _MAGIC = b"threadloader ix\n"
 _FORMAT = 1
 # magic, format, whether blank lines are left out, size and time of the file, how many
@@ -85,11 +83,14 @@ class IndexCache:
             with open_regular(path) as stream:
                 found = _read(stream, file.name, size, modified, begin, skip_blank)
         except _StaleError as error:
-            _LOG.info(
-                "%s: the index is for another state of the file (%s); built anew", path, error
+            log(
+                "info",
+                "%s: the index is for another state of the file (%s); built anew",
+                path,
+                error,
             )
         except _DamagedError as error:
-            _LOG.warning("%s: this is no sound index (%s); built anew", path, error)
+            log("warning", "%s: this is no sound index (%s); built anew", path, error)
         except OSError as error:  # a SourceError is one
             if by_handler(error):
                 raise
@@ -143,7 +144,7 @@ class IndexCache:
             # Without the path that some of them name, and those of a write do not.
             got = getattr(error, "message", None) or getattr(error, "strerror", None) or error
             hint = "going on with the index in memory"
-            _LOG.warning("%s: expected to keep an index of lines, got: %s; %s", path, got, hint)
+            log("warning", "%s: expected to keep an index of lines, got: %s; %s", path, got, hint)
 
 
 class _StaleError(Exception):

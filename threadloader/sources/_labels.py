@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import logging
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +10,7 @@ from io import StringIO
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..errors import ConfigError, Problem, SourceError, by_handler
+from ..errors import ConfigError, Problem, SourceError, by_handler, log
 from ._dtypes import int64_of
 from ._fields import nearest
 from ._files import inside
@@ -20,7 +19,6 @@ from ._regular import open_regular, readable
 
 __all__ = ["Labels", "labels_of"]
 
-_LOG = logging.getLogger("threadloader")
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -212,7 +210,7 @@ class _Table:
                 raise self._fault(f"expected {expected}, got {name!r}; {hint}", line)
         chosen = [name for name in names if name in self.rows]
         if left := len(names) - len(chosen):
-            _LOG.info("%s: %d of %d files have no row: left out", self.path, left, len(names))
+            log("info", "%s: %d of %d files have no row: left out", self.path, left, len(names))
         return chosen
 
     def number(self, name: str, kind: str) -> int | float:

@@ -15,7 +15,6 @@ The rules:
 
 from __future__ import annotations
 
-import logging
 import re
 import sqlite3
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConfigError, Problem, SourceError
+from ..errors import ConfigError, Problem, SourceError, log
 from ._fields import near
 from ._files import inside
 from ._hash import sha256
@@ -36,7 +35,6 @@ from ._telling import Telling
 
 __all__ = ["SqliteSource", "open_sqlite"]
 
-_LOG = logging.getLogger("threadloader")
 _ROWS = 65_536
 """Keys taken from the database at once. Chosen: little memory as Python integers."""
 
@@ -210,7 +208,8 @@ class SqliteSource:
         ):
             plan = [str(row[3]) for row in cursor]
         if any(map(_SEARCHED.match, plan)):
-            _LOG.warning(
+            log(
+                "warning",
                 "%s: each sample is searched for in all rows, which is slow (%s); add an "
                 "index on the column that %r stands for, or write the query's result into a table",
                 self._path,
