@@ -20,6 +20,7 @@ from threadloader import CollateError, ConfigError, Loader, buffers
 from threadloader.adapters import torch_pin
 from threadloader.adapters.torch_pin import pinning
 from threadloader.collate._rows import LARGE_BYTES
+from threadloader.engine import _engine
 
 __all__ = ["torch"]  # the fixture
 
@@ -417,6 +418,7 @@ def test_pinning_that_never_returns_is_named_and_left_behind(torch, monkeypatch,
         assert go_on.wait(WAIT)
 
     monkeypatch.setattr(Tensor, "pin_memory", pin_memory)
+    monkeypatch.setattr(_engine, "GRACE_SECONDS", WAIT)  # the feeder tells of it, on a busy machine
     config = {"batch_size": 2, "num_workers": 1, "close_timeout": 0.05}
     with caplog.at_level(logging.ERROR, logger="threadloader"):
         with load(range(4), **config) as batches:

@@ -78,6 +78,12 @@ def raised(monkeypatch):
     return SimpleNamespace(kinds=kinds, wait=lambda: told.acquire(timeout=WAIT))
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """Has a stop wait for the feeder's report, which takes its time on a busy machine."""
+    monkeypatch.setattr(_engine, "GRACE_SECONDS", WAIT)
+
+
 class Job:
     """A job of one part, which calls a function."""
 
@@ -167,6 +173,7 @@ def test_a_batch_is_given_while_the_word_of_a_stall_is_stuck_in_the_log(heard, g
     assert given
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_log_that_stops_the_threads_does_not_wait_for_who_waits_for_it(heard, go_on):
     """G6: it is asked in the name of the threads, which only tells them; each is told of."""
     stopped = []
@@ -188,6 +195,7 @@ def test_a_log_that_stops_the_threads_at_a_stall_wakes_the_consumer(heard, go_on
     assert ENDED is stream.result(0)
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_record_comes_from_this_package(heard, go_on):
     """So says a format with `%(module)s` in it, and whoever filters by that."""
     heard()
@@ -197,6 +205,7 @@ def test_a_record_comes_from_this_package(heard, go_on):
     assert ["_saying"] == seen
 
 
+@pytest.mark.usefixtures("patient")
 def test_one_log_that_is_stuck_is_waited_for_once(heard, go_on, monkeypatch):
     """G6: however many workers are stuck, one thread stands in the log, and the feeder ends."""
     monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
