@@ -367,3 +367,35 @@ def test_a_module_that_is_imported_in_a_body_is_warned_of(body, tmp_path, monkey
     begin = "cache: what is in the module {} does not count, since transform imports it in its body"
     said = [":".join(text.split(":")[:2]) for text in caplog.messages]
     assert [begin.format(name) for name in modules] == said
+
+
+@pytest.mark.parametrize("many", ["    sample.n{}\n", "    a = {}.5\n"])
+def test_imports_of_long_code_are_told_from_others(many, caplog):
+    """Behind 256 names or constants an instruction has a part of its own before it."""
+    names = {}
+    body = "".join(many.format(number) for number in range(300))
+    exec(f"def transform(sample):\n{body}    from json import loads\n", names)
+    key_of(names["transform"])
+    assert [] == caplog.messages
+
+
+def test_a_module_that_counts_all_the_same_is_not_warned_of_and_another_one_once(
+    tmp_path, monkeypatch, caplog
+):
+    """Its own, and what the module of the function imports, too."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("own_b", "own_c"):
+        (tmp_path / f"{name}.py").write_text("")
+    text = "import own_b\n"
+    for name in ("one", "two"):
+        text += f"def {name}(sample):\n    import own_b, own_c, own_d\n"
+    (tmp_path / "own_d.py").write_text(text)
+    with monkeypatch.context() as imported:
+        module = types.ModuleType("own_d")
+        for name in ("own_b", "own_d"):
+            imported.setitem(sys.modules, name, types.ModuleType(name))
+        exec(text, vars(module))
+        vars(module)["__name__"] = "own_d"
+        key_of([module.one, module.two])
+    (said,) = caplog.messages
+    assert said.startswith("cache: what is in the module own_c does not count, since one imports")

@@ -228,6 +228,14 @@ def test_arrays_of_another_byte_order_or_of_nothing_are_others():
     assert ([], 0) == kept(np.zeros((0, 4)))
 
 
+def test_a_root_that_is_made_with_the_folder_need_not_be_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        with Loader({"root": "run", "cache": {"folder": "run/kept"}}, np.arange(40)) as batches:
+            assert 40 == sum(map(len, batches))
+    assert (tmp_path / "run" / "kept").is_dir()
+
+
 def test_the_folder_may_not_leave_the_root(tmp_path):
     with pytest.raises(OSError, match='inside the folder "root"'):
         Loader(config(root=".", cache={"folder": "../kept"})).__enter__()

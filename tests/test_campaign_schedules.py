@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -168,32 +169,36 @@ def test_every_campaign_of_the_tool_has_a_main():
 
 
 ENDED = """
-import argparse, sys, time
+import argparse, signal, sys, tempfile, time
 from campaigns import cases
 
 def work(seed, numbers):
+    tempfile.mkdtemp()
     print("ready", flush=True)
     while True:
         time.sleep(60)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
     options = cases.parser("ended", "", 2).parse_args(["--processes", "2"])
     sys.exit(cases.run("ended", work, options, chunk=1))
 """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows ends a process without a word to it")
-def test_what_ends_it_ends_its_processes(tmp_path):
-    """They hold stdout open for as long as they live."""
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_what_ends_it_ends_its_processes(tmp_path, name):
+    """They hold stdout open for as long as they live; what they have made is removed."""
     (tmp_path / "ended.py").write_text(ENDED)
     places = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
-    environment = {**os.environ, "PYTHONPATH": places}
+    (tmp_path / "made").mkdir()
+    environment = {**os.environ, "PYTHONPATH": places, "TMPDIR": str(tmp_path / "made")}
     command = [sys.executable, str(tmp_path / "ended.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
         assert ["ready\n"] * 2 == [running.stdout.readline() for _ in range(2)]
-        running.terminate()
+        running.send_signal(signal.Signals[name])
         assert running.stdout.read().startswith("ended: 0 run, ")
-    assert 130 == running.returncode
+    assert (130, []) == (running.returncode, list((tmp_path / "made").iterdir()))
 
 
 @pytest.mark.parametrize(

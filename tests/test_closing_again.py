@@ -68,17 +68,17 @@ def test_closing_again_closes_what_an_interrupt_left_open(raises, monkeypatch):
 def test_a_loader_that_is_interrupted_while_it_closes_its_objects_closes_them(monkeypatch):
     """A Ctrl-C lands before the first of them; leaving begins anew, and raises it."""
     monkeypatch.setattr(Opened, "still", 0)
-    real = _per_thread.close_all
+    real = _per_thread.close_each
 
-    def pressed(closes):
-        monkeypatch.setattr(_per_thread, "close_all", real)
+    def pressed(close, things):
+        monkeypatch.setattr(_per_thread, "close_each", real)
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("the signal has not come")
 
     loader = Loader({"num_workers": 2}, per_thread(Opened))
     next(iter(loader.__enter__()))
     assert Opened.still
-    monkeypatch.setattr(_per_thread, "close_all", pressed)
+    monkeypatch.setattr(_per_thread, "close_each", pressed)
     with pytest.raises(KeyboardInterrupt):
         loader.__exit__(None, None, None)
     assert 0 == Opened.still
@@ -87,15 +87,15 @@ def test_a_loader_that_is_interrupted_while_it_closes_its_objects_closes_them(mo
 def test_what_fails_on_the_way_to_closing_leaves_it_for_the_next_time(monkeypatch):
     """Out of memory, say, or of stack: no object was asked to close by then."""
     monkeypatch.setattr(Opened, "still", 0)
-    real = _per_thread.close_all
+    real = _per_thread.close_each
 
-    def short(closes):
-        monkeypatch.setattr(_per_thread, "close_all", real)
+    def short(close, things):
+        monkeypatch.setattr(_per_thread, "close_each", real)
         raise MemoryError
 
     with Loader({"num_workers": 0}, per_thread(Opened)) as batches:
         next(iter(batches))
-        monkeypatch.setattr(_per_thread, "close_all", short)
+        monkeypatch.setattr(_per_thread, "close_each", short)
         with pytest.raises(MemoryError):
             batches.close()
         assert Opened.still

@@ -2,10 +2,11 @@
 
 import logging
 import signal
+import sqlite3
 import sys
 import threading
 import time
-from pathlib import Path
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from threadloader import Loader
 from threadloader._runtime import RUNTIME, Runtime
 from threadloader.engine import ENDED, Engine, _engine, _saying
-from threadloader.sources import _sqlite_connections, per_thread
+from threadloader.sources import _sqlite_connections, open_source, per_thread
 
 WAIT = 30.0
 """Seconds after which a test gives up."""
@@ -358,27 +359,42 @@ class Logging:
         return index
 
 
-def test_a_loop_ends_while_an_object_of_a_thread_is_stuck_in_the_log(heard, go_on):
-    """That it stays open is told by another thread, too, which is left behind."""
-    stuck = threading.Event()
+@pytest.mark.usefixtures("patient")
+def test_a_loop_ends_while_objects_of_threads_are_stuck_in_the_log(heard, go_on, monkeypatch):
+    """That they stay open is told by another thread, too, which is waited for once."""
+    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
+    stuck, waits = threading.Event(), []
+    wait = Runtime.wait
+
+    def waiting(runtime, lock, timeout=None):
+        waits.append(timeout)
+        return wait(runtime, lock, timeout)
 
     def hang(text):
         stuck.set()
         go_on.wait(WAIT)
 
     def leave():
-        with Loader({"num_workers": 1, "close_timeout": 0.05}, per_thread(Logging)) as batches:
+        with Loader({"num_workers": 3, "close_timeout": 0.05}, per_thread(Logging)) as batches:
             iter(batches)
             assert stuck.wait(WAIT)
 
+    monkeypatch.setattr(Runtime, "wait", waiting)
     heard(hang)
     assert ends(leave)
     assert stuck.is_set()
+    assert 2 == waits.count(0.01)  # for the report of the threads, and of what stays open
 
 
-def test_a_connection_that_stays_open_is_told_while_the_log_is_stuck(heard, go_on):
-    connection = _sqlite_connections._Connection.__new__(_sqlite_connections._Connection)
-    connection.lock = threading.Lock()  # of a thread that still reads by it
+def test_a_source_closes_while_its_connection_is_in_use_and_the_log_stuck(
+    heard, go_on, tmp_path, monkeypatch
+):
+    with closing(sqlite3.connect(tmp_path / "x.db")) as base, base:
+        base.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    spec = {"type": "sqlite", "path": "x.db", "query": "SELECT id FROM t", "key": "id"}
+    source = open_source(spec, tmp_path)
+    monkeypatch.setattr(_sqlite_connections, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
     stuck = threading.Event()
 
     def hang(text):
@@ -388,7 +404,11 @@ def test_a_connection_that_stays_open_is_told_while_the_log_is_stuck(heard, go_o
     texts = heard(hang)
     threading.Thread(target=LOG.warning, args=("read",)).start()
     assert stuck.wait(WAIT)
-    with connection.lock:
-        assert ends(lambda: connection.close(Path("x.db"), 0.0))
+    with source._connections.mine() as connection:  # as a thread that still reads by it
+        assert ends(source.close)
+    connection.close()
     go_on.set()
-    assert ["read"] == texts[:1]
+    deadline = time.monotonic() + WAIT
+    while not any("a connection stays open, since a thread still reads" in it for it in texts):
+        assert time.monotonic() < deadline
+        time.sleep(0)

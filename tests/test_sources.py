@@ -130,6 +130,16 @@ class Sparse:
         raise NotImplementedError
 
 
+class DictOfKeys(dict):
+    """One of which `len` counts what is not 0."""
+
+    __module__ = "scipy.sparse._dok"
+    nnz = property(len)
+
+    def __len__(self):
+        return 3
+
+
 class Tensor:
     """An array of another library, as far as we look at it."""
 
@@ -221,6 +231,7 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
         (type("Named", (Frame,), {})(), "got Named; its [] gives columns"),
         (Series(), "got Series; its [] goes by label, not by position: give its values, as s.to_n"),
         (Sparse(), "got Sparse; its rows are matrices: give its toarray(), or an object of your"),
+        (DictOfKeys(), "got DictOfKeys; its rows are matrices: give its toarray(), or an object"),
         ({"x": Sparse()}, "expected a numpy array (field 'x'), got Sparse; give its toarray()"),
         ({1, 2}, "got set; this cannot be indexed: give a list"),
         ({}, "expected at least one array, got none"),

@@ -743,11 +743,11 @@ def test_every_connection_is_closed_though_one_close_is_interrupted(tmp_path, mo
     connections = [each.thing for each in source._connections._made]
     real, asked = _sqlite_connections._Connection.close, []
 
-    def close(connection, path, until):
+    def close(connection, path, until, told):
         asked.append(connection)
         if len(asked) == 1:
             raise KeyboardInterrupt
-        real(connection, path, until)
+        real(connection, path, until, told)
 
     monkeypatch.setattr(_sqlite_connections._Connection, "close", close)
     with pytest.raises(KeyboardInterrupt):
@@ -950,7 +950,7 @@ def test_what_is_left_over_and_cannot_be_closed_fails_no_read(tmp_path, monkeypa
     with ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: source[1]).result()
 
-    def close(self, path, until):
+    def close(self, path, until, told):
         self.sql.close()  # or the interpreter warns of what ends open
         raise sqlite3.OperationalError("disk I/O error")
 

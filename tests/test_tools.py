@@ -530,9 +530,18 @@ def test_an_interrupted_child_says_its_last_words() -> None:
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_tool_that_is_ended_ends_what_it_has_started(name: str) -> None:
     """These reach the tool alone; the child holds stdout open for as long as it lives."""
-    child = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(60)\n"
+    child = (
+        "import signal, sys, time\n"
+        "def end(*_):\n"
+        "    time.sleep(0.5)  # longer than a Ctrl-C of the terminal is waited for\n"
+        "    sys.exit(print('put away'))\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(60)\n"
+    )
     tool = (
         f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import _env\n"
+        "_env.GRACE_SECONDS = 0.1\n"
         f"work = lambda args: _env.call([sys.executable, '-c', {child!r}])\n"
         "sys.exit(_env.main('tools/it', work, []))\n"
     )
@@ -542,7 +551,7 @@ def test_a_tool_that_is_ended_ends_what_it_has_started(name: str) -> None:
         assert running.stderr is not None
         assert "ready\n" == running.stdout.readline()
         running.send_signal(signal.Signals[name])
-        assert "" == running.stdout.read()
+        assert "put away\n" == running.stdout.read()
         assert f"tools/it: ended by {name}\n" == running.stderr.read()
     assert 128 + signal.Signals[name] == running.returncode
 

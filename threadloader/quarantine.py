@@ -190,7 +190,8 @@ def _lock(file: FileIO, *, held: bool) -> bool:
 
 def _may_be_one(path: Path) -> bool:
     """Tell whether a file is empty, or its first line has an index, or is one of ours cut short."""
-    with path.open("rb+") as file:  # the system says so if it cannot be written to
+    with path.open("ab+") as file:  # as `add` does: the system says so if that cannot be
+        file.seek(0)
         start = file.readline(_LONGEST)
     first = next(iter(start.splitlines(keepends=True)), b"")  # a line may end with a \r alone
     return not first.strip() or is_torn(first) or _has_index(first)

@@ -159,6 +159,8 @@ def call(command: Sequence[object], cwd: Path | None = None, **streams: Any) -> 
         return 128 - code if code < 0 else code  # ended by signal N: 128 + N, as shells say it
     except EndedError:  # the child was not sent it
         child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+            child.wait(PATIENCE_SECONDS)
         _end(child)
         raise
     except KeyboardInterrupt:

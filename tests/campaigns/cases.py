@@ -13,6 +13,7 @@ import os
 import platform
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -100,7 +101,7 @@ def run(name: str, work: Work, options: argparse.Namespace, chunk: int = CHUNK) 
         chunk: cases that a process is given at a time.
 
     Returns:
-        The exit code: 0, 1 after a failure, 130 after a Ctrl-C.
+        The exit code: 0, 1 after a failure, 130 after a Ctrl-C, SIGTERM or SIGHUP.
     """
     began = said = time.perf_counter()
     total, interrupted = Part(), False
@@ -153,9 +154,14 @@ def _parts(
     places = context.SimpleQueue()
     for number in range(options.processes):
         places.put(number)
-    pool = ProcessPoolExecutor(options.processes, context, _begin, (places,))
+    # Of those that are ended nobody removes what they have made there.
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    begin = _begin, (places, folder.name)
+    pool = ProcessPoolExecutor(options.processes, context, *begin)
     # What is sent to this process alone is to end them, too.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    ending = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ending = [it for it in ending if signal.getsignal(it) is not signal.SIG_IGN]  # as by nohup
+    before = [(it, signal.signal(it, signal.default_int_handler)) for it in ending]
     try:
         running = [pool.submit(work, options.seed, numbers) for numbers in chunks]
         for done in as_completed(running):
@@ -166,11 +172,14 @@ def _parts(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-        signal.signal(signal.SIGTERM, before)
+        folder.cleanup()
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
-def _begin(places: Any) -> None:
+def _begin(places: Any, folder: str) -> None:
     """Keep each process on a processor of its own, and let the parent alone hear a Ctrl-C."""
+    tempfile.tempdir = os.environ["TMPDIR"] = folder
     if hasattr(os, "setpgrp"):
         # Not by another handler: what is run, and replayed elsewhere, may look at it.
         os.setpgrp()

@@ -13,7 +13,7 @@ import time
 from typing import IO, Any
 
 from .._asked import answer_in, child_command, child_environment, last_words
-from ..errors import LoaderError
+from ..errors import LoaderError, by_handler
 
 __all__ = ["BenchError", "in_process"]
 
@@ -99,6 +99,8 @@ def _begun() -> tuple[subprocess.Popen[bytes], IO[bytes]]:
             )
             undo.pop_all()
     except OSError as error:
+        if by_handler(error):
+            raise
         raise BenchError(
             f"expected a process of its own for each run, got: {error}; "
             "raise the limits of the system (ulimit -n, ulimit -u, the space for temporary files)"

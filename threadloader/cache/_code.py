@@ -12,6 +12,8 @@ from ._kinds import library_at
 
 __all__ = ["names_used", "warn_of_imports"]
 
+_IMPORT = dis.opmap["IMPORT_NAME"]
+
 
 def names_used(code: types.CodeType) -> Iterator[str]:
     """Give the names that code and the functions inside it use."""
@@ -21,13 +23,19 @@ def names_used(code: types.CodeType) -> Iterator[str]:
             yield from names_used(constant)
 
 
-def warn_of_imports(function: types.FunctionType) -> None:
+def warn_of_imports(function: types.FunctionType, told: set[str]) -> None:
     """Warn of modules of the user's that a function imports in its body.
 
     No key can have what stands in them, since they may not be there before it runs, and importing
     them is the function's to do.
     """
+    names = function.__globals__
     for name in dict.fromkeys(_own_imports(function.__code__)):
+        if name == names.get("__name__") or isinstance(names.get(name), types.ModuleType):
+            continue  # it counts, as the module of the function, or since that has it
+        if name in told:
+            continue
+        told.add(name)
         log(
             "warning",
             "cache: what is in the module %s does not count, since %s imports it in its body: "
@@ -43,9 +51,11 @@ def _own_imports(code: types.CodeType) -> Iterator[str]:
 
     Nothing is imported for that. What cannot be found is left out: to import it would fail.
     """
-    steps = list(dis.get_instructions(code))
+    steps = []
+    if _IMPORT in code.co_code[::2]:  # it takes long to go through them
+        steps = [it for it in dis.get_instructions(code) if it.opcode != dis.EXTENDED_ARG]
     for number, step in enumerate(steps):
-        if step.opname == "IMPORT_NAME":
+        if step.opcode == _IMPORT:
             # Two steps before it stands how many packages up a relative import begins.
             name, up = step.argval, steps[number - 2].argval
             if up or _is_own(name.partition(".")[0]):

@@ -195,7 +195,7 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
     walk.put(function.__name__, function.__qualname__)
     # From 3.14 on it is a function that gives them, which is not to be called for that.
     walk.add(code, getattr(function, "__annotate__", None) or function.__annotations__)
-    warn_of_imports(function)
+    warn_of_imports(function, walk.imports)
     names = set(names_used(code))
     for name in sorted(names):
         if name in namespace:

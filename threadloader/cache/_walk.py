@@ -37,10 +37,12 @@ class Walk:
 
     Attributes:
         nodes: of all things that were met, by number.
+        imports: modules that functions import in their bodies, and that were warned of.
     """
 
     def __init__(self, tell: Callable[[Walk, Any], None]) -> None:
         self.nodes: list[Node] = []
+        self.imports: set[str] = set()
         self._tell = tell
         # By number. They are held, so that no id comes twice.
         self._things: list[Any] = []

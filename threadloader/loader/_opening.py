@@ -16,7 +16,7 @@ from ..order import LONGEST, VERSION
 __all__ = ["identity_of", "length_of", "open_configured", "transform_of"]
 
 
-sources.warn_by(lambda text: say(None, "warning", [text]))  # none of our threads waits for it
+sources.warn_by(lambda texts: say(None, "warning", texts))  # none of our threads waits for it
 
 
 def open_configured(

@@ -22,7 +22,15 @@ from typing import Generic, TypeVar
 
 from ..errors import ClosedError, by_handler, log
 
-__all__ = ["Held", "Token", "close_all", "close_left_over", "closed_error", "warn", "warn_by"]
+__all__ = [
+    "Held",
+    "Token",
+    "close_all",
+    "close_each",
+    "close_left_over",
+    "closed_error",
+    "warn_by",
+]
 
 _Thing = TypeVar("_Thing")
 
@@ -110,15 +118,30 @@ def close_all(closes: Sequence[Callable[[], object]]) -> None:
         closes[0]()
 
 
-_log: Callable[[str], object] = partial(log, "warning", "%s")  # replaced once: see `warn_by`
+def _each(texts: Sequence[str]) -> None:
+    for text in texts:
+        log("warning", "%s", text)
 
 
-def warn(text: str) -> None:
-    """Warn of what a ``close`` leaves open."""
-    _log(text)
+_log: Callable[[Sequence[str]], object] = _each  # replaced once: see `warn_by`
 
 
-def warn_by(write: Callable[[str], object]) -> None:
+def close_each(close: Callable[[_Thing, list[str]], object], things: Sequence[_Thing]) -> None:
+    """Close things, as `close_all` does, and warn of what that leaves open.
+
+    Args:
+        close: closes a thing, and adds to a list what there is to say of one that stays open.
+        things: what to close.
+    """
+    told: list[str] = []
+    try:
+        close_all([partial(close, thing, told) for thing in things])
+    finally:
+        if told:  # of all at once: a log that is stuck is waited for
+            _log(told)
+
+
+def warn_by(write: Callable[[Sequence[str]], object]) -> None:
     """Have such warnings written by another thread, as `loader` does when it is imported.
 
     The thread that something is left to may be stuck in the log, and hold the lock of a handler.

@@ -42,6 +42,12 @@ def as_source(data: Any) -> Any:
     ...
     ConfigError: source: expected an object with __len__ and __getitem__, got generator; ...
     """
+    if is_sparse(data):
+        hint = (
+            "its rows are matrices: give its toarray(), or an object of your own whose "
+            "take(indices) gives matrix[indices].toarray()"
+        )
+        raise ConfigError(Problem("source", "arrays or samples", type(data).__name__, hint))
     if isinstance(data, Mapping) and _is_options(data):
         hint = 'it stands in the config, as in Loader({"source": {"type": ...}})'
         got = "an object of options"
@@ -52,12 +58,6 @@ def as_source(data: Any) -> Any:
             "arrays, as {name: df[name].to_numpy() for name in df}"
             if hasattr(type(data), "columns")
             else "its [] goes by label, not by position: give its values, as s.to_numpy() does"
-        )
-        raise ConfigError(Problem("source", "arrays or samples", type(data).__name__, hint))
-    if is_sparse(data):
-        hint = (
-            "its rows are matrices: give its toarray(), or an object of your own whose "
-            "take(indices) gives matrix[indices].toarray()"
         )
         raise ConfigError(Problem("source", "arrays or samples", type(data).__name__, hint))
     if isinstance(data, (np.ndarray, Mapping)) or _holds_array(data):

@@ -117,10 +117,13 @@ def inside(path: Path, root: Path | None) -> Path:
     """
     if root is not None:
         bound = real(root, of_root=True)
-        if not os.path.isdir(bound):  # noqa: PTH112 (as `real` gives it)
-            raise ConfigError(Problem("/root", "a folder", f"{bound}, which is none"))
         there = real(path)
-        if not PurePath(there).is_relative_to(bound):
+        outside = not PurePath(there).is_relative_to(bound)
+        # What is made in it later, as the folder of a cache, makes it.
+        if (outside or os.path.lexists(bound)) and not os.path.isdir(bound):  # noqa: PTH112
+            hint = "name one that is there"
+            raise ConfigError(Problem("/root", "a folder", f"{bound}, which is none", hint))
+        if outside:
             leads = "" if there == str(path) else f", which is {there}"
             raise SourceError(
                 f'expected a path inside the folder "root", {bound}, got one outside'

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from ..errors import ClosedError, ConfigError, Problem, from_signal, misfit
-from ._closing import close_all, warn
+from ._closing import close_each
 
 __all__ = ["PerThread"]
 
@@ -99,8 +98,8 @@ class _Process:
         self.opening: _Opening | None = None
         self.parts: dict[_Part, None] = {}
 
-    def end(self, part: _Part) -> None:
-        """Close an object, or leave it to its thread, if that is in a call of it."""
+    def end(self, part: _Part, told: list[str]) -> None:
+        """Close an object, or leave it to its thread, if that is in a call of it, and tell so."""
         kind, left = type(part.made).__name__, False
         try:
             left = not part.close()
@@ -108,7 +107,7 @@ class _Process:
             if left or part.made is None:  # or else an interrupt came: it is closed the next time
                 self.parts.pop(part, None)
         if left:
-            warn(
+            told.append(
                 f"per_thread: an object of the class {kind} stays open, since a thread is still "
                 "in a call of it; that closes it when it comes back"
             )
@@ -204,7 +203,7 @@ class PerThread:
         part.made = made = self._factory()
         here.parts[part] = None
         if opening.closed:
-            here.end(part)
+            close_each(here.end, [part])
             raise ClosedError("this source was closed while a thread still opened its part of it")
         part.source = self._adapt(made)  # not the part's: that is None as soon as it is closed
         self._local.part, self._local.opens = part, False
@@ -282,7 +281,7 @@ class PerThread:
         # Behind that: who borrows it now would else go on with what is closed a moment later.
         self._lent = threading.Lock()
         parts = [part for part in here.parts.copy() if part.opening.closed]
-        close_all([partial(here.end, part) for part in parts])
+        close_each(here.end, parts)
 
 
 def _close(made: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 from ..errors import ConfigError, Problem, SourceError, by_handler, lost_interrupt
 from . import _per_thread  # which counts forks
-from ._closing import Held, Token, close_all, close_left_over, closed_error, warn
+from ._closing import Held, Token, close_each, close_left_over, closed_error
 from ._regular import regular_status
 from ._sqlite_errors import in_words
 from ._sqlite_forks import follow
@@ -114,7 +114,7 @@ class Connections:
             return connection
         if self._closed:
             raise closed_error(self._path)
-        close_left_over(self._made, lambda old: old.close(self._path, 0.0))
+        close_left_over(self._made, lambda old: old.close(self._path, 0.0, []))
         token = self._local.token = Token()
         with ExitStack() as undo:
             with self._mistrust(place):
@@ -135,7 +135,7 @@ class Connections:
             self._made[held] = None
             undo.pop_all()  # who finds it there closes it
         if self._closed:
-            self._end(held, 0.0)
+            close_each(partial(self._end, 0.0), [held])
             raise closed_error(self._path)
         self._local.connection = connection
         return connection
@@ -208,10 +208,10 @@ class Connections:
                 with suppress(sqlite3.ProgrammingError):
                     each.thing.sql.interrupt()
         finally:
-            close_all([partial(self._end, each, until) for each in made])
+            close_each(partial(self._end, until), list(made))
 
-    def _end(self, each: Held[_Connection], until: float) -> None:
-        if each.close(lambda made: made.close(self._path, until)):
+    def _end(self, until: float, each: Held[_Connection], told: list[str]) -> None:
+        if each.close(lambda made: made.close(self._path, until, told)):
             self._made.pop(each, None)  # not before: an interrupt may leave it open
 
 
@@ -277,10 +277,10 @@ class _Connection:
         with closing(self.sql.execute(f"PRAGMA {pragma}")) as cursor:
             return int(cursor.fetchone()[0])
 
-    def close(self, path: Path, until: float) -> None:
-        """Close it, unless a thread still reads by it at this time of the monotonic clock."""
+    def close(self, path: Path, until: float, told: list[str]) -> None:
+        """Close it, or tell that a thread still reads by it at this time of the monotonic clock."""
         if not self.lock.acquire(timeout=max(0.0, until - time.monotonic())):
-            warn(f"{path}: a connection stays open, since a thread still reads by it")
+            told.append(f"{path}: a connection stays open, since a thread still reads by it")
             return
         try:
             self.sql.close()
