@@ -116,20 +116,16 @@ def inside(path: Path, root: Path | None) -> Path:
         ConfigError: no system has such a root, or it is no folder.
     """
     if root is not None:
-        bound = real(root, of_root=True)
-        there = real(path)
+        bound, there = real(root, of_root=True), real(path)
         outside = not PurePath(there).is_relative_to(bound)
         # What is made in it later, as the folder of a cache, makes it.
         if (outside or os.path.lexists(bound)) and not os.path.isdir(bound):  # noqa: PTH112
-            hint = "name one that is there"
-            raise ConfigError(Problem("/root", "a folder", f"{bound}, which is none", hint))
+            got = f"{bound}, which is none"
+            raise ConfigError(Problem("/root", "a folder", got, "name one that is there"))
         if outside:
             leads = "" if there == str(path) else f", which is {there}"
-            raise SourceError(
-                f'expected a path inside the folder "root", {bound}, got one outside'
-                f"{leads}; move it there, or name a wider root",
-                path,
-            )
+            message = f'expected a path inside the folder "root", {bound}, got one outside{leads}; '
+            raise SourceError(message + "move it there, or name a wider root", path)
     return path
 
 
