@@ -40,7 +40,7 @@ def schema() -> Schema:
         try:
             data = loader.get_data(file)
         except OSError as error:
-            # zipimport gives 0.
+            # 0 is what zipimport says of a file that is not in its archive.
             if by_handler(error) or error.errno not in (0, errno.ENOENT, errno.ENOTDIR):
                 raise
         else:

@@ -190,8 +190,8 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
         if first and (now := monotonic()) - probed > pause:
             delay = shared.runtime.gil_delay()
             # While the consumer waited it was another worker that held it, in Python code. (It
-            # writes one after the other: where one is old, `came` lies in the past, or `left` is
-            # infinite, and nothing counts.)
+            # writes `awaited` before `came`: between the two `came` lies in the past, and nothing
+            # counts. Nor does it where its stream was cancelled: `left` is infinite then.)
             until = now + delay if shared.awaited is None else shared.came
             own = max(0.0, min(delay, until - max(now, shared.left)))
             shared.gil_delay = (shared.gil_delay + own) / 2  # one chance does not decide
