@@ -116,7 +116,8 @@ def inside(path: Path, root: Path | None) -> Path:
         ConfigError: no system has such a root, or it is no folder.
     """
     if root is not None:
-        bound, there = real(root, of_root=True), real(path)
+        bound = real(root, of_root=True)
+        there = real(path)
         outside = not PurePath(there).is_relative_to(bound)
         # What is made in it later, as the folder of a cache, makes it.
         if (outside or os.path.lexists(bound)) and not os.path.isdir(bound):  # noqa: PTH112
@@ -241,10 +242,8 @@ def _search(
 
 def _matcher(part: str) -> Callable[[str], object]:
     if len(part) > _LONGEST:
-        raise SourceError(
-            f"expected a pattern of at most {_LONGEST:,} characters between two slashes, got one "
-            f"of {len(part):,}"
-        )
+        most = f"at most {_LONGEST:,} characters between two slashes"
+        raise SourceError(f"expected a pattern of {most}, got one of {len(part):,}")
     expression = re.compile(fnmatch.translate(part)).match
     if part.startswith("."):
         return expression
