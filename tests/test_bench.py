@@ -1735,6 +1735,16 @@ def measured(folder, monkeypatch):
     return call
 
 
+def test_a_transform_that_is_not_true_is_given_to_either_loader(measured, folder, fake_torch):
+    """As a list of steps that is empty, with a method."""
+    module = folder / "mine.py"
+    own = "class Steps(list):\n    def __call__(self, sample):\n        raise LookupError\n"
+    module.write_text(f"{module.read_text('utf-8')}\n\n{own}\n\nsteps = Steps()\n", "utf-8")
+    for loader in ("threadloader", "torch"):
+        with pytest.raises(LookupError):
+            measured(loader, transform="mine:steps")
+
+
 def test_a_run_of_either_loader_gives_the_same_numbers(measured, fake_torch):
     """By name; that of torch also tells its version."""
     ours, theirs = (measured(it, transform="mine:same") for it in ("threadloader", "torch"))

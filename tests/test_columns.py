@@ -155,6 +155,17 @@ class TestColumn:
         assert error is caught.value
         assert ["threadloader: raised for sample 1, read for its 'y'"] == error.__notes__
 
+    def test_what_is_passed_over_gets_no_note(self):
+        """One object that is raised for each of many would get as many."""
+        error = OSError("gone")
+
+        class Broken(Samples):
+            def __getitem__(self, index):
+                raise error
+
+        assert [None] * 9 == column(Broken([0] * 9), "y", "/y", lambda index, error: True)
+        assert not hasattr(error, "__notes__")
+
     def test_what_the_source_raises_is_not_lost_if_it_refuses_notes(self):
         class Refusing(Exception):
             def add_note(self, note):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import our_threads
 
-from threadloader import CollateError, Loader, SourceError, WorkerError
+from threadloader import CollateError, Loader, SourceError, WorkerError, per_thread
 from threadloader.collate import stack
 from threadloader.loader._failure import is_wrapped, note_beside
 from threadloader.loader._supply import Supply
@@ -35,6 +35,24 @@ def test_a_close_that_failed_with_what_cannot_be_printed_is_told_by_its_type():
     error = KeyError("the body's")
     note_beside(error, Unprintable())
     assert error.__notes__[0].endswith("and closing the source failed: Unprintable")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_close_that_failed_leaves_where_the_sample_stands(workers):
+    class Rows(list):
+        def __getitem__(self, index):
+            raise ValueError("bad sample")
+
+        def close(self):
+            raise OSError("disk gone")
+
+    source = per_thread(lambda: Rows(range(4)))
+    config = {"shuffle": False, "num_workers": workers}
+    with pytest.raises(ValueError, match="bad sample") as caught, Loader(config, source) as batches:
+        next(iter(batches))
+    first, second = caught.value.__notes__
+    assert "raised for sample 0" in first
+    assert "and closing the source failed: OSError('disk gone')" in second
 
 
 def test_an_exception_of_the_body_that_takes_no_note_passes():
@@ -234,6 +252,28 @@ def test_a_signal_that_an_error_of_ours_was_made_of_passes_as_it_is(rung, skip):
             next(epoch)
         assert [1, 2] == next(epoch).tolist()
         assert (0, 0) == (batches.stats().retried, batches.stats().skipped)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_nobody_asks_whether_the_cause_of_an_error_is_true(workers):
+    class Untrue(Exception):
+        def __bool__(self):
+            raise RuntimeError("no truth value")
+
+    class Rows(list):
+        def __getitem__(self, index):
+            if index == 1:
+                raise SourceError("damaged") from Untrue("why")
+            return index
+
+    config = {"num_workers": workers, "batch_size": 1, "shuffle": False}
+    with Loader(config, Rows(range(3))) as batches:
+        epoch = iter(batches)
+        assert [0] == next(epoch).tolist()
+        with pytest.raises(SourceError, match="damaged") as caught:
+            next(epoch)
+        assert "raised for sample 1" in caught.value.__notes__[0]
+        assert [2] == next(epoch).tolist()
 
 
 def test_what_a_source_makes_of_a_signal_itself_is_its_failure(rung):

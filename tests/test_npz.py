@@ -75,6 +75,16 @@ def test_fields_are_chosen_and_renamed(good):
     assert ["b", "a"] == list(opened(good, fields={"b": "images", "a": "images"})[0])
 
 
+@pytest.mark.parametrize("before", [TimeoutError("no answer"), KeyboardInterrupt()], ids=repr)
+def test_a_damaged_file_is_told_where_another_error_is_being_handled(good, tmp_path, before):
+    cut = tmp_path / "cut.npz"
+    cut.write_bytes(good.read_bytes()[:-30])
+    try:
+        raise before
+    except type(before):
+        assert "a zip archive of arrays" in str(refused(cut))
+
+
 def test_a_relative_path_starts_at_the_base(good):
     spec = {"type": "npz", "path": good.name}
     assert 6 == len(open_source(spec, good.parent))

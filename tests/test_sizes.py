@@ -1,6 +1,7 @@
 """How many bytes a batch has, for the bound in bytes and what is told of it."""
 
 import math
+import signal
 import sys
 from collections import OrderedDict, UserDict, namedtuple
 from dataclasses import dataclass, field
@@ -163,11 +164,23 @@ def test_what_does_not_say_its_bytes_is_counted_as_any_other():
     assert nbytes([Sparse(), X]) == nbytes([object(), X])
 
 
-def test_what_a_signal_handler_raises_meanwhile_passes():
+def test_what_a_signal_handler_raises_meanwhile_passes(rung):
     class Slow:
         @property
         def nbytes(self):
-            raise TimeoutError("by a timer")
+            signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(TimeoutError, match="by a timer"):
+    with pytest.raises(TimeoutError, match="rung"):
         nbytes(Slow())
+
+
+@pytest.mark.parametrize("kind", [OSError, RuntimeError])
+def test_what_raises_when_it_is_asked_counts_as_one_that_does_not_say(kind):
+    """An OSError without a number, too, as of a file of h5py's that was closed."""
+
+    class Closed:
+        @property
+        def nbytes(self):
+            raise kind("closed")
+
+    assert nbytes(object()) == nbytes(Closed())

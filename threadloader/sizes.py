@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import by_handler
+from .errors import from_signal
 
 __all__ = ["nbytes"]
 
@@ -29,7 +29,7 @@ def nbytes(batch: Any) -> int:
 
     Mappings, lists, tuples and the fields of dataclasses are looked into, each once and not
     endlessly deep. What tells its own `nbytes`, as arrays and tensors do, counts as that: so a view
-    counts as what it shows, and not as the array that it keeps, which may be the whole data set's.
+    counts as what it shows, and not as the array that it keeps, which may be the whole dataset's.
     Texts and bytes count as the memory that Python has for them. Whatever else there may be, a
     number or an object of the collate's own, counts as 8.
 
@@ -94,6 +94,6 @@ def _attribute(it: Any, name: str) -> Any:
     try:
         return getattr(it, name, None)
     except Exception as error:
-        if by_handler(error):
+        if from_signal(error):
             raise
         return None

@@ -248,7 +248,7 @@ def _write_stamp(stamp: dict[str, Any]) -> None:
 
 
 def _check(path: str) -> None:
-    """Raises a ValueError where venv would, for which an old environment is removed first."""
+    """Raises a ValueError where venv would: before an old environment is removed for nothing."""
     path.encode()  # the locale may not be able to read it
     if os.pathsep in path:
         raise ValueError(f"the {os.pathsep!r} in it would divide it in a PATH")

@@ -109,7 +109,7 @@ def _torch(
         )
     else:
         opener = partial(_opened, given)
-    deal = deal_of(config)
+    deal, bound = deal_of(config), bind(transform_of(config, transform))
     loader = torch_loader.TorchLoader(
         opener,
         batch_size=config.batch_size,
@@ -117,9 +117,9 @@ def _torch(
         seed=config.seed,
         drop_last=config.drop_last,
         shard=(deal.shard_index, deal.shard_count),
-        collate=make_collate(config.collate, fills_of(bind(transform_of(config, transform)))),
+        collate=make_collate(config.collate, fills_of(bound)),
         whole=config.collate["type"] == "stack",
-        transform=_Transform(config, transform) if transform or config.transform else None,
+        transform=None if bound is None else _Transform(config, transform),
         num_workers=config.num_workers,
         pin_memory=bool(config.pin_memory),
         reopen=_has_connections,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..stats import percent
+from ..stats import BANDS, percent
 
 if TYPE_CHECKING:
     from ._report import Row
@@ -20,8 +20,8 @@ __all__ = ["Choice", "cached", "choose", "compared", "findings"]
 NEAR = 0.95
 """A rate within 5% of the best is as good as the best: runs differ by as much."""
 
-ENOUGH = 0.01
-"""A data wait below 1% leaves nothing to gain; the first band of `stats`."""
+ENOUGH = BANDS[0][0]
+"""A data wait below 1% leaves nothing to gain."""
 
 GAIN = 1.10
 """From here on a rate counts as higher: more than runs differ by."""

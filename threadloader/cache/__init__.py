@@ -39,7 +39,7 @@ __all__ = ["Cache", "Cached", "key_of", "open_cache"]
 
 
 _FOLDER_BYTES = 16 << 30
-"""What a folder may take if nobody says. Chosen: several times what 100,000 tokenised examples
+"""What a folder may take if nobody says. Chosen: several times what 100,000 tokenised samples
 take (2 to 4 GB, see docs/tuning.md), and not the whole disk, which others need as well."""
 
 

@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from ..errors import by_handler, log
+from ..errors import from_signal, log
 from ._kinds import library_at
 
 __all__ = ["names_used", "warn_of_imports"]
@@ -70,7 +70,7 @@ def _is_own(name: str) -> bool:
     try:
         spec = find_spec(name)
     except Exception as error:  # finders are anybody's
-        if by_handler(error):
+        if from_signal(error):
             raise
         return False
     if spec is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, Problem, by_handler
+from ..errors import ConfigError, Problem, from_signal
 from ._code import names_used, warn_of_imports
 from ._graph import digest_of
 from ._kinds import (
@@ -159,7 +159,7 @@ def _tensor(walk: Walk, tensor: Any) -> None:
             array = array.float()  # the same values; numpy has no bfloat16
         walk.put(contents(np.asarray(array)))
     except Exception as error:
-        if by_handler(error):
+        if from_signal(error):
             raise
         raise walk.untold() from error
 

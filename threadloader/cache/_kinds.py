@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import by_handler
+from ..errors import from_signal
 
 __all__ = [
     "BY_CLASS",
@@ -128,7 +128,7 @@ def attributes(thing: Any, library: Callable[[str], bool]) -> dict[str, Any] | N
     try:
         found = dict(getattr(thing, "__dict__", {}))
     except Exception as error:  # of any class: a `__getattribute__` of yours is asked
-        if by_handler(error):
+        if from_signal(error):
             raise
         return None
     for base in type(thing).__mro__:
@@ -154,7 +154,7 @@ def pickled_as(thing: Any) -> tuple[Any, ...] | str | None:
         protocol = 4 if kind.__module__ == "datetime" and getattr(thing, "fold", 0) else 2
         found = made(thing) if made else kind.__reduce_ex__(thing, protocol)
     except Exception as error:  # of any class: that of a library's choice
-        if by_handler(error):
+        if from_signal(error):
             raise
         return None
     return found if isinstance(found, (tuple, str)) else None
@@ -168,7 +168,7 @@ def buffered(thing: Any) -> bytes | None:
                 return None
             return f"{view.format} {view.shape} ".encode() + view.tobytes()
     except (TypeError, ValueError, BufferError, NotImplementedError) as error:
-        if by_handler(error):
+        if from_signal(error):
             raise
         return None
 
@@ -188,7 +188,7 @@ def said(thing: Any) -> str | None:
     try:
         text = repr(thing)
     except Exception as error:
-        if by_handler(error):
+        if from_signal(error):
             raise
         return None
     return None if _ADDRESS.search(text) else text
@@ -248,7 +248,7 @@ def hides_state(thing: Any) -> bool:
     try:
         object.__reduce_ex__(thing, 2)
     except Exception as error:  # of any class: a `__getattr__` of yours is asked
-        if by_handler(error):
+        if from_signal(error):
             raise
         # So Python says that it does not see all of an object.
         return type(error) is TypeError and str(error).startswith("cannot pickle")

@@ -21,7 +21,7 @@ Chosen: pickle itself goes no deeper; and an object could give new ones of its k
 
 _LONGEST = 10_000
 """Characters of a text that is searched for names. Chosen: formulas and templates are shorter, and
-the texts of a data set that are longer would take time."""
+the texts of a dataset that are longer would take time."""
 _NAME = re.compile(r"[^\W\d]\w*")
 
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, Problem
-from ._rows import Rows, RowsMaker
+from ._rows import RowsMaker
 from ._stack import stack
 
 if TYPE_CHECKING:
     from ._pad import Pad
 
-__all__ = ["Pad", "Rows", "RowsMaker", "make_collate", "stack"]
+__all__ = ["Pad", "RowsMaker", "make_collate", "stack"]
 
 
 def make_collate(

@@ -51,8 +51,8 @@ from ._engine import Engine
 from ._inline import Inline, InlineStream
 from ._own import here
 from ._saying import say
-from ._signals import attempt, from_signal
-from ._slots import ENDED, Job, Outcome
+from ._signals import attempt
+from ._slots import ENDED, Outcome
 from ._stream import Stream
 
 __all__ = [
@@ -60,11 +60,9 @@ __all__ = [
     "Engine",
     "Inline",
     "InlineStream",
-    "Job",
     "Outcome",
     "Stream",
     "attempt",
-    "from_signal",
     "here",
     "say",
 ]

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 
 from .. import _runtime
 from .._runtime import Runtime, Thread
-from ..errors import ClosedError
+from ..errors import ClosedError, from_signal
 from ._joining import join
 from ._own import inside
 from ._saying import SAY_SECONDS, say
-from ._signals import from_signal
 from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
 from ._threads import HELD_SECONDS, STOP, Shared, end_without_feeder, feed, launch

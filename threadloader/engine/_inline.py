@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from .. import _runtime
 from .._runtime import Lock, Runtime
-from ..errors import raised_first
+from ..errors import from_signal, raised_first
 from ._saying import say
-from ._signals import attempt, from_signal
+from ._signals import attempt
 from ._slots import ENDED, Job, Outcome
 
 __all__ = ["Inline", "InlineStream"]
@@ -202,7 +202,7 @@ class InlineStream:
     def attempt(
         self, work: Callable[[int], list[Any]], number: int
     ) -> tuple[list[Any] | None, BaseException | None]:
-        """Run something as jobs are run: what `run` of `_signals.attempt` does, in one call.
+        """Run something as jobs are run: what ``run(attempt, work, number)`` does, in one call.
 
         Small batches come this way, one by one, so that calls within calls would count.
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import from_signal, raised_first
 from ._slots import caught
 
-__all__ = ["attempt", "from_signal"]
+__all__ = ["attempt"]
 
 
 def attempt(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:

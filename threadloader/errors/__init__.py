@@ -104,6 +104,7 @@ class SourceError(LoaderError, OSError):
     """Data is missing, damaged, or not what it was when the source was opened.
 
     Attributes:
+        message: what is wrong, without where.
         path: the file, or ``""`` when the source is not a file.
         place: what in the file: a field, a record, an offset; ``""`` for the whole.
         option: which option of the source asked for it, as a JSON pointer below the
@@ -132,6 +133,7 @@ class CollateError(LoaderError, ValueError):
     samples those rows are, so that both are named.
 
     Attributes:
+        message: what is wrong, without where.
         rows: rows of the batch that the message is about; the reference first.
         samples: their dataset indices, in the same order; empty until known.
     """

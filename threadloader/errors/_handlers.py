@@ -131,7 +131,7 @@ def raised_first(error: BaseException) -> BaseException:
     seen: set[int] = set()  # a cause may lead back to its error
     while issubclass(type(error), LoaderError) and id(error) not in seen:
         seen.add(id(error))
-        error = error.__cause__ or error
+        error = error if (cause := error.__cause__) is None else cause
     return error
 
 

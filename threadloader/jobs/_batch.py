@@ -38,6 +38,7 @@ class BatchJob:
     Attributes:
         span: where it lies.
         at: where one worker does all rows, one by one: the row that it has got to; else None.
+        parts: how many there are: a row each, or one for all.
         digests: the fingerprint of the batch's content, once it is made, if that is wanted.
         size: bytes of the batch, once it is made, if they count.
     """

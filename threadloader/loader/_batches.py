@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .._runtime import Runtime
 from ..config import LoaderConfig
-from ..engine import from_signal
-from ..errors import StateError, log
+from ..errors import StateError, from_signal, log
 from ..jobs import Recipe
 from ..order import Deal
 from ..state import Cursor, dump, load

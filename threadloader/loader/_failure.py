@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..engine import Outcome, from_signal
-from ..errors import CollateError, WorkerError, name_of
+from ..engine import Outcome
+from ..errors import CollateError, WorkerError, from_signal, name_of
 from ..jobs import BatchJob
 
 __all__ = ["FAILED", "ITS_OWN", "closing", "explained", "is_wrapped", "note_beside", "noted"]
@@ -18,6 +18,8 @@ FAILED = "a thread of the loader's own has failed; leave the `with`, and enter i
 
 NOTE = "threadloader: "
 """How our notes begin."""
+
+CLOSING = "and closing the source failed: "
 
 WRAPPED = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, KeyboardInterrupt)
 """Raised by user code, these would be taken for an end of the loop or of the program."""
@@ -77,15 +79,15 @@ def _samples(job: BatchJob, rows: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(indices[row] for row in rows) if there else ()
 
 
-def noted(error: BaseException, text: str) -> bool:
-    """Add a note of ours, in place of an earlier one; say whether the exception took it.
+def noted(error: BaseException, text: str, over: str = "") -> bool:
+    """Add a note of ours, in place of earlier ones that begin with `over`; say whether it took it.
 
     One object may be raised again and again: its notes must not grow without end.
     """
-    note = NOTE + text
+    note, begin = NOTE + text, NOTE + over
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list):
-        notes[:] = [old for old in notes if not (isinstance(old, str) and old.startswith(NOTE))]
+        notes[:] = [old for old in notes if not (isinstance(old, str) and old.startswith(begin))]
     error.add_note(note)
     return note in error.__notes__
 
@@ -99,7 +101,7 @@ def note_beside(error: BaseException, problem: BaseException) -> None:
             if from_signal(hostile):
                 raise
             told = name_of(type(problem))
-        noted(error, f"and closing the source failed: {told}")
+        noted(error, f"{CLOSING}{told}", CLOSING)
     except BaseException as hostile:
         if from_signal(hostile):
             raise

@@ -15,8 +15,7 @@ import numpy as np
 
 from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
-from ..engine import from_signal
-from ..errors import ClosedError, ConfigError, WorkerError, name_of
+from ..errors import ClosedError, ConfigError, WorkerError, from_signal, name_of
 from ._arguments import check_collate, check_replaced, check_sampler, count_of, state_of
 from ._base import again
 from ._batches import Batches
@@ -132,7 +131,7 @@ class Loader:
             ConfigError: there is no such option, or it is wrong, alone or beside the others; or
                 it is a source, transform, collate or sampler, and this loader has one from code.
         """
-        check_replaced(options, self._given)
+        check_replaced(options, {**self._given, "skip_steps": self._given["skip_steps"] or None})
         made = {**self._options, **options}
         return again(type(self), made, self._given, self._base, self._opened)
 

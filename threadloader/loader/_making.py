@@ -11,7 +11,7 @@ import numpy as np
 from .. import buffers, sources
 from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig, bytes_of
-from ..engine import from_signal
+from ..errors import from_signal
 from ..jobs import Recipe
 from ..sizes import nbytes
 from ..transforms import Several

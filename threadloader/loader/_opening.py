@@ -20,7 +20,7 @@ sources.warn_by(lambda texts: say(None, "warning", texts))  # none of our thread
 
 
 def open_configured(
-    spec: Mapping[str, Any], base: str | PathLike[str] = ".", root: str | None = None
+    spec: Mapping[str, Any], base: str | PathLike[str], root: str | None
 ) -> sources.OpenSource:
     """Open the source of a config, as entering a `Loader` does.
 

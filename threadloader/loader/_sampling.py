@@ -11,8 +11,7 @@ import numpy as np
 
 from .. import samplers, sources
 from ..config import Base, LoaderConfig
-from ..engine import from_signal
-from ..errors import ConfigError, Problem, SourceError, StateError
+from ..errors import ConfigError, Problem, SourceError, StateError, from_signal
 from ..order import LONGEST, Deal
 from ..state import NOTHING, Excluded
 from ._schedule import Plan, Sampling

@@ -140,7 +140,7 @@ class FileReader:
                 raise
             if self._closed:
                 raise closed_error(self.path) from error
-            message = f"expected {length} bytes, got: {error.strerror or error}"
+            message = f"expected {length} bytes, got: {error.strerror}"
             raise SourceError(message, self.path, f"byte {offset}") from error
         if size != self.size or len(data) != length:
             raise other_size(self.path, self.size, size)

@@ -169,8 +169,8 @@ def attributes_of(thing: Any) -> Mapping[str, Any]:
 def _takes_otherwise(source: Any) -> bool:
     """Tell whether the object's ``take`` is not the one that `Source` speaks of.
 
-    Arrays of other libraries take from the flattened array, and some classes of data
-    sets have ``take(n)`` for the first n.
+    Arrays of other libraries take from the flattened array, and some classes of
+    datasets have ``take(n)`` for the first n.
     """
     if isinstance(source, ArraySource):
         return False

@@ -41,7 +41,7 @@ _CHUNK = 4 << 20
 """Bytes read at once for the index. Chosen: a few MiB keep reads long and memory small."""
 
 
-def open_lines(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> LineFiles:
+def open_lines(spec: Mapping[str, Any], base: Path, root: Path | None) -> LineFiles:
     """Open the files that ``path``, ``skip_blank`` and ``index`` of a config describe.
 
     Args:

@@ -114,5 +114,5 @@ def readable(path: Path) -> Iterator[None]:
     except OSError as error:
         if by_handler(error):
             raise
-        reason = error.strerror or error
-        raise SourceError(f"expected a file that can be read, got: {reason}", path) from error
+        got = error.strerror
+        raise SourceError(f"expected a file that can be read, got: {got}", path) from error

@@ -59,7 +59,7 @@ def column(
     telling = Telling()
     for index in range(len(source)):
         try:
-            value = _field_of(source, index, field, pointer)
+            value = _field_of(source, index, field, pointer, passes)
         except Exception as error:
             if not passes(index, error):
                 raise
@@ -69,14 +69,18 @@ def column(
     return values
 
 
-def _field_of(source: Any, index: int, field: str | int, pointer: str) -> Any:
+def _field_of(
+    source: Any, index: int, field: str | int, pointer: str, passes: Callable[..., bool]
+) -> Any:
     try:
         sample = source[index]
     except Exception as error:
+        if passes(index, error):  # one object may be raised again and again
+            raise
         try:
             error.add_note(f"threadloader: raised for sample {index}, read for its {field!r}")
         except Exception as refused:  # what the source has raised counts, not this
-            if by_handler(refused):
+            if from_signal(refused):
                 raise
         raise
     if isinstance(sample, (str, bytes)):  # of which Python would give a character

@@ -227,7 +227,7 @@ def _read(path: Path, size: int, changed: int) -> bytes:
     except OSError as error:
         if by_handler(error):
             raise
-        raise SourceError(f"expected {size} bytes, got: {error.strerror or error}", path) from error
+        raise SourceError(f"expected {size} bytes, got: {error.strerror}", path) from error
     if (len(data), status.st_size, time_of_change(status)) != (size, size, changed):
         raise SourceError(
             f"expected the file as it was when the source was opened, {size} bytes, got "

@@ -9,6 +9,7 @@ field, never fewer or other samples.
 from __future__ import annotations
 
 import errno
+import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -128,14 +129,15 @@ class _Archive:
     @contextmanager
     def _mistrust(self, name: str = "") -> Iterator[None]:
         """Turn what zipfile, zlib and numpy raise over damaged bytes into one kind of error."""
+        outside = sys.exception()  # what the caller is handling: each error here leads back to it
         try:
             yield
         except (SourceError, MemoryError):
             raise
         except Exception as error:
-            _pass_on(error)
+            _pass_on(error, outside)
             # Damaged bytes may lead to a place before the file: that is EINVAL.
-            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
                 raise unreadable(self._path, error) from error
             reason = str(error) or type(error).__name__
             what = "a readable array" if name else "an npz file (a zip archive of arrays)"
@@ -235,19 +237,19 @@ class _Archive:
             )
 
 
-def _pass_on(error: BaseException | None) -> None:
+def _pass_on(error: BaseException | None, outside: BaseException | None) -> None:
     """Raise what a signal handler raised, if this is it, or what zipfile made of it.
 
     Of any error of the system it makes one of the file: that it is no zip file. CPython 3.11 makes
     another one of what comes while the name of a member is decoded.
     """
     try:
-        while error is not None:
+        while error is not None and error is not outside:
             if by_handler(error):
                 raise error
             error = error.__cause__ or error.__context__
     finally:
-        del error  # which would hold this frame, and be held by it
+        del error, outside  # which would hold this frame, and be held by it
 
 
 def _with_nearest(name: str, known: Iterable[str]) -> str:

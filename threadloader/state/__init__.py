@@ -15,16 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._state import FORMAT, LAST_EPOCH, NOTHING, VERSION, Cursor, Excluded, dump, load
+from ._state import LAST_EPOCH, NOTHING, Cursor, Excluded, dump, load
 
 if TYPE_CHECKING:
     from ._file import read, write
 
 __all__ = [
-    "FORMAT",
     "LAST_EPOCH",
     "NOTHING",
-    "VERSION",
     "Cursor",
     "Excluded",
     "dump",
