@@ -175,7 +175,7 @@ def test_links_are_followed_and_only_inside_of_root(tmp_path):
 def test_a_link_that_leads_nowhere_is_an_error(tmp_path):
     write(tmp_path, {"a.txt": b"a"})
     (tmp_path / "data" / "b.txt").symlink_to("gone")
-    assert f"{tmp_path / 'data' / 'b.txt'}: expected a file, found none" in refused(tmp_path)
+    assert f"{tmp_path / 'data' / 'b.txt'}: expected a file, got a link to one" in refused(tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")

@@ -260,10 +260,8 @@ def test_a_field_that_is_null_is_there(tmp_path):
 def test_fields_of_what_is_no_object_are_an_error(tmp_path, line, got):
     path = write(tmp_path, line)
     for options in ({"fields": ["x"]}, {"dtypes": {"x": "int8"}}):
-        assert (
-            f"expected an object, of which fields are taken, got {got}"
-            == refused(path, **options).message
-        )
+        said = f"expected an object, of which fields are taken, got {got}; write one, or leave "
+        assert f'{said}"fields" and "dtypes" out' == refused(path, **options).message
 
 
 @pytest.mark.parametrize(

@@ -708,7 +708,7 @@ def test_a_header_that_python_2_has_written_is_read(tmp_path, open_, mapped):
     (tmp_path / "x.npy").write_bytes(header_of("'<i4'", "(3L, 2L)") + data)
     assert [[0, 1], [2, 3], [4, 5]] == open_(mapped, path="x.npy").take([0, 1, 2]).tolist()
     (tmp_path / "x.npy").write_bytes(header_of("'<i4'", "(3L, 2L, L)") + data)
-    with pytest.raises(SourceError, match="expected a readable array"):
+    with pytest.raises(SourceError, match=r"expected a dtype and a shape, got .*\(3L, 2L, L\)"):
         open_(mapped, path="x.npy")
 
 

@@ -19,7 +19,13 @@ from hypothesis import strategies as st
 
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import _sqlite_connections, _telling, sqlite, stamp
+from threadloader.sources import (
+    _sqlite_connections,
+    _sqlite_errors,
+    _telling,
+    sqlite,
+    stamp,
+)
 from threadloader.sources.sqlite import open_sqlite
 
 QUERY = "SELECT id, text, label FROM t"
@@ -66,6 +72,22 @@ def test_a_database_whose_writer_was_killed_is_told_with_what_to_do(tmp_path, ru
     assert "a readonly database; its writer was stopped: open it once with a program that" in said
     run(tmp_path, "SELECT id FROM t")
     assert 999 == len(samples(opened(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("SQLITE_BUSY", "end what writes to it, or give a copy"),
+        ("SQLITE_CANTOPEN", "look at the permissions of the file and of its folder"),
+        ("SQLITE_CORRUPT", "copy the database again"),
+        (1544, "it is in WAL mode: make its folder writable, or end that mode there"),
+    ],
+)
+def test_what_sqlite_says_is_told_with_what_to_do(code, hint):
+    error = sqlite3.DatabaseError("so it is")
+    error.sqlite_errorcode = getattr(sqlite3, code) if isinstance(code, str) else code
+    said = f"expected a database that can be read, got: so it is; {hint}"
+    assert (said, error) == _sqlite_errors.in_words(error)
 
 
 def samples(source):
@@ -541,6 +563,25 @@ def test_a_database_replaced_meanwhile_is_an_error_for_threads_that_connect_late
             os.replace(tmp_path / "b.db", tmp_path / "a.db")
             assert "got one that was written to" in str(pool.submit(lambda: source[0]).exception())
         assert -7 == source[0]["id"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (Path.unlink, "expected a file, found none"),
+        (lambda path: [path.unlink(), os.mkfifo(path)], "got a pipe, socket or device"),
+        (lambda path: path.write_bytes(bytes(8192)), "got one that was written to"),
+        (lambda path: os.truncate(path, 4096), "got one that was written to"),
+    ],
+    ids=["gone", "a pipe", "no database", "cut"],
+)
+def test_what_stands_in_its_place_is_looked_at_before_a_thread_connects(tmp_path, change, said):
+    """SQLite would wait for a pipe's other end, and of the others say that they are damaged."""
+    made(tmp_path)
+    with closing(opened(tmp_path)) as source, ThreadPoolExecutor(1) as pool:
+        change(tmp_path / "a.db")
+        assert said in str(pool.submit(lambda: source[0]).exception())
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")

@@ -97,8 +97,9 @@ class Quarantine:
             try:
                 self._write(file, lines)
             except OSError as error:
-                if error.filename is None and not by_handler(error):
-                    error.filename = str(self._path)  # of what is open the system gives none
+                if not by_handler(error):
+                    if error.filename is None:  # of what is open the system gives none
+                        error.filename = str(self._path)
                     error.add_note(f'threadloader: of "{_OPTION[1:]}"; next tries to write again')
                 raise
             finally:

@@ -33,6 +33,8 @@ TIFF came as alpha; before 10.1 a TIFF with an orientation came turned another w
 MAX_PIXELS = 89_478_485
 """Pillow's own bound, ``PIL.Image.MAX_IMAGE_PIXELS``: 256 MiB of RGB."""
 
+_DAMAGED = "copy the file again, or exclude the sample"
+
 _WIDE = ("I", "F")
 """The modes that hold more than 8 bits a value begin with one of these; all have one channel."""
 
@@ -128,9 +130,8 @@ def image_decoder(
             ) from error
         except Exception as error:  # Pillow raises many kinds over damaged bytes
             reason = _OBJECT.sub("", str(error)) or type(error).__name__
-            raise SourceError(
-                f"expected a whole image ({', '.join(formats)}), got: {reason}"
-            ) from error
+            expected = f"expected a whole image ({', '.join(formats)})"
+            raise SourceError(f"{expected}, got: {reason}; {_DAMAGED}") from error
 
     return decode
 
@@ -206,7 +207,8 @@ def _refuse_what_would_change(image: Any, data: bytes, mode: str) -> None:
 
 def _refuse_tiff(image: Any, mode: str) -> None:
     if _lacks_tiles(image):
-        raise SourceError("expected a whole image, got a TIFF that lacks some strips or tiles")
+        lacks = "a TIFF that lacks some strips or tiles"
+        raise SourceError(f"expected a whole image, got {lacks}; {_DAMAGED}")
     if not image.mode.startswith(_WIDE) and _SIGNED in _formats(image):
         raise SourceError(
             "expected values without a sign, or of more than 8 bits, got signed ones of 8, which "

@@ -108,10 +108,9 @@ def read_header(
     except Exception as error:
         if by_handler(error):
             raise
-        if isinstance(error, MemoryError):  # how the parser refuses what is nested too deep
-            raise fault(f"expected a dtype and a shape in it; {damaged}") from error
-        reason = str(error) or type(error).__name__
-        raise fault(f"expected a readable array, got: {reason}; {damaged}") from error
+        if isinstance(error, UnicodeDecodeError):
+            raise fault(f"expected a readable array, got: {error}; {damaged}") from error
+        raise fault(f"expected a dtype and a shape, got {_shown(text)}; {damaged}") from error
     if dtype is None:
         raise fault(f"expected a dtype and a shape, got {_shown(text)}; {damaged}")
     if dtype.hasobject:

@@ -86,6 +86,8 @@ def open_regular(path: Path) -> FileIO:
 def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
     """Give the error of a file of which the system says this."""
     if isinstance(error, FileNotFoundError):
+        if path.is_symlink():
+            return SourceError("expected a file, got a link to one that is not there", path)
         return none_there([path])
     reason = getattr(error, "strerror", None) or error
     return SourceError(f"expected a file that can be read, got: {reason}{too_many(error)}", path)

@@ -115,14 +115,14 @@ class Connections:
         if self._closed:
             raise closed_error(self._path)
         close_left_over(self._made, lambda old: old.close(self._path, 0.0, []))
+        self._compare()  # before it is opened: opening a pipe waits for its other end
         token = self._local.token = Token()
         with ExitStack() as undo:
             with self._mistrust(place):
                 longest = _LONGEST + 4 * self._bytes
                 connection = _Connection(self._path, self._authorize, longest)
             undo.callback(connection.sql.close)
-            if self._look() != self._status:
-                raise self._changed()
+            self._compare()
             if rest := self._bytes % connection.page_size:
                 # SQLite takes zeros for what is missing of a page.
                 raise SourceError(
@@ -184,6 +184,10 @@ class Connections:
         written = log_status(self._path)
         log = () if written is None else (written.st_size, written.st_mtime_ns)
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, *log
+
+    def _compare(self) -> None:
+        if self._look() != self._status:
+            raise self._changed()
 
     def _changed(self) -> SourceError:
         return SourceError(

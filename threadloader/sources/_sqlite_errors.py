@@ -11,6 +11,18 @@ from ._open_files import too_many
 
 __all__ = ["in_words"]
 
+_HINTS = {
+    sqlite3.SQLITE_ERROR: "change the query, if it asks for that",
+    sqlite3.SQLITE_BUSY: "end what writes to it, or give a copy",
+    sqlite3.SQLITE_CANTOPEN: "look at the permissions of the file and of its folder",
+    sqlite3.SQLITE_CORRUPT: "copy the database again",
+    sqlite3.SQLITE_NOTADB: "copy the database again",
+    sqlite3.SQLITE_READONLY: "its writer was stopped: open it once with a program that may write",
+}
+"""What to do about errors of SQLite, by their code."""
+
+_READONLY_DIRECTORY = sqlite3.SQLITE_READONLY | 6 << 8  # Python knows it from SQLite 3.25 on
+
 _WANTED = 3
 """Files that SQLite may want at once to open a database: it, its log, and the log's index."""
 
@@ -23,13 +35,14 @@ def in_words(error: BaseException) -> tuple[str, BaseException]:
     """
     got = error if str(error) else "a value larger than the memory"
     message = f"expected a database that can be read, got: {got}"
-    code = getattr(error, "sqlite_errorcode", 0) & 255
+    extended = getattr(error, "sqlite_errorcode", 0)
+    code = extended & 255
     if code == sqlite3.SQLITE_CANTOPEN:
         reason = _not_opened()
         if hint := reason and too_many(reason):
             return message + hint, reason
-    elif code == sqlite3.SQLITE_READONLY:
-        message += "; its writer was stopped: open it once with a program that may write"
+    if extended == _READONLY_DIRECTORY:
+        message += "; it is in WAL mode: make its folder writable, or end that mode there"
     elif code == sqlite3.SQLITE_TOOBIG:
         message = (
             "expected values of at most 64 MiB and four times the size of the database, "
@@ -37,6 +50,8 @@ def in_words(error: BaseException) -> tuple[str, BaseException]:
         )
     elif str(error).startswith("Could not decode to UTF-8"):  # only its text tells
         message += "; have the query give bytes, as by CAST(... AS BLOB)"
+    elif code in _HINTS:
+        message += f"; {_HINTS[code]}"
     return message, error
 
 

@@ -175,7 +175,8 @@ class _Walk:
     def _check_end(self, at: int) -> None:
         """Compare what follows the first block of zeros with an end."""
         if self._block(at) != _ZEROS:
-            raise self._fault(f"expected a second block of zeros as the end; {_DAMAGED}", at)
+            text = f"expected a second block of zeros as the end, got another; {_DAMAGED}"
+            raise self._fault(text, at)
         while at < self._reader.size:
             rest = self._reader.read(at, min(_LONGEST, self._reader.size - at))
             if rest.strip(b"\0"):

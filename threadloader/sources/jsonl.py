@@ -85,7 +85,10 @@ class Shape:
         if self._fields is None and not self._dtypes:
             return value
         if type(value) is not dict:
-            raise line.error(f"expected an object, of which fields are taken, got {say(value)}")
+            raise line.error(
+                f"expected an object, of which fields are taken, got {say(value)}; write one, or "
+                'leave "fields" and "dtypes" out'
+            )
         sample = value
         if self._fields is not None:
             for key in self._fields.values():

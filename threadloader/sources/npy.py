@@ -26,6 +26,7 @@ from ._files import FileReader, inside
 from ._fingerprint import checked_rows
 from ._hash import sha256
 from ._npy_header import LONGEST, Header, read_header
+from ._open_files import too_many
 from ._regular import none_there, open_regular, other_size, readable, unreadable
 from ._row_numbers import row_number, row_numbers
 from .arrays import ArraySource, Empty, stays_array
@@ -324,8 +325,8 @@ def _mapped(path: Path, number: int, header: Header, size: int) -> tuple[mmap.mm
     except (OSError, ValueError, OverflowError) as error:
         if by_handler(error):
             raise
-        reason = getattr(error, "strerror", None) or error
-        raise SourceError(f"expected a file that can be mapped, got: {reason}", path) from error
+        got = f"{getattr(error, 'strerror', None) or error}{too_many(error)}"
+        raise SourceError(f"expected a file that can be mapped, got: {got}", path) from error
     order: Literal["F", "C"] = "F" if header.columns_first else "C"
     return whole, np.ndarray(header.shape, header.dtype, whole, header.length, order=order)
 
