@@ -6,7 +6,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ._picture import picture
@@ -18,8 +18,12 @@ from ._table import table
 __all__ = ["main"]
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], printed: Callable[[str], int]) -> int:
     """Measure, print the table, and write what was asked for.
+
+    Args:
+        arguments: of the command.
+        printed: prints a text; gives 0, or the exit code where it cannot be written.
 
     Returns:
         The exit code: 0 measured; 1 threadloader or the limit failed or took too long; 2 bad
@@ -58,12 +62,12 @@ def main(arguments: Sequence[str]) -> int:
     except (RuntimeError, OSError) as error:
         print(f"tools/bench --suite: {error}", file=sys.stderr)
         return 2
-    print(table(results))
+    code = printed(table(results))
     if asked.svg and not picture(results):
         kinds = ", ".join(work.name for work in results.works)
         _tell(f"tools/bench --suite: --svg: nothing of {kinds} to draw: {asked.svg} is not written")
-    if unwritten:
-        return 2
+    if unwritten or code:
+        return code or 2
     ours = [
         row
         for work in results.works

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from threadloader import ConfigError, Loader, per_thread
+from threadloader.collate import Pad
 
 
 def of_collate(called):
@@ -52,6 +53,12 @@ def test_what_takes_other_arguments_is_refused_before_it_is_called(give, called,
     where, expected, _ = TOLD[give]
     got = f"one that cannot be called so: {why}"
     assert (where, expected, got) == refused(give, called)[:3]
+
+
+def test_a_class_of_the_package_is_not_taken_for_an_object_of_it():
+    _, expected, got, hint = refused(of_collate, Pad)
+    told = ("a callable of a list of samples", "the class Pad", "give an object of it: collate=Pad")
+    assert told == (expected, got, hint.removesuffix("(...)"))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import _decode, _telling, files
+from threadloader.sources._regular import unreadable
 from threadloader.sources.files import open_files
 
 LINKS = pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
@@ -169,6 +170,13 @@ def test_links_are_followed_and_only_inside_of_root(tmp_path):
     assert "outside" in refused(tmp_path, root=root, pattern="*/*.txt")
     (tmp_path / "other").mkdir()
     assert "outside" in refused(tmp_path, root=tmp_path / "other")
+
+
+def test_a_name_that_the_locale_does_not_have_is_told_with_what_to_do(tmp_path):
+    """As under LC_ALL=C without UTF-8 mode."""
+    error = UnicodeEncodeError("ascii", "d\xe4.npz", 1, 2, "ordinal not in range(128)")
+    told = unreadable(tmp_path / "x", error).message
+    assert r"the encoding of the system, ascii, got '\xe4'; set PYTHONUTF8=1, or a UTF-8" in told
 
 
 @LINKS

@@ -56,6 +56,7 @@ def test_the_innermost_launcher_decides():
         ({"RANK": "1", "WORLD_SIZE": "9" * 11}, "an integer up to 2147483647, got '99999999999'"),
         ({"RANK": "0", "WORLD_SIZE": "9" * 5000}, "up to 2147483647, got one of 5000 digits"),
         ({"RANK": "0", "WORLD_SIZE": ""}, "WORLD_SIZE to be an integer >= 0"),
+        ({"PMIX_RANK": "1"}, "tells the number of processes, got only PMIX_RANK"),
     ],
 )
 def test_an_environment_that_makes_no_sense_is_refused(environ, text):

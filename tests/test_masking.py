@@ -121,6 +121,22 @@ def test_the_choice_is_the_arithmetic_that_is_documented():
     assert len(set(masked.tolist()) - set(tokens))
 
 
+@pytest.mark.parametrize(
+    ("rng", "got"),
+    [
+        (np.random.Generator(np.random.MT19937(0)), "one over MT19937"),
+        (np.random.RandomState(0), "RandomState"),
+        (3, "int"),
+    ],
+    ids=["words of 32 bits", "none of the new ones", "a number"],
+)
+def test_a_generator_without_words_of_64_bits_is_refused(rng, got):
+    """Of half a word each token would be chosen."""
+    expected = "rng: expected a numpy.random.Generator whose words have 64 bits, got"
+    with pytest.raises(ConfigError, match=f"{expected} {got}"):
+        mlm(VOCABULARY, MASK)(np.arange(9), rng=rng)
+
+
 # Through the loader
 
 

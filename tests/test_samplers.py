@@ -4,6 +4,7 @@ import functools
 import itertools
 import json
 import math
+import random
 import struct
 import tracemalloc
 from fractions import Fraction
@@ -445,6 +446,17 @@ class TestGiven:
         """Drawn from anew in each epoch, it would be empty from the second one on."""
         with pytest.raises(ConfigError, match=r"for an iterator: list\(it\), the same in every"):
             room.given((index for index in range(3)), 5, kept_of(5))
+
+    def test_who_gives_what_draws_anew_each_time_is_told_of_what_does_not(self):
+        """As a sampler of torch: a list of it would be another one after a resume."""
+
+        class Drawing:
+            def __iter__(self):
+                return iter(random.sample(range(5), 5))
+
+        hint = "or give a callable that gives the same whenever it is asked"
+        with pytest.raises(ConfigError, match=hint):
+            room.given(Drawing(), 5, kept_of(5))
 
     @pytest.mark.parametrize("sampler", [5, "012", b"012", {0: 1}, {0}, iter([0])], ids=shown)
     def test_neither_a_callable_nor_a_sequence_is_refused(self, sampler):

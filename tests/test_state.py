@@ -77,6 +77,14 @@ def test_a_value_that_only_python_takes_for_the_same_is_another(field, value, to
     assert (field,) == caught.value.fields
 
 
+def test_of_a_long_field_the_beginning_is_told():
+    """A source's fingerprint may be as long as it likes."""
+    state = dump(Cursor(), {**RUN, "source": "x" * 10**6}, WORLD, 0)
+    with pytest.raises(StateError, match="x" * 400) as caught:
+        load(state, {**RUN, "source": "y" * 10**6}, WORLD, 0)
+    assert len(str(caught.value)) < 2000
+
+
 def test_every_differing_field_is_named():
     state = dump(Cursor(), {"source": "y", "seed": 1, "shuffle": True, "order": 1}, WORLD, 0)
     with pytest.raises(StateError) as caught:

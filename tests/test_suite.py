@@ -304,6 +304,12 @@ def test_torch_runs_where_it_is_declared():
     assert {"ok"} == {row.status for row in rows}, [row.why for row in rows]
 
 
+def printed(text):
+    """Print a text as the tool does; here nothing keeps it from being written."""
+    print(text)
+    return 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -323,7 +329,7 @@ def test_torch_runs_where_it_is_declared():
 )
 def test_what_cannot_be_is_said_before_anything_runs(arguments, told, capsys, monkeypatch):
     monkeypatch.setattr(suite, "run", None)
-    assert 2 == suite.main(arguments)
+    assert 2 == suite.main(arguments, printed)
     assert told in capsys.readouterr().err
 
 
@@ -333,7 +339,7 @@ def test_what_is_refused_leaves_no_file(tmp_path, monkeypatch):
     new, old = tmp_path / "new.json", tmp_path / "old.json"
     old.write_text("{}", encoding="utf-8")
     for file in (new, old):
-        assert 2 == suite.main(["--json", str(file), "--svg", str(tmp_path)])
+        assert 2 == suite.main(["--json", str(file), "--svg", str(tmp_path)], printed)
     assert [old] == list(tmp_path.iterdir())
     assert "{}" == old.read_text(encoding="utf-8")
 
@@ -342,7 +348,7 @@ def test_an_interpreter_that_is_none_is_bad_usage(tmp_path, capsys):
     """It is found out when it is asked what it has, before anything is measured."""
     none = str(tmp_path / "python")
     asked = ["--quick", "--only", "close", "--loaders", "threadloader", "--also", none]
-    assert 2 == suite.main(asked)
+    assert 2 == suite.main(asked, printed)
     said = capsys.readouterr().err
     assert f"{none}: expected a Python interpreter with numpy: no process could be started" in said
 
@@ -380,7 +386,7 @@ def test_a_file_that_can_be_written_no_more_is_told_once(
         return results
 
     monkeypatch.setattr(suite, "run", measured)
-    assert code == suite.main(["--json", str(out), "--svg", str(svg)])
+    assert code == suite.main(["--json", str(out), "--svg", str(svg)], printed)
     said = capsys.readouterr()
     line = f"tools/bench --suite: --json: cannot write {out}: No space left on device\n"
     assert (line * told, table(results) + "\n") == (said.err, said.out)
@@ -399,11 +405,24 @@ def test_a_picture_with_nothing_in_it_is_told_and_not_written(quick, tmp_path, c
 
     monkeypatch.setattr(suite, "run", measured)
     monkeypatch.setattr(suite, "table", lambda results: "")
-    assert 0 == suite.main(["--json", str(out), "--svg", str(svg)])
+    assert 0 == suite.main(["--json", str(out), "--svg", str(svg)], printed)
     kinds = ", ".join(works.BESIDE)
     said = f"tools/bench --suite: --svg: nothing of {kinds} to draw: {svg} is not written\n"
     assert said == capsys.readouterr().err
     assert (True, False) == (out.exists(), svg.exists())
+
+
+def test_a_table_that_cannot_be_printed_is_told_by_the_exit_code(quick, tmp_path, monkeypatch):
+    """And what was asked for is written all the same."""
+    results, out = restored(quick[1]), tmp_path / "out.json"
+
+    def measured(plan, tell, done):
+        done(results)
+        return results
+
+    monkeypatch.setattr(suite, "run", measured)
+    assert 2 == suite.main(["--json", str(out)], lambda text: 2)
+    assert out.exists()
 
 
 def test_the_docs_name_what_is_measured_only_by_name():
@@ -421,7 +440,7 @@ def test_a_system_that_makes_no_process_is_told(capsys, monkeypatch):
         raise OSError(28, "No space left on device", "answer")
 
     monkeypatch.setattr(suite, "run", full)
-    assert 2 == suite.main([])
+    assert 2 == suite.main([], printed)
     assert "No space left on device: 'answer'" in capsys.readouterr().err
 
 

@@ -1094,6 +1094,19 @@ def test_a_sampler_in_code_takes_the_place_of_that_of_the_config():
     assert 2 * SAMPLES == report_of(config=config, sampler=faults.ascending).samples
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"names": "mine:source"}, r"names: expected a mapping, as \{.*\}, got str"),
+        ({"plan": {"epochs": 2}}, r"plan: expected a verify\.Plan, got dict"),
+    ],
+    ids=["names", "plan"],
+)
+def test_an_argument_of_another_kind_is_told(given, told):
+    with pytest.raises(ConfigError, match=told):
+        report_of(**given)
+
+
 def test_what_a_sampler_in_code_raises_is_raised():
     def raising(epoch, n):
         raise ValueError("no order")

@@ -64,8 +64,11 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
         if index >= total:
             raise _problem(f"{rank} below {count}", f"{rank}={index} and {count}={total}")
         return index, total
-    if told is not None:  # else each of many processes might load everything
+    # Else each of many processes might load everything.
+    if told is not None:
         raise told
+    if "PMIX_RANK" in environ:  # of a launcher that gives the count to those alone who ask it
+        raise _problem("a launcher that tells the number of processes", "only PMIX_RANK")
     return 0, 1
 
 

@@ -188,9 +188,10 @@ class Pad:
         first = rows[0]
         if not isinstance(first, np.ndarray) or not first.ndim:
             message = f"row 0 has {say(first)}, which is no array of one dimension or more to pad; "
-            hint = "return numpy.asarray(...) of it from the transform"
-            if isinstance(first, list):
-                hint += ', or name its dtype in the source ("dtypes")'
+            hint = 'leave it out of "fields": it is stacked as it is'
+            if isinstance(first, (list, tuple)):
+                hint = "return numpy.asarray(...) of it from the transform, or name its dtype in "
+                hint += 'the source ("dtypes")'
             raise fault(path, message + hint, 0)
         if kind_of(first) is None:
             message = f"row 0 has {say(first)}, which cannot be padded without loss; "

@@ -24,6 +24,10 @@ def check_collate(collate: Any) -> None:
     expected = "a callable of a list of samples"
     if not callable(collate):
         raise wrong("collate", expected, collate)
+    if isinstance(collate, type) and collate.__module__.startswith("threadloader."):
+        name = collate.__name__
+        hint = f"give an object of it: collate={name}(...)"
+        raise ConfigError(Problem("collate", expected, f"the class {name}", hint))
     if (got := misfit(collate, "write it as def collate(samples): ...", [])) is not None:
         raise ConfigError(Problem("collate", expected, *got))
 
@@ -50,16 +54,16 @@ def check_replaced(options: Mapping[str, Any], in_code: Mapping[str, Any]) -> No
     Raises:
         ConfigError: such an option is among the new ones.
     """
-    problems = [
-        Problem(
-            f"/{option}",
-            f"no new value, since {option}=... was given in code and comes before it",
-            shown(value),
-            f"make another with Loader(...), and give it the {option} that you want",
-        )
-        for option, value in options.items()
-        if in_code.get(option) is not None
-    ]
+    problems = []
+    for option, value in options.items():
+        if option in ("resume", "skip_steps", "unknown"):
+            expected = f"an option of the config, which {option}=... of Loader(...) is not"
+        elif in_code.get(option) is not None:
+            expected = f"no new value, since {option}=... was given in code and comes before it"
+        else:
+            continue
+        hint = f"make another with Loader(...), and give it the {option} that you want"
+        problems.append(Problem(f"/{option}", expected, shown(value), hint))
     if problems:
         raise ConfigError(problems)
 

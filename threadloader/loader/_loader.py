@@ -131,7 +131,7 @@ class Loader:
             ConfigError: there is no such option, or it is wrong, alone or beside the others; or
                 it is a source, transform, collate or sampler, and this loader has one from code.
         """
-        check_replaced(options, {**self._given, "skip_steps": self._given["skip_steps"] or None})
+        check_replaced(options, self._given)
         made = {**self._options, **options}
         return again(type(self), made, self._given, self._base, self._opened)
 

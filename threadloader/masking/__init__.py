@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from ..errors import ConfigError, Problem, SourceError, shown
 from ._columns import IGNORED, Columns
-from ._hiding import Bits, Hiding, seeds_of
+from ._hiding import Bits, Hiding, seeds_of, words_of
 
 __all__ = ["IGNORED", "MaskTokens", "mlm"]
 
@@ -136,14 +136,14 @@ class MaskTokens:
         Raises:
             SourceError: there is no array of integers, a token is none of the vocabulary,
                 or a name is taken.
+            ConfigError: the generator does not give such bits.
         """
         (original,) = self._rows([sample])
         masked = np.array(original, np.int64, order="C")
         tokens = masked.reshape(-1)
         if self._hiding.outside(tokens):
             raise self._hiding.refusal([original])
-        words = rng.bit_generator.random_raw(tokens.size)
-        places, originals = self._hiding.hide_by(tokens, words)
+        places, originals = self._hiding.hide_by(tokens, words_of(rng, tokens.size))
         labels = np.full(tokens.size, IGNORED, np.int64)
         labels[places] = originals
         return {**self._rest(sample), self._name: masked, self.labels: labels.reshape(masked.shape)}

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SourceError
+from ..errors import ConfigError, Problem, SourceError
 
-__all__ = ["Bits", "Hiding", "Integers", "seeds_of"]
+__all__ = ["Bits", "Hiding", "Integers", "seeds_of", "words_of"]
 
 Bits = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
@@ -60,6 +60,21 @@ def seeds_of(key: int, positions: Integers) -> Bits:
     _mix(seeds)
     seeds ^= np.uint64(key >> 64)
     return seeds
+
+
+def words_of(rng: Any, count: int) -> Bits:
+    """Give words of a generator's raw stream.
+
+    Raises:
+        ConfigError: it is none of numpy's, or its words have 32 bits: half of each would be 0.
+    """
+    bits = getattr(rng, "bit_generator", None)
+    if bits is None or type(bits).__name__ == "MT19937":
+        got = type(rng).__name__ if bits is None else "one over MT19937"
+        expected = "a numpy.random.Generator whose words have 64 bits"
+        raise ConfigError(Problem("rng", expected, got, "numpy.random.default_rng(seed) is one"))
+    words: Bits = bits.random_raw(count)
+    return words
 
 
 def _mix(x: Bits) -> None:

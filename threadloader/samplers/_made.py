@@ -161,7 +161,7 @@ def given(sampler: Any, n: int, kept: Kept) -> Sampler:
     if type(sampler) is range:
         return _Range(sampler, n, kept)
     row = isinstance(sampler, Sequence) or hasattr(sampler, "__array__")
-    hint = "for an iterable: lambda epoch, n: list(it)"
+    hint = "name one in the config, or give a callable that gives the same whenever it is asked"
     if isinstance(sampler, Iterator):  # used up, it would leave later epochs empty
         hint = "for an iterator: list(it), the same in every epoch"
     if isinstance(sampler, Mapping):

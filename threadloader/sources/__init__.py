@@ -142,7 +142,7 @@ def open_source(
     Args:
         spec: the ``source`` section of a config, as ``Loader({"source": spec}).config.source``
             gives it, which refuses what the schema does. Options are not checked again here:
-            unknown ones are ignored, missing or wrong ones may raise any exception.
+            unknown ones may be ignored, and missing or wrong ones raise any exception.
         base: the folder to which relative paths in it are relative.
         root: a folder that no path may leave, links followed; relative to ``base``.
         decoders: what makes a sample of a file's bytes where that needs another

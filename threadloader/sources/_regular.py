@@ -89,6 +89,10 @@ def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
         if path.is_symlink():
             return SourceError("expected a file, got a link to one that is not there", path)
         return none_there([path])
+    if isinstance(error, UnicodeEncodeError):
+        expected = f"a name in the encoding of the system, {error.encoding}"
+        got = f"{error.object[error.start : error.end]!a}; set PYTHONUTF8=1, or a UTF-8 locale"
+        return SourceError(f"expected {expected}, got {got}", path)
     reason = getattr(error, "strerror", None) or error
     return SourceError(f"expected a file that can be read, got: {reason}{too_many(error)}", path)
 

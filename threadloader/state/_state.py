@@ -249,7 +249,9 @@ def _refuse_another_run(
     fields = [(name, _field(saved, name), _field(run, name)) for name in names]
     differing = [(name, there, here) for name, there, here in fields if there != here]
     if differing:
-        lines = ("{}: the state has {}, this run {}".format(*field) for field in differing)
+        lines = (
+            "{}: the state has {:.500}, this run {:.500}".format(*field) for field in differing
+        )
         named = "".join(f"{name!r}, " for name, *_ in differing)
         raise StateError(
             "the state is of another run; " + "; ".join(lines) + "; give the loader the same "

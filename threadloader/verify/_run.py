@@ -76,7 +76,9 @@ def run(
     >>> report.result, report.batches, report.samples
     ('same', 16, 60)
     """
-    plan, shown = plan or Plan(), shown or Progress()
+    plan, shown = Plan() if plan is None else plan, shown or Progress()
+    if not isinstance(plan, Plan):
+        raise ConfigError(Problem("plan", "a verify.Plan", type(plan).__name__))
     parts = (source, transform, collate, sampler)
     given = {part: it for part, it in zip(CODE, parts, strict=True) if it is not None}
     _refuse(given, names)
@@ -100,6 +102,9 @@ def run(
 
 def _refuse(given: Mapping[str, Any], names: Mapping[str, str] | None) -> None:
     """Refuse what would be other code in another process than here, and so differ."""
+    if names is not None and not isinstance(names, Mapping):
+        expected = 'a mapping, as {"source": "module:function"}'
+        raise ConfigError(Problem("names", expected, type(names).__name__))
     problems = []
     if "source" in given and not callable(given["source"]):
         got = type(given["source"]).__name__
