@@ -112,6 +112,27 @@ def test_another_number_of_samples_is_another_key(tmp_path):
     cache.close()
 
 
+def test_a_folder_that_cannot_be_listed_is_used_all_the_same(tmp_path, monkeypatch):
+    """Its sub-folder is there, and may be gone to: only the others are not counted."""
+    filled(tmp_path)
+
+    def refused(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert COUNT == read(tmp_path).hits
+
+
+def test_what_a_handler_of_the_log_raises_is_its_own(tmp_path, caplog, monkeypatch):
+    def emit(record):
+        raise ValueError("the log server refused this")
+
+    caplog.set_level(logging.INFO, "threadloader")
+    monkeypatch.setattr(caplog.handler, "emit", emit)
+    with pytest.raises(ValueError, match=r"^the log server refused this$"):
+        Folder(tmp_path, "key", COUNT)
+
+
 def test_a_segment_taken_back_before_it_is_opened_is_no_news(tmp_path, monkeypatch, caplog):
     """Another process may close, in vain, what it began, between the list and the look."""
     with monkeypatch.context() as patch:
@@ -466,7 +487,7 @@ def test_of_a_segment_without_a_whole_record_no_file_is_left(tmp_path, monkeypat
     whole = _segments._write_all
 
     def cut(file, data):
-        if file.name.suffix != kind or len(data) == _segments.HEADER_BYTES:
+        if Path(file.name).suffix != kind or len(data) == _segments.HEADER_BYTES:
             return whole(file, data)
         whole(file, data[:5])
         raise OSError(number, os.strerror(number))

@@ -55,6 +55,20 @@ def test_a_close_that_failed_leaves_where_the_sample_stands(workers):
     assert "and closing the source failed: OSError('disk gone')" in second
 
 
+@pytest.mark.parametrize("kind", [SystemExit, StopIteration, GeneratorExit, KeyboardInterrupt])
+def test_what_would_be_taken_for_an_end_is_wrapped_when_closing_raises_it(kind):
+    class Rows(list):
+        def close(self):
+            raise kind
+
+    batches = Loader({"num_workers": 0}, per_thread(lambda: Rows([1, 2]))).__enter__()
+    list(batches)
+    told = "was raised while the source was closed; see its cause"
+    with pytest.raises(WorkerError, match=told) as caught:
+        batches.close()
+    assert type(caught.value.__cause__) is kind
+
+
 def test_an_exception_of_the_body_that_takes_no_note_passes():
     note_beside(NotesRefused(), OSError("disk gone"))
 

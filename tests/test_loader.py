@@ -1505,6 +1505,42 @@ class TestStats:
         assert (0.15, "fair") == (stats.data_wait_fraction, stats.data_wait_band)
         assert (4, 4) == (stats.batches, stats.samples)
 
+    def test_no_more_was_waited_than_has_passed_when_another_thread_asks_meanwhile(self):
+        """The loop goes on between the clock's look and that at the place, whichever is first."""
+
+        class Clock(Runtime):
+            now = 0.0
+
+            def monotonic(self):
+                return self.now
+
+        clock = Clock()
+
+        class Reads(Numbers):
+            def __getitem__(self, index):
+                clock.now += 10
+                return index
+
+        class Asked:
+            """The run, which delivers a batch just before it is asked for something."""
+
+            def __init__(self, run):
+                self.run = run
+
+            def __getattr__(self, name):
+                next(epoch, None)
+                return getattr(self.run, name)
+
+        loader = load(Reads(9), batch_size=1, num_workers=0)
+        loader._runtime = clock
+        with loader as batches:
+            epoch = iter(batches)
+            next(epoch)
+            batches._run, run = Asked(batches._run), batches._run
+            stats = batches.stats()
+            batches._run = run
+        assert 0 < stats.data_wait_seconds <= stats.elapsed_seconds - stats.first_batch_seconds
+
     @pytest.mark.parametrize("workers", [0, 2])
     def test_the_wait_for_an_epoch_without_a_step_is_counted_once(self, workers):
         class Clock(Runtime):

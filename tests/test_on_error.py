@@ -1031,6 +1031,23 @@ def test_what_the_system_says_of_the_file_names_it_and_its_option(tmp_path, monk
     assert (str(path), [note]) == (caught.value.filename, caught.value.__notes__)
 
 
+def test_a_quarantine_whose_folder_is_gone_is_told_as_such(tmp_path):
+    """A reader would take it for the data's."""
+    folder = tmp_path / "lists"
+    folder.mkdir()
+    on_error = {"skip": 1, "quarantine": str(folder / "bad.jsonl")}
+    with Loader({"on_error": on_error, "num_workers": 0}, [1, "x"], transform=abs) as batches:
+        folder.rmdir()
+        epoch = iter(batches)
+        with pytest.raises(FileNotFoundError) as caught:
+            next(epoch)
+        assert ['threadloader: of "on_error/quarantine"; next tries to write again'] == (
+            caught.value.__notes__
+        )
+        folder.mkdir()
+        assert [1] == next(epoch).tolist()
+
+
 def test_a_quarantine_outside_of_root_is_refused(tmp_path):
     inside = tmp_path / "inside"
     inside.mkdir()
@@ -1386,7 +1403,9 @@ def test_a_process_with_too_many_files_open_has_no_bad_samples(number, wrapped, 
     with Loader(config, Opening()) as batches:
         epoch = iter(batches)
         assert [0, 1] == next(epoch).tolist()
-        with pytest.raises(ValueError if wrapped else OSError, match=r"no sample|too many"):
+        kind = ValueError if wrapped else OSError
+        with pytest.raises(kind, match=r"no sample|too many") as caught:
             next(epoch)
+        assert caught.value.__notes__[0].endswith('; "on_error" leaves out no sample for that')
         assert (0, 1) == (batches.stats().skipped, batches.stats().failed)
     assert not (tmp_path / "bad.jsonl").exists()

@@ -57,9 +57,7 @@ _ALIGNMENT = 64
 
 _REVIEW = 256
 """Arrays between two looks at what lies unused. How many are in use at once goes up and down, and a
-new block of 4 MiB may take as long as 15 gathers into an old one. Batches of 256 rows of 3 KiB, two
-workers: new blocks in 100 epochs by a look each 64 arrays 62 to 67, 128 8 to 25, 256 1 to 10, 512
-none or one."""
+new block of 4 MiB may take as long as 15 gathers into an old one. Measured: as above."""
 
 _PATIENCE = 256
 """Arrays of a size that find no room, one after the other, before its leases are given up.

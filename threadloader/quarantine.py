@@ -92,20 +92,21 @@ class Quarantine:
             OSError: the system cannot write them, or somebody else holds the file, which it names.
         """
         lines = "".join(json.dumps(dict(failure)) + "\n" for failure in failures).encode()
-        with self._path.open("ab+", buffering=0) as file:
-            held = self._hold(file)
-            try:
-                self._write(file, lines)
-            except OSError as error:
-                if not by_handler(error):
-                    if error.filename is None:  # of what is open the system gives none
-                        error.filename = str(self._path)
-                    error.add_note(f'threadloader: of "{_OPTION[1:]}"; next tries to write again')
-                raise
-            finally:
-                # Not left to closing: a process that was forked meanwhile has the file open, too.
-                if held:
-                    _lock(file, held=False)
+        try:
+            with self._path.open("ab+", buffering=0) as file:
+                held = self._hold(file)
+                try:
+                    self._write(file, lines)
+                finally:
+                    # Not left to closing: a process that was forked meanwhile has it open, too.
+                    if held:
+                        _lock(file, held=False)
+        except OSError as error:
+            if not by_handler(error):
+                if error.filename is None:  # of what is open the system gives none
+                    error.filename = str(self._path)
+                error.add_note(f'threadloader: of "{_OPTION[1:]}"; next tries to write again')
+            raise
 
     def _hold(self, file: FileIO) -> bool:
         """Wait until nobody else adds lines; tell whether there is a lock to keep them out."""

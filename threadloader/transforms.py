@@ -170,10 +170,10 @@ class Several:
 class _Generators(threading.local):
     """One generator a thread, set to a new stream for each sample.
 
-    Philox is counter-based: a stream is a key and a counter, and setting both (0.8 us, on
-    CPython 3.11 and an AMD EPYC) costs an eighth of building a generator (6.5 us). The
-    counter's low word counts within a sample, its second word holds the position, so
-    streams do not meet before 2**64 draws.
+    Philox is counter-based: a stream is a key and a counter, and setting both costs an
+    eighth of building a generator (docs/design.md, "Transforms"). The counter's low word
+    counts within a sample, its second word holds the position, so streams do not meet before
+    2**64 draws.
     """
 
     def __init__(self) -> None:

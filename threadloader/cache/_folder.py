@@ -82,14 +82,12 @@ class Folder(Cache):
         self._number = 0  # of the writer's segment; 0 while that has none yet
         self._stopped = False  # set and never taken back: by close, or when the disk is full
         # Each taken by the first thread that says it, and never released.
-        self._said_damaged = _thread.allocate_lock()
-        self._said_full = _thread.allocate_lock()
-        self._said_short = _thread.allocate_lock()
+        lock = _thread.allocate_lock
+        self._said_damaged, self._said_full, self._said_short = lock(), lock(), lock()
         follow(self)
         try:
             _make_folder(self._folder)
             self._shelf.look()
-            self._tell()
         except BaseException as error:
             self.close()  # nobody else has it
             # ValueError: a path that no system has.
@@ -98,16 +96,25 @@ class Folder(Cache):
             reason = getattr(error, "strerror", None) or error
             if isinstance(error, FileExistsError):
                 reason = "a file, or a link that leads nowhere"
+            expected = "a folder that can be made and read"
             got = f"{getattr(error, 'filename', None) or folder}: {reason}"
-            raise ConfigError(
-                Problem("/cache/folder", "a folder that can be made and read", got, too_many(error))
-            ) from error
+            raise ConfigError(Problem("/cache/folder", expected, got, too_many(error))) from error
+        try:
+            self._tell()
+        except BaseException:  # of a handler of the log, or of a signal
+            self.close()
+            raise
 
     def _tell(self) -> None:
         samples, _ = self._shelf.held()
-        names = [path.name for path in self._folder.parent.iterdir()]
+        try:
+            names = [path.name for path in self._folder.parent.iterdir()]
+        except OSError as error:  # it may be gone through, and not listed
+            if by_handler(error):
+                raise
+            names = []
         others = sum(_SUB_FOLDER.fullmatch(name) is not None for name in names) - 1
-        if samples or not others:
+        if samples or others < 1:
             log("info", "cache: %s: %d samples are kept", self._folder, samples)
         else:
             log(

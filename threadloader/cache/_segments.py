@@ -84,7 +84,7 @@ def _open_regular(path: Path) -> FileIO:
     # Not by an opener that has flags for it: a Ctrl-C after its `os.open` would lose the number.
     found = path.lstat()
     if stat.S_ISREG(found.st_mode):
-        file = FileIO(path, "rb")
+        file = FileIO(str(path), "rb")  # of a Path errors would show what Python makes of it
         if os.path.samestat(found, os.fstat(file.fileno())):
             return file
         file.close()
@@ -265,7 +265,7 @@ class Writer:
 def _made(path: Path, undo: ExitStack) -> FileIO:
     """Make a file, which is closed and removed if what follows fails."""
     # "x": a new file, and never through a link that stands in its place.
-    file = FileIO(path, "xb")
+    file = FileIO(str(path), "xb")
     undo.callback(_remove, path)
     undo.callback(file.close)  # before that: Windows removes no open file
     return file

@@ -187,7 +187,8 @@ class Shelf:
             self._known[name] = 0
             if gone:
                 return
-            log("warning", "cache: %s/%s is passed over: %s", self._folder, name, error)
+            text = "cache: %s/%s is passed over: %s; its files can be deleted"
+            log("warning", text, self._folder, name, error)
 
     def _merge(self, entries: Entries, number: int) -> None:
         """Take note of records. Of several of one sample the last one counts."""

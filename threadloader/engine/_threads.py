@@ -30,9 +30,7 @@ for the GIL; larger claims leave workers idle at the end of a batch."""
 
 PROBE_SECONDS, SOON_SECONDS, MOST_SOON = 0.25, 0.03, 16
 """Seconds between two measurements of the GIL's delay, each of which costs one worker that delay.
-The first 16 come sooner, since a single one may find the loop not holding the GIL: beside a step
-of 8 ms of Python, on two cores of an Intel Xeon, ``"switch_interval": "auto"`` then acted after 3
-to 29 steps, in 24 runs, and otherwise after 20 to 165, in 14."""
+The first 16 come sooner, since a single one may find the loop not holding the GIL."""
 
 HELD_SECONDS = 1e-3
 """Delay of the GIL from which the loop holds it: one in pure Python makes it a switch interval, 5

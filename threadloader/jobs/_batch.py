@@ -44,6 +44,7 @@ class BatchJob:
     """
 
     failures: tuple[Failure, ...] = ()
+    strict = True  # whether a sample that fails is raised in any case
 
     __slots__ = (
         "_each",

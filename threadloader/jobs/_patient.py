@@ -28,14 +28,16 @@ class PatientJob(BatchJob):
 
     Attributes:
         failures: the samples that were left out, once the batch is made, lowest row first.
+        strict: whether a sample that fails is raised, and not left out.
     """
 
-    __slots__ = ("_again", "_failed", "_kept", "_tries", "failures")
+    __slots__ = ("_again", "_failed", "_kept", "_tries", "failures", "strict")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         # Written by the worker that finishes, before the fill.
         self.failures: tuple[Failure, ...] = ()
+        self.strict = not self._policy.skip
         self._kept: NDArray[np.int64] | None = None  # the rows that are left, where some are not
         # Each row by the worker that claimed it: what is left out, how often it was tried again.
         self._failed: list[Failure | None] = [None] * len(self._indices)

@@ -146,9 +146,10 @@ class Batches(Live):
 
     def stats(self) -> Stats:
         """Give the numbers of the run so far; after the ``with``, up to its end."""
-        now = self._runtime.monotonic() if self._closed_at is None else self._closed_at
+        told = self._waited.most(0.0)  # first, and the clock last: all else lies between the two
         place = self._run.place
         tally, since = place.tally, self._run.since  # in this order, as `Run.since` says
+        now = self._runtime.monotonic() if self._closed_at is None else self._closed_at
         if since is not None:
             tally = tally.waited(min(since, now), now)
         # A moment before the loop writes down what it has waited this sees a little too much, and
@@ -157,7 +158,9 @@ class Batches(Live):
         if self._closed_at is not None and tally.started is not None:
             # Without workers a batch is made to its end, and waited for, after the close.
             waited = min(waited, max(0.0, now - tally.started - tally.first_batch_seconds))
-        return tally._replace(data_wait_seconds=self._waited.most(waited)).stats(
+        waited = max(told, waited)
+        self._waited.most(waited)
+        return tally._replace(data_wait_seconds=waited).stats(
             now,
             prefetch_batches=self._supply.ahead,
             peak_bytes=self._supply.engine.peak_bytes,

@@ -27,14 +27,11 @@ block of the order; short ones can be afforded."""
 WARMING_JOBS, WARMING_MOST, WARMING_SECONDS = 8, 16, 0.1
 """Jobs that are not measured after a change: groups begin small, threads with nothing ready, and
 memory is new. So many they are at least, and more, up to the second number, while they take no
-longer than this together: with 8, in batches of 3 KiB rows in memory, two cores of an Intel Xeon
-and as many workers, which are a fifth faster there, it was left to the loop for longer than a trial
-takes in 8 processes of 20, with 12 in 5 and with 16 in 2."""
+longer than this together. Measured, as what follows: docs/design.md, "Who prepares a batch"."""
 
 SERIES_SECONDS = 10e-3
 """What is prepared here between two looks at what it costs. A look costs as much as several small
-batches, but a change must be seen soon. In batches of 256 small dicts, on two cores of an Intel
-Xeon: a look at each 0.82 of the plain loop, every 5 ms 0.85, 10 ms 0.88, 20 ms 0.88."""
+batches, but a change must be seen soon."""
 
 PAUSE_SECONDS, LONGEST_PAUSE = 0.5, 30.0
 """How long a decision stands: the first, and twice as long each time it is confirmed. The first is

@@ -8,7 +8,16 @@ from ..engine import Outcome
 from ..errors import CollateError, WorkerError, from_signal, name_of
 from ..jobs import BatchJob
 
-__all__ = ["FAILED", "ITS_OWN", "closing", "explained", "is_wrapped", "note_beside", "noted"]
+__all__ = [
+    "FAILED",
+    "ITS_OWN",
+    "close_source",
+    "closing",
+    "explained",
+    "is_wrapped",
+    "note_beside",
+    "noted",
+]
 
 ITS_OWN = (
     "a source, sampler, transform, collate or signal handler uses its own loader while that is at "
@@ -70,6 +79,23 @@ def is_wrapped(error: BaseException) -> bool:
     # By its name: who raises asyncio's error has imported it, and others need not.
     names = [(_MODULE(kind), name_of(kind)) for kind in _MRO(type(error))]
     return issubclass(type(error), WRAPPED) or ("asyncio.exceptions", "CancelledError") in names
+
+
+def close_source(close: Callable[[], object]) -> None:
+    """Close a source.
+
+    Raises:
+        WorkerError: in place of what would be taken for an end.
+        Exception: whatever else closing raises.
+    """
+    try:
+        close()
+    except BaseException as problem:
+        if is_wrapped(problem) and not from_signal(problem):
+            what = name_of(type(problem))
+            message = f"{what} was raised while the source was closed; see its cause"
+            raise WorkerError(message) from problem
+        raise
 
 
 def _samples(job: BatchJob, rows: tuple[int, ...]) -> tuple[int, ...]:

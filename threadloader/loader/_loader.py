@@ -21,7 +21,7 @@ from ._base import again
 from ._batches import Batches
 from ._caching import cached_source, counted, stamp_of
 from ._door import Door
-from ._failure import is_wrapped, note_beside
+from ._failure import close_source, is_wrapped, note_beside
 from ._making import make_recipe
 from ._opening import identity_of, length_of, open_configured, transform_of
 from ._sampling import Samplings, deal_of
@@ -200,7 +200,7 @@ class Loader:
                 deal_of(self._config),
                 samplings,
                 identity,
-                close,
+                close and partial(close_source, close),
                 Skipping(self._config, self._base),
                 self._runtime,
                 not_pinned,

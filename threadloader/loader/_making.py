@@ -25,10 +25,8 @@ __all__ = ["fills_of", "make_recipe", "read_by"]
 
 GROUP_BYTES = 16 << 20
 """Small batches of arrays in memory are handed over together up to this size, but with `max_bytes`
-up to `GATHER_BYTES`: it holds only up to one group a worker. Measured with rows of 3 KiB, two
-workers on two cores, three groups ahead, parts of the limit at 4 / 8 / 12 / 16 MiB: on an Intel
-Xeon batches of 32 rows 0.93 / 1.10 / 1.25 / 1.27, of 256 0.98 / 1.15 / 1.27 / 1.37; on an AMD EPYC,
-medians of five processes, 1.33 / 1.44 / 1.40 / 1.47 and 1.18 / 1.29 / 1.31 / 1.35."""
+up to `GATHER_BYTES`: it holds only up to one group a worker. Measured: docs/design.md, "Groups of
+small batches"."""
 
 GATHER_BYTES = 4 << 20
 """They are gathered by one call up to this size, which is what a batch keeps that is kept. Of other
@@ -37,11 +35,8 @@ there several calls take no longer than one, and workers share them.)"""
 
 PIECE_BYTES = 2 << 20
 """Where there is no hand-off they are made together up to this size. What is written then leaves a
-core's own cache, but the loader's lines run less often with that cache full of rows. Measured with
-rows of 3 KiB on an AMD EPYC with 512 KiB of it a core, parts of the limit at 384 KiB / 2 / 4 /
-8 MiB, medians of six processes each, in turn: batches of 16 rows 0.76 / 0.82 / 0.78 / 0.86, of 32
-0.68 / 0.86 / 0.84 / 0.86, of 128 0.73 / 0.84 / 0.84 / 0.83, of 256 0.80 / 0.87 / 0.82 / 0.83. On an
-Intel Xeon with 2 MiB a core all from 384 KiB to 4 MiB were alike within a tenth."""
+core's own cache, but the loader's lines run less often with that cache full of rows. Measured: as
+above."""
 
 GROUP_MOST = 256
 """Batches of a group: what a hand-off costs, among so many, is not to be seen any more."""

@@ -6,9 +6,7 @@ __all__ = ["GROUPS_AHEAD", "Pace"]
 
 GROUPS_AHEAD = 3
 """Groups of small batches that are prepared ahead. With two, a worker stands still from the end of
-its group until the consumer, the feeder and it were woken in turn. Arrays, two workers on an Intel
-Xeon, groups of 4 MiB, parts of the limit with two / three / four of them: batches of 256 rows 0.80
-/ 0.86 / 0.88, of 32 0.73 / 0.81 / 0.85."""
+its group until the consumer, the feeder and it were woken in turn. Measured: docs/design.md."""
 
 GROUP_SECONDS = 0.05
 """Work in a group, at most, by what the last job took: the loop waits for all of it, and so does

@@ -464,7 +464,9 @@ class Run:
         tried = issubclass(type(error), Exception) and not issubclass(type(error), ClosedError)
         # Else no budget is asked: what has failed is the collate, or several rows together.
         of_row = outcome.part is not None and outcome.job.row_of(outcome.part) is not None
-        more = self._skipping.told(place.cursor.skipped) if tried and of_row else ""
+        more = ""
+        if tried and of_row:
+            more = self._skipping.told(place.cursor.skipped, spent=outcome.job.strict)
         error = explained(outcome, error, epoch, more)
         try:
             # Stores only up to the raise. Neither the outcome nor this frame may keep the

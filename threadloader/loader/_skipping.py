@@ -68,10 +68,17 @@ class Skipping:
             root = None if config.root is None else base / config.root
             self._quarantine = Quarantine(sources.inside(path, root))
 
-    def told(self, skipped: int) -> str:
-        """Say why a sample is raised and not left out, where others were: the budget is spent."""
+    def told(self, skipped: int, *, spent: bool) -> str:
+        """Say why a sample is raised and not left out, where others would be.
+
+        Args:
+            skipped: how many were left out.
+            spent: whether the budget is; else it is none of the errors that it is for.
+        """
         if not self._skips:
             return ""
+        if not spent:
+            return '; "on_error" leaves out no sample for that'
         return f'; "on_error" permits to skip {self.budget}, and {skipped} were skipped'
 
     def note(self, failures: tuple[Failure, ...]) -> None:
