@@ -27,7 +27,8 @@ def main(arguments: Sequence[str], printed: Callable[[str], int]) -> int:
 
     Returns:
         The exit code: 0 measured; 1 threadloader or the limit failed or took too long; 2 bad
-        usage, nothing that could be run, or a file that cannot be written; 130 interrupted.
+        usage, nothing that could be run, or a file or table that cannot be written; 130
+        interrupted.
     """
     asked = parser().parse_args(arguments)
     try:

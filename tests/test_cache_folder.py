@@ -133,6 +133,43 @@ def test_what_a_handler_of_the_log_raises_is_its_own(tmp_path, caplog, monkeypat
         Folder(tmp_path, "key", COUNT)
 
 
+def test_what_it_raises_over_a_damaged_file_is_its_own_too(tmp_path, caplog, monkeypatch):
+    filled(tmp_path)
+    (index,) = files(tmp_path, ".index")
+    index.write_bytes(b"x" * 4096)
+
+    def emit(record):
+        raise ValueError("the log server refused this")
+
+    monkeypatch.setattr(caplog.handler, "emit", emit)
+    with pytest.raises(ValueError, match=r"^the log server refused this$"):
+        Folder(tmp_path, "key", COUNT)
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_files_that_are_passed_over_can_be_deleted_only_if_they_are_damaged(
+    tmp_path, caplog, monkeypatch, damaged
+):
+    """What cannot be opened here may be good for others; and it is named as it is."""
+    filled(tmp_path)
+    (index,) = files(tmp_path, ".index")
+    if damaged:
+        index.write_bytes(b"x" * 4096)
+    else:
+        real = _segments.FileIO
+
+        def refused(path, mode):
+            if mode == "rb":
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return real(path, mode)
+
+        monkeypatch.setattr(_segments, "FileIO", refused)
+    assert COUNT == read(tmp_path).misses
+    (told,) = [text for text in caplog.messages if "is passed over" in text]
+    assert damaged == told.endswith("; its files can be deleted")
+    assert "PosixPath" not in told
+
+
 def test_a_segment_taken_back_before_it_is_opened_is_no_news(tmp_path, monkeypatch, caplog):
     """Another process may close, in vain, what it began, between the list and the look."""
     with monkeypatch.context() as patch:
@@ -320,7 +357,7 @@ def test_a_write_that_fails_for_a_moment_opens_nothing_that_was_closed_meanwhile
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_where_too_many_files_are_open_the_error_says_what_to_do(tmp_path, monkeypatch, number):
-    monkeypatch.setattr(_shelf, "segment_names", refusing(number))
+    monkeypatch.setattr(_folder, "segment_names", refusing(number))
     with pytest.raises(ConfigError, match=r"raise the limit of open files \(ulimit -n\)"):
         Folder(tmp_path, "key", COUNT)
 

@@ -29,6 +29,7 @@ from frameworks import framework
 from ids import shown
 
 from threadloader.cache import key_of, open_cache
+from threadloader.cache._kinds import hides_state, pickled_as, said
 from threadloader.cache._walk import UntoldError
 
 
@@ -247,6 +248,23 @@ def test_a_class_that_answers_to_some_names_is_asked_for_no_other():
         pass
 
     assert key_of(Entry()) == key_of(Entry()) != key_of(Keeper(1))
+
+
+def refusing(*args):
+    raise OSError("closed")
+
+
+@pytest.mark.parametrize(
+    ("ask", "name", "answer"),
+    [
+        (pickled_as, "__reduce_ex__", None),
+        (said, "__repr__", None),
+        (hides_state, "__getattr__", False),
+    ],
+)
+def test_what_an_object_raises_when_it_is_asked_is_not_taken_for_a_signal_s(ask, name, answer):
+    """An OSError without a number, as of a file that was closed, is a handler's elsewhere."""
+    assert answer is ask(type("Odd", (Keeper,), {name: refusing})(1))
 
 
 @pytest.mark.parametrize("kind", [LookupError, OSError])

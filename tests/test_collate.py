@@ -461,6 +461,7 @@ def test_masks_of_fields_of_other_names_than_str():
         (Pad(fields=["y"]), [{"y": 1}], (0,), 'leave it out of "fields": it is stacked as it is'),
         (Pad(fields=["y"]), [{"y": np.array(1)}], (0,), 'out of "fields": it is stacked as it is'),
         (Pad(fields=["y"]), [{"y": [1]}], (0,), "return numpy.asarray(...) of it from the transf"),
+        (Pad(fields=["y"]), [{"y": {1}}], (0,), "return numpy.asarray(...) of it from the transf"),
         (Pad(fields=["y"]), [{"y": [1]}], (0,), 'or name its dtype in the source ("dtypes")'),
         (
             Pad(fields=["y"]),

@@ -31,6 +31,13 @@ def test_a_close_that_failed_is_told_beside_the_exception_of_the_body():
     assert error.__notes__[0].endswith("and closing the source failed: OSError('disk gone')")
 
 
+def test_a_close_that_failed_with_what_was_wrapped_is_told_by_that():
+    error, wrapper = KeyError("the body's"), WorkerError("SystemExit was raised; see its cause")
+    wrapper.__cause__ = SystemExit("tape drive is on fire")
+    note_beside(error, wrapper)
+    assert error.__notes__[0].endswith("failed: SystemExit('tape drive is on fire')")
+
+
 def test_a_close_that_failed_with_what_cannot_be_printed_is_told_by_its_type():
     error = KeyError("the body's")
     note_beside(error, Unprintable())

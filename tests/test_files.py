@@ -1079,7 +1079,8 @@ def test_what_is_no_image_is_told_without_an_address_in_memory(pillow):
     _, decoders = pillow
     with pytest.raises(SourceError) as caught:
         decoders["image"]()(b"no image")
-    assert str(caught.value).endswith("WEBP), got: cannot identify image file")
+    told = "WEBP), got: cannot identify image file; copy the file again, convert it, or exclude "
+    assert str(caught.value).endswith(f"{told}the sample")
 
 
 def test_a_damaged_image_names_its_file(tmp_path, pillow):

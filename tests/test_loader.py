@@ -1541,6 +1541,82 @@ class TestStats:
             batches._run = run
         assert 0 < stats.data_wait_seconds <= stats.elapsed_seconds - stats.first_batch_seconds
 
+    def test_what_another_thread_tells_later_does_not_count(self):
+        """It has asked while this one was between its look at the clock and its answer."""
+
+        class Clock(Runtime):
+            now, looks = 0.0, 0
+
+            def monotonic(self):
+                now = self.now
+                self.looks -= 1
+                if self.looks == 0:
+                    self.now += 10
+                    other = threading.Thread(target=batches.stats)
+                    other.start()
+                    other.join()
+                return now
+
+        clock, asked = Clock(), []
+
+        class Reads(Numbers):
+            def __getitem__(self, index):
+                clock.now += 10
+                if index == 2:
+                    clock.looks = 2  # until the last one of what asks now
+                    asked.append(batches.stats())
+                return index
+
+        loader = load(Reads(9), batch_size=1, num_workers=0, shuffle=False)
+        loader._runtime = clock
+        with loader as batches:
+            epoch = iter(batches)
+            for _ in range(3):
+                next(epoch)
+        (stats,) = asked
+        assert stats.data_wait_seconds <= stats.elapsed_seconds - stats.first_batch_seconds
+
+    def test_a_step_that_another_thread_sleeps_through_is_no_wait(self):
+        """It asks while the loop waits, and looks at the clock when that trains again."""
+        looking, waiting = threading.Event(), threading.Event()
+        trained, told = threading.Event(), []
+
+        class Clock(Runtime):
+            now = 0.0
+
+            def monotonic(self):
+                now = self.now
+                if threading.current_thread() is monitor:
+                    # The second time: by then it has read since when the loop waits.
+                    if looking.is_set():
+                        waiting.set()
+                        trained.wait()
+                    looking.set()
+                    return max(now, self.now)
+                return now
+
+        clock = Clock()
+
+        class Reads(Numbers):
+            def __getitem__(self, index):
+                clock.now += 1
+                if index == 2:
+                    monitor.start()
+                    waiting.wait()
+                return index
+
+        loader = load(Reads(9), batch_size=1, num_workers=0, shuffle=False)
+        loader._runtime = clock
+        monitor = threading.Thread(target=lambda: told.append(batches.stats()))
+        with loader as batches:
+            epoch = iter(batches)
+            for _ in range(3):
+                next(epoch)
+            clock.now += 100
+            trained.set()
+            monitor.join()
+            assert batches.stats().data_wait_seconds == told[0].data_wait_seconds == 2.0
+
     @pytest.mark.parametrize("workers", [0, 2])
     def test_the_wait_for_an_epoch_without_a_step_is_counted_once(self, workers):
         class Clock(Runtime):

@@ -701,6 +701,19 @@ def header_of(descr, shape):
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
 
 
+def test_a_file_that_too_many_open_ones_keep_from_being_mapped_says_what_to_do(
+    tmp_path, monkeypatch
+):
+    np.save(tmp_path / "x.npy", np.arange(4))
+
+    def refused(*args, **options):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(npy.mmap, "mmap", refused)
+    with pytest.raises(SourceError, match=r"Too many open files; raise the limit of open files"):
+        NpySource(tmp_path / "x.npy", mapped=True)
+
+
 @EACH_WAY
 def test_a_header_that_python_2_has_written_is_read(tmp_path, open_, mapped):
     """Its long integers end with an L; the others must not."""

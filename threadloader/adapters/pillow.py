@@ -33,7 +33,7 @@ TIFF came as alpha; before 10.1 a TIFF with an orientation came turned another w
 MAX_PIXELS = 89_478_485
 """Pillow's own bound, ``PIL.Image.MAX_IMAGE_PIXELS``: 256 MiB of RGB."""
 
-_DAMAGED = "copy the file again, or exclude the sample"
+_DAMAGED = "copy the file again, convert it, or exclude the sample"
 
 _WIDE = ("I", "F")
 """The modes that hold more than 8 bits a value begin with one of these; all have one channel."""

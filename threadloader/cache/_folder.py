@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import ConfigError, Problem, by_handler, log, too_many
 from ._base import MISSING, Cache, Count, follow
 from ._encode import DamagedError, Part, decode, encode
-from ._names import new_name
+from ._names import new_name, segment_names
 from ._segments import (
     ENTRY_BYTES,
     FORMAT,
@@ -81,13 +81,12 @@ class Folder(Cache):
         self._ended: tuple[Writer, ...] = ()  # those before it that are not closed yet
         self._number = 0  # of the writer's segment; 0 while that has none yet
         self._stopped = False  # set and never taken back: by close, or when the disk is full
-        # Each taken by the first thread that says it, and never released.
-        lock = _thread.allocate_lock
+        lock = _thread.allocate_lock  # each taken by the first that says it, and never released
         self._said_damaged, self._said_full, self._said_short = lock(), lock(), lock()
         follow(self)
         try:
             _make_folder(self._folder)
-            self._shelf.look()
+            segment_names(self._folder)  # that it can be listed
         except BaseException as error:
             self.close()  # nobody else has it
             # ValueError: a path that no system has.
@@ -100,6 +99,7 @@ class Folder(Cache):
             got = f"{getattr(error, 'filename', None) or folder}: {reason}"
             raise ConfigError(Problem("/cache/folder", expected, got, too_many(error))) from error
         try:
+            self._shelf.look()
             self._tell()
         except BaseException:  # of a handler of the log, or of a signal
             self.close()

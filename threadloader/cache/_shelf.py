@@ -187,8 +187,9 @@ class Shelf:
             self._known[name] = 0
             if gone:
                 return
-            text = "cache: %s/%s is passed over: %s; its files can be deleted"
-            log("warning", text, self._folder, name, error)
+            # Another error may be of this process alone, and the files good for others.
+            hint = "; its files can be deleted" if isinstance(error, ValueError) else ""
+            log("warning", "cache: %s/%s is passed over: %s%s", self._folder, name, error, hint)
 
     def _merge(self, entries: Entries, number: int) -> None:
         """Take note of records. Of several of one sample the last one counts."""

@@ -188,10 +188,11 @@ class Pad:
         first = rows[0]
         if not isinstance(first, np.ndarray) or not first.ndim:
             message = f"row 0 has {say(first)}, which is no array of one dimension or more to pad; "
-            hint = 'leave it out of "fields": it is stacked as it is'
+            hint = "return numpy.asarray(...) of it from the transform"
             if isinstance(first, (list, tuple)):
-                hint = "return numpy.asarray(...) of it from the transform, or name its dtype in "
-                hint += 'the source ("dtypes")'
+                hint += ', or name its dtype in the source ("dtypes")'
+            elif family_of(first) is not None:
+                hint = 'leave it out of "fields": it is stacked as it is'
             raise fault(path, message + hint, 0)
         if kind_of(first) is None:
             message = f"row 0 has {say(first)}, which cannot be padded without loss; "

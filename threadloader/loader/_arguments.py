@@ -24,7 +24,7 @@ def check_collate(collate: Any) -> None:
     expected = "a callable of a list of samples"
     if not callable(collate):
         raise wrong("collate", expected, collate)
-    if isinstance(collate, type) and collate.__module__.startswith("threadloader."):
+    if isinstance(collate, type) and str(collate.__module__).startswith("threadloader."):
         name = collate.__name__
         hint = f"give an object of it: collate={name}(...)"
         raise ConfigError(Problem("collate", expected, f"the class {name}", hint))

@@ -146,20 +146,20 @@ class Batches(Live):
 
     def stats(self) -> Stats:
         """Give the numbers of the run so far; after the ``with``, up to its end."""
-        told = self._waited.most(0.0)  # first, and the clock last: all else lies between the two
+        # First, and the clock once more last: all else lies between the two.
+        told, asked = self._waited.most(0.0), self._runtime.monotonic()
         place = self._run.place
         tally, since = place.tally, self._run.since  # in this order, as `Run.since` says
         now = self._runtime.monotonic() if self._closed_at is None else self._closed_at
-        if since is not None:
-            tally = tally.waited(min(since, now), now)
+        if since is not None:  # such a wait may have ended before `now`
+            tally = tally.waited(min(since, asked, now), min(asked, now))
         # A moment before the loop writes down what it has waited this sees a little too much, and
         # between the clearing of `since` and the writing too little: what was told stays told.
         waited = tally.data_wait_seconds
         if self._closed_at is not None and tally.started is not None:
             # Without workers a batch is made to its end, and waited for, after the close.
             waited = min(waited, max(0.0, now - tally.started - tally.first_batch_seconds))
-        waited = max(told, waited)
-        self._waited.most(waited)
+        self._waited.most(waited := max(told, waited))
         return tally._replace(data_wait_seconds=waited).stats(
             now,
             prefetch_batches=self._supply.ahead,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..engine import Outcome
-from ..errors import CollateError, WorkerError, from_signal, name_of
+from ..errors import CollateError, WorkerError, from_signal, name_of, raised_first
 from ..jobs import BatchJob
 
 __all__ = [
@@ -122,7 +122,8 @@ def note_beside(error: BaseException, problem: BaseException) -> None:
     """Note on the exception of a body that closing failed as well; nothing of it may hide that."""
     try:
         try:
-            told = repr(problem)
+            # Of what `close_source` has wrapped, that: the note has no cause.
+            told = repr(raised_first(problem) if type(problem) is WorkerError else problem)
         except BaseException as hostile:
             if from_signal(hostile):
                 raise

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK", "Deal", "Row", "Share"]
 
 BLOCK = 32768
-"""Positions computed together: enough to spread numpy's cost of a call (half as many take a tenth
-longer, twice as many are a twentieth faster)."""
+"""Positions computed together: enough to spread numpy's cost of a call (docs/design.md)."""
 
 FIRST = 2048
 """Positions computed first where a batch waits for them: 0.2 ms, and `BLOCK` takes 0.7 or more."""

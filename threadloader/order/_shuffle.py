@@ -66,7 +66,8 @@ CHUNK = 16384
 
 BYTE_BITS = 16
 """Up to so many bits of a position a half is a byte at most. What a round makes of a half is then
-looked up in a table of 256, for the whole order at once, in two thirds of the time."""
+looked up in a table of 256, for the whole order at once, in two thirds of the time
+(docs/design.md)."""
 
 MANY = 4096
 """Positions that have to be asked for together before the whole order is worked out."""

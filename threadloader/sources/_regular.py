@@ -31,6 +31,9 @@ def none_there(paths: Sequence[Path]) -> SourceError:
     >>> none_there([Path("a"), Path("b")]).message.partition(";")[0]
     "expected a file, found none, nor at 'b'"
     """
+    if paths[0].is_symlink():
+        text = "expected a file, got a link to one that is not there; make that, or the link anew"
+        return SourceError(text, paths[0])
     others = f", nor at {listed(map(str, paths[1:]))}" if len(paths) > 1 else ""
     return SourceError(f"expected a file, found none{others}; {starts(str(paths[0]))}", paths[0])
 
@@ -86,8 +89,6 @@ def open_regular(path: Path) -> FileIO:
 def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
     """Give the error of a file of which the system says this."""
     if isinstance(error, FileNotFoundError):
-        if path.is_symlink():
-            return SourceError("expected a file, got a link to one that is not there", path)
         return none_there([path])
     if isinstance(error, UnicodeEncodeError):
         expected = f"a name in the encoding of the system, {error.encoding}"

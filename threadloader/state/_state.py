@@ -26,8 +26,7 @@ __all__ = [
     "load",
 ]
 
-FORMAT = "threadloader.state"
-VERSION = 1
+FORMAT, VERSION = "threadloader.state", 1
 
 LAST_EPOCH = 1 << 62
 """Far beyond any run, and within what keys of orders have room for."""
@@ -249,9 +248,7 @@ def _refuse_another_run(
     fields = [(name, _field(saved, name), _field(run, name)) for name in names]
     differing = [(name, there, here) for name, there, here in fields if there != here]
     if differing:
-        lines = (
-            "{}: the state has {:.500}, this run {:.500}".format(*field) for field in differing
-        )
+        lines = ("{}: the state has {}, this run {}".format(*field) for field in differing)
         named = "".join(f"{name!r}, " for name, *_ in differing)
         raise StateError(
             "the state is of another run; " + "; ".join(lines) + "; give the loader the same "
@@ -263,7 +260,8 @@ def _refuse_another_run(
 
 def _field(fields: Mapping[str, Any], name: str) -> str:
     """Give a field as JSON, which tells `true` and 1.0 from 1, and null from what is not there."""
-    return json.dumps(fields[name]) if name in fields else "nothing"
+    text = json.dumps(fields[name]) if name in fields else "nothing"
+    return text if len(text) <= 500 else f"{text[:500]}... (checksum {hashed(text.encode())})"
 
 
 def _is_count(value: Any, low: int = 0, high: float = math.inf) -> bool:
