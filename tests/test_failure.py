@@ -1,5 +1,6 @@
 """What is told of a failure: nothing that happens while it is told may hide it."""
 
+import json
 import signal
 import sys
 import threading
@@ -8,7 +9,14 @@ import numpy as np
 import pytest
 from conftest import our_threads
 
-from threadloader import CollateError, Loader, SourceError, WorkerError, per_thread
+from threadloader import (
+    CollateError,
+    ConfigError,
+    Loader,
+    SourceError,
+    WorkerError,
+    per_thread,
+)
 from threadloader.collate import stack
 from threadloader.loader._failure import is_wrapped, note_beside
 from threadloader.loader._supply import Supply
@@ -36,6 +44,56 @@ def test_a_close_that_failed_with_what_was_wrapped_is_told_by_that():
     wrapper.__cause__ = SystemExit("tape drive is on fire")
     note_beside(error, wrapper)
     assert error.__notes__[0].endswith("failed: SystemExit('tape drive is on fire')")
+
+
+class Unset(ConfigError):
+    def __init__(self, reason):
+        self.reason = reason
+
+
+@pytest.mark.parametrize("error", [ConfigError("no version"), Unset("no version")], ids=type)
+@pytest.mark.parametrize("named", [True, False], ids=["a file", "a dict"])
+def test_a_config_error_of_the_source_s_own_is_told_as_it_is(error, named, tmp_path):
+    """It has no problems in a document; and the source is closed, and the loader free."""
+    closed = []
+
+    class Rows(list):
+        def fingerprint(self):
+            raise error
+
+        def close(self):
+            closed.append(1)
+
+    config = {"batch_size": 2}
+    if named:
+        (tmp_path / "c.json").write_text('{"batch_size": 2}', encoding="utf-8")
+        config = tmp_path / "c.json"
+    loader = Loader(config, per_thread(lambda: Rows([1])))
+    for _ in range(2):
+        with pytest.raises(ConfigError) as caught:
+            loader.__enter__()
+        assert error is caught.value
+    assert 2 == len(closed)
+    assert isinstance(error, Unset) or str(error) == "no version"
+
+
+def test_an_interrupt_while_a_config_error_is_worded_leaves_nothing_open(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(10))
+    source = {"type": "npy", "path": "x.npy"}
+    config = {"source": source, "sampler": {"type": "subset", "indices": [99]}}
+    (tmp_path / "c.json").write_text(json.dumps(config), encoding="utf-8")
+    loader = Loader(tmp_path / "c.json")
+
+    def interrupt(frame, event, arg):
+        if event == "call" and frame.f_code.co_name == "locate":
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        loader.__enter__()
+    with pytest.raises(ConfigError):  # and not that it is open already
+        loader.__enter__()
 
 
 def test_a_close_that_failed_with_what_cannot_be_printed_is_told_by_its_type():

@@ -127,8 +127,9 @@ def test_the_choice_is_the_arithmetic_that_is_documented():
         (np.random.Generator(np.random.MT19937(0)), "one over MT19937"),
         (np.random.RandomState(0), "RandomState"),
         (3, "int"),
+        (np.random, "module"),
     ],
-    ids=["words of 32 bits", "none of the new ones", "a number"],
+    ids=["words of 32 bits", "none of the new ones", "a number", "a module"],
 )
 def test_a_generator_without_words_of_64_bits_is_refused(rng, got):
     """Of half a word each token would be chosen."""

@@ -68,7 +68,9 @@ class Report(NamedTuple):
                 here, or names a file already, is of another config, as of a loader in user code.
             in_code: options that were given in code, and stand in no document.
         """
-        if error._placed or error.file:
+        # One of the user's own may have none, or be of a class that sets nothing.
+        own = [type(it) is not Problem for it in getattr(error, "problems", ())]
+        if error._placed or not own or any(own) or error.file:
             return
         _placed(error)
         if self.document is None:

@@ -46,7 +46,7 @@ def one_line(text: str) -> str:
 
 
 class LoaderError(Exception):
-    """Base of every error that threadloader itself raises."""
+    """Base of the errors below; of wrong calls Python's own are raised as well."""
 
 
 class Problem(NamedTuple):
@@ -81,19 +81,29 @@ class Problem(NamedTuple):
 class ConfigError(LoaderError, ValueError):
     """The config, or an argument that replaces an option, is wrong.
 
+    Args:
+        problems: every problem found, or one; or a text, as code of yours may raise it.
+        file: as of the attribute.
+
     Attributes:
-        problems: every problem found, in the order of the document.
+        problems: every problem found, in the order of the document; none where a text was given.
         file: the config file as it was named; ``""`` when the config is not a file.
     """
 
     _placed = False  # whether it says where in its document the problems stand, if it has one
 
-    def __init__(self, problems: Iterable[Problem] | Problem, file: str = "") -> None:
-        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+    def __init__(self, problems: Iterable[Problem] | Problem | str, file: str = "") -> None:
+        self.problems: tuple[Problem, ...] = ()
+        if isinstance(problems, Problem):
+            self.problems = (problems,)
+        elif not isinstance(problems, str):
+            self.problems = tuple(problems)
         self.file = file
-        super().__init__(self.problems, file)
+        super().__init__(problems if isinstance(problems, str) else self.problems, file)
 
     def __str__(self) -> str:
+        if isinstance(self.args[0], str):
+            return self.args[0]
         # Without a line it is about what was given in code, and nothing of it stands in the file.
         return "\n".join(
             f"{self.file}:{it}" if self.file and it.line else f"{it}" for it in self.problems

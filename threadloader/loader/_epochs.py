@@ -34,18 +34,19 @@ class Live:
 
 
 class Epoch(Live):
-    """One pass over one epoch: an iterator of its batches.
+    """One pass over one epoch: an iterator of its batches."""
 
-    Attributes:
-        number: number of the epoch, from 0.
-    """
-
-    __slots__ = ("__weakref__", "_ended", "_run", "number")
+    __slots__ = ("__weakref__", "_ended", "_number", "_run")
 
     def __init__(self, run: Run, number: int) -> None:
-        self.number = number
+        self._number = number
         self._run = run
         self._ended = False  # goes to True, once, by who has the turn
+
+    @property
+    def number(self) -> int:
+        """Number of the epoch, from 0."""
+        return self._number
 
     def __iter__(self) -> Epoch:
         return self

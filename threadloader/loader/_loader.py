@@ -213,9 +213,6 @@ class Loader:
             batches._supply.start()
             return batches
         except BaseException as error:
-            # isinstance would ask the error itself, which may be of any kind.
-            if issubclass(type(error), ConfigError):
-                self._report.complete(cast("ConfigError", error), self._in_code)
             if self._door.has(me):
                 made = self._door.batches
                 try:
@@ -223,6 +220,9 @@ class Loader:
                 except BaseException:  # interrupted again and again, it shuts nobody out
                     self._door.let_in(made)
                     raise
+            # isinstance would ask the error itself, which may be of any kind.
+            if issubclass(type(error), ConfigError):
+                self._report.complete(cast("ConfigError", error), self._in_code)
             if is_wrapped(error) and not from_signal(error):
                 what = name_of(type(error))
                 message = f"{what} was raised while the source was opened; see its cause"

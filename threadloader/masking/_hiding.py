@@ -68,9 +68,10 @@ def words_of(rng: Any, count: int) -> Bits:
     Raises:
         ConfigError: it is none of numpy's, or its words have 32 bits: half of each would be 0.
     """
-    bits = getattr(rng, "bit_generator", None)
-    if bits is None or type(bits).__name__ == "MT19937":
-        got = type(rng).__name__ if bits is None else "one over MT19937"
+    bits: Any = getattr(rng, "bit_generator", None)
+    short = type(bits).__name__ == "MT19937"
+    if short or not hasattr(bits, "random_raw"):
+        got = "one over MT19937" if short else type(rng).__name__
         expected = "a numpy.random.Generator whose words have 64 bits"
         raise ConfigError(Problem("rng", expected, got, "numpy.random.default_rng(seed) is one"))
     words: Bits = bits.random_raw(count)

@@ -70,7 +70,8 @@ class Stats:
             still going on. High: loading is the bottleneck; low: training is.
         ready_sum: batches that were ready, added up over all calls of `next` that gave a batch.
         prefetch_batches: the most batches prepared ahead.
-        peak_bytes: the most bytes of batches that were ready at once, with `max_bytes`; else 0.
+        peak_bytes: the most bytes of batches that were ready at once, with `max_bytes` and
+            workers; else 0.
         gil_delay_seconds: how long a worker waits for the GIL while the loop does not wait for a
             batch, as measured now and then. Above a millisecond the training loop holds it, or
             works beside samples made in Python, so reading waits for one of these.
@@ -79,7 +80,7 @@ class Stats:
             arrays; "" when they are pinned, or nobody asked for it.
         fingerprint: running fingerprint of all batches this shard has delivered, resumes
             included; "" unless the config asks for one.
-        cache_hits: samples that came from the cache.
+        cache_hits: samples that came from the cache, prepared ahead included.
         cache_misses: samples that had to be prepared for it. High after the first epoch: the
             bound is too low for the data.
         cache_samples: samples that it holds.

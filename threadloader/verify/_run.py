@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._named import named
+from .._named import UsageError, named
 from ..config import LoaderConfig, examine
 from ..errors import ConfigError, Problem
 from ._case import CODE, Case
@@ -120,7 +120,10 @@ def _refuse(given: Mapping[str, Any], names: Mapping[str, str] | None) -> None:
     if problems:
         raise ConfigError(problems)
     for part, name in (names or {}).items():
-        named(f"names[{part!r}]", name)
+        try:
+            named(f"names[{part!r}]", name)
+        except UsageError as error:
+            raise ConfigError(str(error)) from error
 
 
 def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: Progress) -> Report:
