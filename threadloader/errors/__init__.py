@@ -102,8 +102,9 @@ class ConfigError(LoaderError, ValueError):
         super().__init__(problems if isinstance(problems, str) else self.problems, file)
 
     def __str__(self) -> str:
-        if isinstance(self.args[0], str):
-            return self.args[0]
+        text = self.args[0] if self.args else ""  # none: of a subclass of the user's
+        if isinstance(text, str):
+            return text
         # Without a line it is about what was given in code, and nothing of it stands in the file.
         return "\n".join(
             f"{self.file}:{it}" if self.file and it.line else f"{it}" for it in self.problems
