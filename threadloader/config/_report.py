@@ -70,7 +70,8 @@ class Report(NamedTuple):
         """
         # One of the user's own may have none, or be of a class that sets nothing.
         own = [type(it) is not Problem for it in getattr(error, "problems", ())]
-        if error._placed or not own or any(own) or getattr(error, "file", ""):
+        file: str = getattr(error, "file", "")
+        if error._placed or not own or any(own) or file:
             return
         _placed(error)
         if self.document is None:
