@@ -822,6 +822,13 @@ class TestState:
             first.close()
             assert [[0, 1], [2, 3], [4, 5]] == lists(second)
 
+    def test_the_number_of_an_epoch_is_only_read(self):
+        """The state is worked out of it."""
+        with load(Numbers(4)) as batches:
+            epoch = iter(batches)
+            with pytest.raises(AttributeError):
+                epoch.number = 1
+
     def test_loading_while_an_iterator_is_live_is_refused(self):
         with Loader({"batch_size": 2}, Numbers(6)) as batches:
             state, epoch = batches.state_dict(), iter(batches)

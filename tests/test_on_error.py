@@ -332,6 +332,18 @@ def lines(path):
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
+def test_of_a_long_message_the_file_has_the_beginning(tmp_path):
+    class Talkative(list):
+        def __getitem__(self, index):
+            raise ValueError("x" * 10**6)
+
+    path = tmp_path / "bad.jsonl"
+    with Loader({"on_error": {"skip": 1, "quarantine": str(path)}}, Talkative([0])) as batches:
+        assert [] == list(batches)
+    (line,) = lines(path)
+    assert ("ValueError: xxx", 20_000) == (line["error"][:15], len(line["error"]))
+
+
 def test_the_quarantine_file_lists_each_sample_once_and_exclude_takes_it(tmp_path):
     path = tmp_path / "bad.jsonl"
     options = {"skip": 9, "quarantine": str(path)}

@@ -17,8 +17,8 @@ from cuts import Chain
 from oracle import expected_epoch
 
 from threadloader import BusyError, ConfigError, Loader, StateError, WorkerError
+from threadloader.loader._skip_steps import FURTHEST
 from threadloader.state import _file
-from threadloader.state._state import LAST_EPOCH
 
 WORKERS = [0, 1, 2, 8]
 PARTS = [(0, range(first, first + 210)) for first in range(0, 1260, 210)]
@@ -621,13 +621,14 @@ def test_more_steps_than_any_run_has_are_refused(zeros):
 
 def test_the_last_epoch_that_steps_are_left_out_up_to_ends_in_a_state_that_goes_on():
     options = {"batch_size": 4, "num_workers": 0}
-    with Loader(options, range(4), skip_steps=LAST_EPOCH - 1) as batches:
-        assert 1 == len(list(batches))
+    with Loader(options, range(4), skip_steps=FURTHEST - 1) as batches:
+        for _ in range(3):
+            assert 1 == len(list(batches))
         state = batches.state_dict()
     with Loader(options, range(4), resume=state) as batches:
-        assert LAST_EPOCH == state["world"]["epoch"]
-    with pytest.raises(ConfigError, match=f"end after epoch {LAST_EPOCH - 1}"):
-        Loader(options, range(4), skip_steps=LAST_EPOCH).__enter__()
+        assert FURTHEST + 2 == state["world"]["epoch"]
+    with pytest.raises(ConfigError, match=f"end after epoch {FURTHEST - 1}"):
+        Loader(options, range(4), skip_steps=FURTHEST).__enter__()
 
 
 @pytest.mark.parametrize("start", [0, 7, 15])

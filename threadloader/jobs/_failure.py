@@ -11,7 +11,7 @@ from ..errors import name_of
 __all__ = ["Failure", "failure_of"]
 
 LONGEST_TEXT = 20_000
-"""Characters of a traceback that are kept: its last ones, which say most."""
+"""Characters of a message that are kept, and of a traceback: its last ones, which say most."""
 
 MOST_FRAMES = 50
 """Frames of it, likewise: one exception object that is raised again and again has ever more."""
@@ -46,7 +46,7 @@ def failure_of(
     keep alive. What a signal handler raises meanwhile passes: `from_signal` tells it.
     """
     try:
-        said = "".join(traceback.format_exception_only(error)).strip()
+        said = "".join(traceback.format_exception_only(error)).strip()[:LONGEST_TEXT]
         told = "".join(traceback.format_exception(error, limit=-MOST_FRAMES))[-LONGEST_TEXT:]
     except Exception as problem:  # an exception may be made of anything
         if from_signal(problem):

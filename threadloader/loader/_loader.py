@@ -35,7 +35,8 @@ class Loader:
 
     What is given in code replaces what the config says. No thread is started and no data file
     is opened before the ``with``, and none remains after it. A Loader can be entered again, but
-    not while it is open; each time starts a new run. A copy, by pickle too, is a Loader of its own.
+    not while it is open; each time starts a new run. A copy, by pickle too, is a Loader of its own;
+    of a subclass it is made by calling that with these arguments.
 
     Args:
         config: path of a JSON file (``"train.json"``, or ``"train.json#/training"`` for a

@@ -9,7 +9,10 @@ from ..state import LAST_EPOCH, Cursor
 from ._failure import explained
 from ._schedule import Plan, check_length
 
-__all__ = ["MOST_EMPTY", "after_steps"]
+__all__ = ["FURTHEST", "MOST_EMPTY", "after_steps"]
+
+FURTHEST = LAST_EPOCH // 2
+"""The epoch before which a run begins. It goes on from there, and a state holds `LAST_EPOCH`."""
 
 MOST_EMPTY = 100
 """Epochs without a step, one after the other, until no others are expected. Chosen: each of a
@@ -64,8 +67,8 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
             whole = min(whole, end - epoch)
         steps -= whole * there
         epoch, position, step = epoch + whole, 0, 0
-        if epoch >= LAST_EPOCH:  # the run begins there, and ends one later
-            raise _too_many(f"so many that they end after epoch {LAST_EPOCH - 1}")
+        if epoch >= FURTHEST:
+            raise _too_many(f"so many that they end after epoch {FURTHEST - 1}")
     return cursor._replace(epoch=epoch, position=position, step=step, skips=(*cursor.skips, skip))
 
 
