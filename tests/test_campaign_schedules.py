@@ -179,7 +179,8 @@ def work(seed, numbers):
         time.sleep(60)
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored,
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and so may nohup this
     options = cases.parser("ended", "", 2).parse_args(["--processes", "2"])
     sys.exit(cases.run("ended", work, options, chunk=1))
 """

@@ -540,8 +540,9 @@ def test_a_tool_that_is_ended_ends_what_it_has_started(name: str) -> None:
         "while True: time.sleep(60)\n"
     )
     tool = (
-        f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import _env\n"
+        f"import signal, sys; sys.path.insert(0, {str(TOOLS)!r}); import _env\n"
         "_env.GRACE_SECONDS = 0.1\n"
+        f"signal.signal(signal.{name}, signal.SIG_DFL)\n"  # nohup has one ignored
         f"work = lambda args: _env.call([sys.executable, '-c', {child!r}])\n"
         "sys.exit(_env.main('tools/it', work, []))\n"
     )
