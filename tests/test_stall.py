@@ -317,10 +317,10 @@ def test_rows_that_come_one_by_one_in_one_part_are_no_stall(way):
         gate.run([sample])
         return sample
 
+    policy = Policy(0, 0.0, True, Pause(threading.Lock(), lambda lock, seconds: False))
     if way == "transform":
-        recipe = Recipe(source, transform, list, whole="getitems")
+        recipe = Recipe(source, transform, list, whole="getitems", policy=policy)
     else:
-        policy = Policy(0, 0.0, True, Pause(threading.Lock(), lambda lock, seconds: False))
         recipe = Recipe(source, None, list, whole=way, take=source.take, policy=policy)
     span = Span(0, 0, 1, 0, 11, 11, last=True, over=True)
     job = PatientJob(recipe, span, rows, rows, np.ones(11, bool), 11, 0)

@@ -58,10 +58,15 @@ def column(
     values = []
     telling = Telling()
     for index in range(len(source)):
+        read = False
         try:
-            value = _field_of(source, index, field, pointer, passes)
+            sample = source[index]
+            read = True
+            value = _field_of(sample, index, field, pointer)
         except Exception as error:
             if not passes(index, error):
+                if not read:
+                    _note(error, index, field)
                 raise
             value = None
         values.append(value)
@@ -69,20 +74,15 @@ def column(
     return values
 
 
-def _field_of(
-    source: Any, index: int, field: str | int, pointer: str, passes: Callable[..., bool]
-) -> Any:
+def _note(error: Exception, index: int, field: str | int) -> None:
     try:
-        sample = source[index]
-    except Exception as error:
-        if passes(index, error):  # one object may be raised again and again
+        error.add_note(f"threadloader: raised for sample {index}, read for its {field!r}")
+    except Exception as refused:  # what the source has raised counts, not this
+        if from_signal(refused):
             raise
-        try:
-            error.add_note(f"threadloader: raised for sample {index}, read for its {field!r}")
-        except Exception as refused:  # what the source has raised counts, not this
-            if from_signal(refused):
-                raise
-        raise
+
+
+def _field_of(sample: Any, index: int, field: str | int, pointer: str) -> Any:
     if isinstance(sample, (str, bytes)):  # of which Python would give a character
         got = f"{type(sample).__name__}, sample {index}, which has none"
         raise ConfigError(Problem(pointer, "a field that each sample has", got))
