@@ -259,7 +259,7 @@ def refusing(*args):
     [
         (pickled_as, "__reduce_ex__", None),
         (said, "__repr__", None),
-        (hides_state, "__getattr__", False),
+        (hides_state, "__getattribute__", False),
     ],
 )
 def test_what_an_object_raises_when_it_is_asked_is_not_taken_for_a_signal_s(ask, name, answer):

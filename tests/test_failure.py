@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import our_threads
+from conftest import open_files, our_threads
 
 from threadloader import (
     CollateError,
@@ -94,6 +94,7 @@ def test_an_interrupt_while_a_config_error_is_worded_leaves_nothing_open(tmp_pat
     sys.setprofile(interrupt)
     with pytest.raises(KeyboardInterrupt):
         loader.__enter__()
+    assert str(tmp_path / "x.npy") not in open_files()
     with pytest.raises(ConfigError):  # and not that it is open already
         loader.__enter__()
 

@@ -1479,17 +1479,21 @@ class TestSources:
             assert [[0, 1], [2, 3]] == lists(batches)
 
 
+class Clock(Runtime):
+    """It stands still but where a test moves it."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
 class TestStats:
     def test_they_are_exact_under_an_injected_clock(self):
         """Each read takes 1 s, each step 3 s; four batches of one sample, no workers."""
 
-        class Clock(Runtime):
-            now = 50.0
-
-            def monotonic(self):
-                return self.now
-
         clock = Clock()
+        clock.now = 50.0
 
         class Reads(Numbers):
             def __getitem__(self, index):
@@ -1514,12 +1518,6 @@ class TestStats:
 
     def test_no_more_was_waited_than_has_passed_when_another_thread_asks_meanwhile(self):
         """The loop goes on between the clock's look and that at the place, whichever is first."""
-
-        class Clock(Runtime):
-            now = 0.0
-
-            def monotonic(self):
-                return self.now
 
         clock = Clock()
 
@@ -1626,12 +1624,6 @@ class TestStats:
 
     @pytest.mark.parametrize("workers", [0, 2])
     def test_the_wait_for_an_epoch_without_a_step_is_counted_once(self, workers):
-        class Clock(Runtime):
-            now = 0.0
-
-            def monotonic(self):
-                return self.now
-
         clock = Clock()
 
         def sampler(epoch, n):
