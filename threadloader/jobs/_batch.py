@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import name_of
+from ..errors import from_signal, name_of
 from ._facts import Recipe, Span
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class BatchJob:
             locate = getattr(self._recipe.source, "locate", None)
             return None if locate is None else str(locate(index))
         except BaseException as error:  # it must not hide what it describes
-            if self._recipe.from_signal(error):
+            if from_signal(error):
                 raise
             return f"(its place could not be told: {name_of(type(error))})"
 
@@ -240,7 +240,7 @@ def collated(
             return recipe.together(samples, key, positions)
         except BaseException as error:  # noqa: BLE001 (raised below)
             failure = error
-        if not recipe.from_signal(failure):  # else no row is to blame
+        if not from_signal(failure):  # else no row is to blame
             one_by_one(recipe, samples, key, positions, job)  # raises what the lowest row does
         raise failure
     finally:

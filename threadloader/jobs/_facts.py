@@ -51,8 +51,6 @@ class Recipe(NamedTuple):
             workers.
         foreign: whether code that is not the package's runs in a job.
         unlocked: whether nearly all the work in a job is done without the GIL.
-        from_signal: tells whether a signal handler raised an exception, in this thread: that
-            is no failure of the sample whose reading it interrupted.
         locate: index -> where the sample stands, as `Source.locate`, of a source that is known to
             answer at once in any thread; else None.
         opened: tells whether what failed last in this thread was a sample, and not the opening of
@@ -81,7 +79,6 @@ class Recipe(NamedTuple):
     threads_only: bool = False
     foreign: bool = True
     unlocked: bool = False
-    from_signal: Callable[[BaseException], bool] = lambda error: False
     locate: Callable[[int], str] | None = None
     opened: Callable[[], bool] = lambda: True
     free: Callable[[], None] = lambda: None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..errors import name_of
+from ..errors import from_signal, name_of
 
 __all__ = ["Failure", "failure_of"]
 
@@ -34,16 +33,11 @@ class Failure:
     traceback: str
 
 
-def failure_of(
-    index: int,
-    path: str | None,
-    error: BaseException,
-    from_signal: Callable[[BaseException], bool],
-) -> Failure:
+def failure_of(index: int, path: str | None, error: BaseException) -> Failure:
     """Tell a sample's failure in words, whatever its exception does when it is printed.
 
     Its traceback is taken off: it leads to the job, which an exception that somebody keeps would
-    keep alive. What a signal handler raises meanwhile passes: `from_signal` tells it.
+    keep alive. What a signal handler raises meanwhile passes.
     """
     try:
         said = "".join(traceback.format_exception_only(error)).strip()[:LONGEST_TEXT]

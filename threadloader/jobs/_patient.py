@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..errors import from_signal
 from ._batch import BatchJob
 from ._cut import UncutError, join
 
@@ -114,7 +115,7 @@ class PatientJob(BatchJob):
                 self._failed[row] = None  # of a run that a Ctrl-C cut short, without workers
                 return sample
             except Exception as error:
-                if self._recipe.from_signal(error):
+                if from_signal(error):
                     raise
                 if self._policy.again(self._tries[row]):
                     self._tries[row] += 1
@@ -122,8 +123,7 @@ class PatientJob(BatchJob):
                     from ._failure import failure_of
 
                     index = int(self._indices[row])
-                    place, from_signal = self._locate(index), self._recipe.from_signal
-                    self._failed[row] = failure_of(index, place, error, from_signal)
+                    self._failed[row] = failure_of(index, self._locate(index), error)
                     return None
                 else:
                     raise
@@ -134,7 +134,7 @@ class PatientJob(BatchJob):
         try:
             return self._read_whole()
         except Exception as error:
-            if self._recipe.from_signal(error):
+            if from_signal(error):
                 raise
         samples = []
         for row in range(len(self._indices)):
@@ -161,7 +161,7 @@ class PatientJob(BatchJob):
             try:
                 return self._take(indices)
             except Exception as error:
-                if self._recipe.from_signal(error):
+                if from_signal(error):
                     raise
                 if not tries:
                     with suppress(UncutError):

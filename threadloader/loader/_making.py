@@ -11,7 +11,6 @@ import numpy as np
 from .. import buffers, sources
 from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig, bytes_of
-from ..errors import from_signal
 from ..jobs import Recipe
 from ..sizes import nbytes
 from ..transforms import Several
@@ -108,7 +107,6 @@ def make_recipe(
         policy=policy,
         threads_only=threads_only,
         foreign=foreign,
-        from_signal=from_signal,
         locate=locate,
         free=pool.close,
     )

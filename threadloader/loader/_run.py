@@ -147,8 +147,7 @@ class Run:
             BusyError: an iterator is live.
             Exception: whatever `read` raises.
         """
-        live = self.results.place.live
-        if live is not None and live() is not None:
+        if self.results.place.is_live:
             # It may be that nobody refers to it: garbage in a cycle, or, without the GIL, held by
             # an exception that waits to be freed by the worker that raised it. Before the turn
             # is taken, since finalizers run.
