@@ -33,8 +33,7 @@ def main(arguments: Sequence[str], printed: Callable[[str], int]) -> int:
     asked = parser().parse_args(arguments)
     try:
         plan = plan_of(asked)
-        for option in ("--json", "--svg"):  # better now than after an hour
-            _must_be_writable(option, getattr(asked, option[2:]))
+        _must_be_writable(asked.json, asked.svg)  # better now than after an hour
     except ValueError as error:
         print(f"tools/bench --suite: {error}", file=sys.stderr)
         return 2
@@ -83,12 +82,15 @@ def _json(results: Results) -> str:
     return json.dumps(results.as_dict(), indent=1) + "\n"
 
 
-def _must_be_writable(option: str, name: str | None) -> None:
-    """Refuse a file that cannot be written; it is not made yet, for all may still fail."""
-    if name == "":  # as of a variable of the shell that is not set
-        raise ValueError(f"{option}: expected the name of a file, got ''")
-    if name and not _can_write(Path(name)):
-        raise ValueError(f"{option}: cannot write {name}")
+def _must_be_writable(numbers: str | None, drawn: str | None) -> None:
+    """Refuse files that cannot be written; they are not made yet, for all may still fail."""
+    for option, name in (("--json", numbers), ("--svg", drawn)):
+        if name == "":  # as of a variable of the shell that is not set
+            raise ValueError(f"{option}: expected the name of a file, got ''")
+        if name and not _can_write(Path(name)):
+            raise ValueError(f"{option}: cannot write {name}")
+    if numbers and drawn and os.path.realpath(numbers) == os.path.realpath(drawn):
+        raise ValueError(f"--svg: expected another file than --json, got {drawn}")
 
 
 def _can_write(path: Path) -> bool:

@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import tracemalloc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -577,6 +578,32 @@ def test_a_mapped_file_of_another_size_than_at_opening_is_refused(tmp_path, open
     for read in (lambda: source[0], lambda: source.take([5, 1]), lambda: source.column("x")):
         with pytest.raises(SourceError, match=f"expected the 176 bytes .* got {size}; open"):
             read()
+
+
+def test_who_keeps_the_error_of_a_mapped_file_does_not_keep_the_file(tmp_path, open_, monkeypatch):
+    """Its traceback leads to the frame that looked at the map."""
+    save(tmp_path, x=np.arange(6))
+    reads = [lambda: source[0], lambda: source.take([5, 1]), lambda: source.column("x")]
+
+    def told(kept):
+        with pytest.raises(SourceError) as caught:
+            kept()
+        return caught.value
+
+    class Failing:
+        def size(self):
+            raise OSError(errno.EIO, "as of a share that is gone")
+
+    source = open_(True, fields={"x": "x.npy"})
+    (rows,) = source._rows
+    there = weakref.ref(rows._opened[0])
+    monkeypatch.setattr(rows, "size", 1)
+    kept = list(map(told, reads))
+    rows._opened = Failing(), rows._opened[1]
+    array = weakref.ref(rows._opened[1])
+    kept += map(told, reads)
+    source.close()
+    assert (6, None, None) == (len(kept), there(), array())
 
 
 CUT = """

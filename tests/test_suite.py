@@ -324,6 +324,7 @@ def printed(text):
         (["--json", ""], "--json: expected the name of a file, got ''"),
         (["--svg", "."], "--svg: cannot write ."),
         (["--svg", ""], "--svg: expected the name of a file, got ''"),
+        (["--json", "x", "--svg", "./x"], "--svg: expected another file than --json, got ./x"),
         (["--also", ""], "--also: expected a Python interpreter, got ''"),
     ],
 )

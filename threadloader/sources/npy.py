@@ -302,13 +302,15 @@ class _Mapped:
         try:
             # Before rows are read: past the end of a file that was cut that kills the process.
             size = self.size if whole is None else whole.size()  # of the file, as it is now
+            if size != self.size:
+                raise other_size(self.path, self.size, size)
+            return array
         except OSError as error:
-            if by_handler(error):
+            if by_handler(error) or isinstance(error, SourceError):
                 raise
             raise unreadable(self.path, error) from error
-        if size != self.size:
-            raise other_size(self.path, self.size, size)
-        return array
+        finally:
+            del opened, whole, array  # who keeps what is raised keeps this frame, not the map
 
     def close(self) -> None:
         self._opened = None
