@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -448,3 +449,80 @@ def test_whether_an_exception_is_wrapped_is_asked_of_its_class_alone():
             raise KeyError("asked")
 
     assert not is_wrapped(Hostile())
+
+
+def steps_of(error):
+    """The functions in an exception's traceback."""
+    step, names = error.__traceback__, []
+    while step is not None:
+        names.append(step.tb_frame.f_code.co_qualname)
+        step = step.tb_next
+    return names
+
+
+class Failing:
+    """A source that raises one object for all that fails, as a class may keep it."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, index):
+        raise self.error
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", [ValueError, StopIteration])
+def test_one_exception_for_all_that_fails_does_not_grow(workers, kind):
+    """Each frame of its traceback keeps a batch."""
+    config = {"batch_size": 4, "num_workers": workers, "shuffle": False}
+    error = kind("bad")
+    with Loader(config, source=Failing(error)) as batches:
+        epoch = iter(batches)
+        for _ in range(len(batches)):
+            with pytest.raises((ValueError, WorkerError)):
+                next(epoch)
+    told = steps_of(error)
+    assert "Failing.__getitem__" in told
+    # Of one raise some 9; of workers that raise it at the same moment several stay.
+    assert len(told) < len(batches)
+
+
+def test_who_keeps_the_traceback_of_one_raise_keeps_it_whole():
+    """Also where the same object is raised again."""
+    error = ValueError("bad")
+    with Loader({"batch_size": 4, "num_workers": 0}, source=Failing(error)) as batches:
+        epoch = iter(batches)
+        with pytest.raises(ValueError, match="bad"):
+            next(epoch)
+        kept, before = error.__traceback__, steps_of(error)
+        for _ in range(3):
+            with pytest.raises(ValueError, match="bad"):
+                next(epoch)
+    assert before == steps_of(types.SimpleNamespace(__traceback__=kept))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_the_loader_of_a_source_raises_is_told_to_its_end(workers):
+    """It is raised in the same functions, for another run."""
+
+    class Outer:
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, index):
+            return next(inner)
+
+    config = {"batch_size": 4, "num_workers": workers, "shuffle": False}
+    with Loader(config, source=Failing(ValueError)) as read:
+        inner = iter(read)
+        with Loader({**config, "num_workers": 0}, source=Outer()) as batches:
+            epoch = iter(batches)
+            for _ in range(3):
+                with pytest.raises(ValueError) as caught:  # noqa: PT011 (each is a new one)
+                    next(epoch)
+                told = steps_of(caught.value)
+                read_by = f"{Outer.__qualname__}.__getitem__"
+                assert told.index(read_by) < told.index("Failing.__getitem__")

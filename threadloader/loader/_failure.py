@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
 
 from ..engine import Outcome
-from ..errors import CollateError, WorkerError, from_signal, name_of, raised_first
+from ..errors import CollateError, WorkerError, from_signal, name_of, raised_first, traceback_of
 from ..jobs import BatchJob
 
 __all__ = [
@@ -33,6 +35,8 @@ CLOSING = "and closing the source failed: "
 WRAPPED = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, KeyboardInterrupt)
 """Raised by user code, these would be taken for an end of the loop or of the program."""
 
+_ENGINE = Outcome.__module__.rpartition(".")[0]
+
 _MODULE, _MRO = vars(type)["__module__"].__get__, vars(type)["__mro__"].__get__
 """Give these of a class, as `name_of` does its name."""
 
@@ -50,6 +54,7 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
         The error itself, with a note of sample, step and epoch. If it would be taken for an
         end, or does not take the note: a `WorkerError` with it as its cause.
     """
+    _forget_older(error)
     job: BatchJob | None = outcome.job  # never a group: its batches are made anew, one by one
     what = f"the order of epoch {epoch}"
     try:
@@ -96,6 +101,38 @@ def close_source(close: Callable[[], object]) -> None:
             message = f"{what} was raised while the source was closed; see its cause"
             raise WorkerError(message) from problem
         raise
+
+
+def _forget_older(error: BaseException) -> None:
+    """Cut off what the traceback has of earlier batches of the run, for which it was raised, too.
+
+    Python puts the frames of each raise in front of those of the last one, and a frame keeps all
+    that it was at: of one object for all that fails, as a class may keep it, it would be the more,
+    the longer the run.
+    """
+    first = step = traceback_of(error)
+    recipe = None if first is None else _recipe_of(first.tb_frame)
+    parts: list[TracebackType] = []
+    while step is not None and (step is first or _recipe_of(step.tb_frame) is not recipe):
+        parts.append(step)
+        step = step.tb_next
+    if recipe is None or step is None:
+        return
+    kept = None
+    for part in reversed(parts):  # in new ones: somebody may keep what was raised before
+        kept = TracebackType(kept, part.tb_frame, part.tb_lasti, part.tb_lineno)
+    BaseException.with_traceback(error, kept)
+
+
+def _recipe_of(frame: FrameType) -> Any:
+    """Give the recipe of the job that a frame of the engine's has called; None of others.
+
+    Not of the loader that a source of the user's may read from: that has a recipe of its own.
+    """
+    if str(frame.f_globals.get("__name__")).rpartition(".")[0] != _ENGINE:
+        return None
+    work = frame.f_locals.get("function", frame.f_locals.get("work"))
+    return getattr(getattr(work, "__self__", None), "_recipe", None)
 
 
 def _samples(job: BatchJob, rows: tuple[int, ...]) -> tuple[int, ...]:

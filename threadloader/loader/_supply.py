@@ -147,8 +147,9 @@ class Supply:
             if (failed := self.engine.failed) is not None and not self.closed:
                 raise WorkerError(FAILED) from failed.error
             raise ClosedError(
-                "the batches are closed: `close` was called, the `with Loader(...)` block left, or "
-                "this is a fork of the process that entered it; iterate inside the block"
+                "the batches are closed: `close` was called, the `with Loader(...)` block left, "
+                "the interpreter is shutting down, or this is a fork of the process that entered "
+                "it; iterate inside the block"
             )
         if self.inside():  # it would wait for itself
             raise BusyError(ITS_OWN)
