@@ -704,3 +704,26 @@ def test_an_exception_that_cannot_be_printed_is_told_by_its_class():
             raise KeyError("no text")
 
     assert "Odd (not printable: KeyError)" == _told.in_words(Odd())
+
+
+@pytest.mark.parametrize(
+    "options", [{"exclude": "none.npy"}, {"on_error": {"skip": 1, "quarantine": "q"}}, {}]
+)
+def test_a_root_that_is_none_hides_nothing_else_and_is_told_once(check, monkeypatch, options):
+    monkeypatch.setenv("RANK", "4")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    source = {"type": "npz", "path": "x.npz"}
+    config = {"source": source, "root": "nope", "shard": "auto", **options}
+    code, out, _ = check(write(config))
+    told = sorted(line.split(": ")[1].split(" ")[-1] for line in out.splitlines())
+    assert (1, ["/root", "/shard"]) == (code, told)
+
+
+def test_a_sample_that_has_no_label_is_told_at_the_source(check, folder):
+    (folder / "t.jsonl").write_text('{"a": 1}\n')
+    source = {"type": "jsonl", "path": "t.jsonl", "fields": ["y"]}
+    name = write({"source": source, "sampler": {"type": "balanced", "field": "y"}})
+    code, out, _ = check(name)
+    assert code == 1
+    assert out.startswith(at(name, '"t.jsonl"') + " /source/path: expected an object with 'y', got")
+    assert "t.jsonl, line 1" in out

@@ -30,6 +30,9 @@ __all__ = ["examined", "read"]
 _TRIED = ("transform", "sampler", "exclude", "cache", "on_error", "pin_memory", "shard")
 """Options that can be right in the config and still keep a loader from entering."""
 
+_BOUNDED = ("sampler", "exclude", "cache", "on_error")
+"""Those that may name files, which `root` bounds: where that is wrong, none of them is tried."""
+
 
 def examined(
     arguments: argparse.Namespace, said: list[str], err: list[str]
@@ -91,7 +94,7 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
         if config and _sampler_in_code(arguments):  # what the config's names need not be there
             config = dataclasses.replace(config, sampler=None, shuffle=False)
         if config:
-            problems += _kept_out(report, config, source)
+            problems += [it for it in _kept_out(report, config, source) if it not in problems]
         if report.config and not problems and arguments.batch:
             try:
                 lines += _first_batch(report.config, report.base, source)
@@ -150,11 +153,13 @@ def _kept_out(report: Report, config: LoaderConfig, source: Any) -> list[Problem
             with based(Loader(tried, source=samples), report.base, opened=source is not None):
                 return problems
         except Exception as error:  # noqa: BLE001 - a command shows no traceback
-            wrong = _no_threads(error, config) or problems_of(
-                error, _naming(error, config, report.base), "a loader that enters"
-            )
+            naming = _naming(error, config, report.base)
+            if isinstance(error, SourceError) and not naming:  # of a sample that was read for this
+                return problems + from_source(report, error)
+            wrong = _no_threads(error, config) or problems_of(error, naming, "a loader that enters")
         problems += map(report.locate, wrong)
-        known = {_option(problem.pointer) for problem in wrong}.intersection(_TRIED)
+        known = {_option(problem.pointer) for problem in wrong}
+        known = known.intersection(_TRIED).union(_BOUNDED if "root" in known else ())
         default = {option: getattr(defaults, option) for option in known}
         if default == {option: getattr(config, option) for option in known}:
             return problems
