@@ -6,29 +6,11 @@ import numpy as np
 
 from ._protocol import Batch, Job
 
-__all__ = ["Watched", "WrongBatches", "exactly_once", "same_batch"]
+__all__ = ["Watched", "WrongBatches", "all_rows", "same_batch"]
 
 
 class WrongBatches(Exception):  # noqa: N818 - what is wrong is the batches
     """A loader does not give what was asked for; its speed means nothing."""
-
-
-def exactly_once(came: np.ndarray) -> None:
-    """Judge how often each sample of an epoch came.
-
-    Args:
-        came: integers ``(samples,)``.
-
-    Raises:
-        WrongBatches: one did not come, or came again.
-    """
-    missing, again = np.flatnonzero(came == 0), np.flatnonzero(came > 1)
-    if len(missing) or len(again):
-        told = [f"{len(missing)} did not come (the first: {missing[0]})"] if len(missing) else []
-        told += [f"{len(again)} came again (the first: {again[0]})"] if len(again) else []
-        raise WrongBatches(
-            f"an epoch: expected each of {len(came)} samples once, but {' and '.join(told)}"
-        )
 
 
 def same_batch(job: Job, batch: Batch) -> None:
@@ -75,9 +57,16 @@ class Watched:
         """Judge the epoch.
 
         Raises:
-            WrongBatches: it was not each sample once.
+            WrongBatches: a sample did not come, or came again.
         """
-        exactly_once(self._came)
+        missing, again = np.flatnonzero(self._came == 0), np.flatnonzero(self._came > 1)
+        told = [f"{len(missing)} did not come (the first: {missing[0]})"] if len(missing) else []
+        told += [f"{len(again)} came again (the first: {again[0]})"] if len(again) else []
+        if told:
+            raise WrongBatches(
+                f"an epoch: expected each of {len(self._came)} samples once, but"
+                f" {' and '.join(told)}"
+            )
 
 
 def all_rows(rows: int, epochs: int, job: Job) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Memory", "commit", "installed_bytes", "machine", "resident_bytes", "version"]
+__all__ = ["Memory", "commit", "installed_bytes", "machine", "version"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,26 +29,21 @@ class Memory:
         with contextlib.suppress(OSError):
             # Linux forgets the peak up to now, which imports have left.
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        self._before = _status("self", "VmHWM")
+        self._before = _peak()
 
     def above_start(self) -> int:
         """Give the peak of this process above the start."""
-        return max(0, _status("self", "VmHWM") - self._before)
+        return max(0, _peak() - self._before)
 
     def of_children(self) -> int:
         """Give what all processes under this one have to themselves, now."""
         return sum(_private(child) for child in _descendants(os.getpid()))
 
 
-def resident_bytes() -> int:
-    """Give the resident memory of this process now."""
-    return _status("self", "VmRSS")
-
-
-def _status(process: str, name: str) -> int:
+def _peak() -> int:
     with contextlib.suppress(OSError, ValueError):
-        for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith(f"{name}:"):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     return 0
 

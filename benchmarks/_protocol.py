@@ -18,6 +18,7 @@ A *loader* is a module of ``loaders/``, the only file that imports its package:
     TITLE: str                  what the table calls it
     PACKAGE: str                the distribution whose version is told
     MODULE: str                 what a user imports
+    ENVIRONMENT: dict[str, str] optional: variables that its process is given
     serve(job)                  a context manager that gives a `Served`
 
 `serve` runs the job in the way that is fastest with this package, without giving up what the

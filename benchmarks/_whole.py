@@ -7,12 +7,13 @@ the epoch, gathered from the arrays at once; the order of the samples is drawn h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from ._protocol import Batch, Job
 
-__all__ = ["Order", "WholeBatches", "gathered"]
+__all__ = ["Order", "Shuffled", "WholeBatches", "gathered"]
 
 
 def gathered(arrays: dict[str, np.ndarray], indices: np.ndarray) -> Batch:
@@ -53,6 +54,19 @@ class Order:
     def samples(self) -> np.ndarray:
         """The indices of the epoch, int64 ``(samples,)``."""
         return self._order
+
+
+class Shuffled:
+    """Indices of samples, or of whole batches, in a new order each time."""
+
+    def __init__(self, order: Order, *, whole: bool) -> None:
+        self._order = order
+        self._whole = whole
+
+    def __iter__(self) -> Iterator[Any]:
+        self._order.shuffle()
+        # What is on its way belongs to the order before; it has been copied.
+        return iter(list(self._order) if self._whole else self._order.samples.tolist())
 
 
 class WholeBatches:

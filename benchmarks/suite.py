@@ -101,7 +101,8 @@ def _can_write(path: Path) -> bool:
         return os.access(path.parent, os.W_OK)
     except (OSError, ValueError):  # a name that is too long, or that no file can have
         return False
-    return os.access(path, os.W_OK) and not stat.S_ISDIR(mode)
+    # A FIFO would wait for its reader when all is measured.
+    return os.access(path, os.W_OK) and stat.S_ISREG(mode)
 
 
 def _tell(line: str) -> None:

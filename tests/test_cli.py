@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_bytes(b"one\n\nthree\n")
     (tmp_path / "ragged.txt").write_bytes(b"a\n")
     for name in os.environ:
-        if any(name in ranks + counts for _, ranks, counts in launcher.LAUNCHERS):
+        if any(name in (rank, *counts) for _, rank, counts in launcher.LAUNCHERS):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     return tmp_path

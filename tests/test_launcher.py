@@ -88,8 +88,8 @@ def test_the_process_environment_is_read(monkeypatch):
 
 def older_jax(monkeypatch, state):
     """Puts a jax in place which is not asked whether it is distributed; no launcher is there."""
-    for _, ranks, counts in LAUNCHERS:
-        for name in (*ranks, *counts):
+    for _, rank, counts in LAUNCHERS:
+        for name in (rank, *counts):
             monkeypatch.delenv(name, raising=False)
     distributed = SimpleNamespace(initialize=None)
     jax = SimpleNamespace(__version__="0.4.35", distributed=distributed)

@@ -334,6 +334,15 @@ def test_what_cannot_be_is_said_before_anything_runs(arguments, told, capsys, mo
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
+def test_a_pipe_is_refused_as_by_the_bench(tmp_path, capsys, monkeypatch):
+    """It would wait for its reader when all is measured."""
+    monkeypatch.setattr(suite, "run", None)
+    os.mkfifo(tmp_path / "pipe")
+    assert 2 == suite.main(["--svg", str(tmp_path / "pipe")], printed)
+    assert f"--svg: cannot write {tmp_path / 'pipe'}" in capsys.readouterr().err
+
+
 def test_what_is_refused_leaves_no_file(tmp_path, monkeypatch):
     """One of the two can be written, and is not made; what stands in it already stays."""
     monkeypatch.setattr(suite, "run", None)

@@ -39,11 +39,6 @@ _BLOCK_BYTES = 1 << 20
 _LABELS = ("columns", "iloc", "coords")
 """What an object with ``__array__`` has that holds more than its array: names of its rows."""
 
-_EXPECTED = (
-    "arrays, numbers, bool, None, str, bytes, or dicts, tuples and lists of them",
-    "give what it holds as these, in the transform or in collate",
-)
-
 Update = Callable[[Any], object]
 Path = tuple[Any, ...]
 """The keys and positions that lead from a batch to what is inside it."""
@@ -199,8 +194,11 @@ def _as_array(value: Any, path: Path) -> npt.NDArray[Any]:
 
 
 def _refuse(value: Any, path: Path) -> NoReturn:
-    expected, advice = _EXPECTED
-    raise TypeError(f"{place(path)}: expected {expected}, got {_name(value)}; {advice}")
+    raise TypeError(
+        f"{place(path)}: expected arrays, numbers, bool, None, str, bytes, or dicts, tuples and "
+        f"lists of them, got {_name(value)}; give what it holds as these, in the transform or in "
+        "collate"
+    )
 
 
 def _name(value: Any) -> str:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from .._protocol import Cannot, Job, Served, stacked
-from .._whole import Order, WholeBatches
+from .._whole import Order, Shuffled, WholeBatches
 
 TITLE = "SPDL"
 PACKAGE = "spdl"
@@ -37,12 +37,12 @@ def serve(job: Job) -> Iterator[Served]:
                 fork = multiprocessing.get_context("fork")
                 pool = ProcessPoolExecutor(job.workers, fork, _hold, (batches,))
                 executor, load = stack.enter_context(pool), _load
-            builder.add_source(_Epochs(batches.order, whole=True), continuous=True)
+            builder.add_source(Shuffled(batches.order, whole=True), continuous=True)
             builder.pipe(load, concurrency=job.workers, executor=executor)
             builder.add_sink(4)
             how = f"{job.workers} {'processes' if executor else 'threads'}, whole batches"
         else:
-            builder.add_source(_Epochs(Order(job), whole=False), continuous=True)
+            builder.add_source(Shuffled(Order(job), whole=False), continuous=True)
             builder.pipe(job.sample, concurrency=job.workers)
             builder.aggregate(job.batch_size)
             builder.pipe(job.collate or stacked)
@@ -52,19 +52,6 @@ def serve(job: Job) -> Iterator[Served]:
         pipeline = builder.build(num_threads=threads, use_thread_output_queue=True)
         stack.enter_context(pipeline.auto_stop())
         yield Served(pipeline.get_iterator, f"{how}, a continuous source")
-
-
-class _Epochs:
-    """Indices of samples, or of whole batches, in a new order each time."""
-
-    def __init__(self, order: Order, *, whole: bool) -> None:
-        self._order = order
-        self._whole = whole
-
-    def __iter__(self) -> Iterator[Any]:
-        self._order.shuffle()
-        # What is on its way belongs to the order before; it has been copied.
-        return iter(list(self._order) if self._whole else self._order.samples.tolist())
 
 
 _held: Any = None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .._protocol import Job, Served, stacked
-from .._whole import Order, WholeBatches
+from .._whole import Order, Shuffled, WholeBatches
 
 TITLE = "torchdata.nodes"
 PACKAGE = "torchdata"
@@ -25,7 +25,7 @@ def serve(job: Job) -> Iterator[Served]:
     node: Any
     if job.cost in ("cheap", "python"):
         batches = WholeBatches(job)
-        indices = nodes.IterableWrapper(_Shuffled(batches.order, whole=True))
+        indices = nodes.IterableWrapper(Shuffled(batches.order, whole=True))
         if job.cost == "python":
             node = nodes.ParallelMapper(
                 indices,
@@ -46,7 +46,7 @@ def serve(job: Job) -> Iterator[Served]:
             how = "no worker, whole batches in a Mapper"
     else:
         node = nodes.ParallelMapper(
-            nodes.IterableWrapper(_Shuffled(Order(job), whole=False)),
+            nodes.IterableWrapper(Shuffled(Order(job), whole=False)),
             job.sample,
             num_workers=job.workers,
             in_order=False,
@@ -59,15 +59,3 @@ def serve(job: Job) -> Iterator[Served]:
         how = f"{job.workers} threads, samples in a ParallelMapper, Batcher, Prefetcher"
     loader = nodes.Loader(node)
     yield Served(lambda: iter(loader), how)
-
-
-class _Shuffled:
-    """Indices of samples, or of whole batches, in a new order each time."""
-
-    def __init__(self, order: Order, *, whole: bool) -> None:
-        self._order = order
-        self._whole = whole
-
-    def __iter__(self) -> Iterator[Any]:
-        self._order.shuffle()
-        return iter(self._order) if self._whole else iter(self._order.samples.tolist())

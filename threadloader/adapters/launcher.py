@@ -11,15 +11,15 @@ from ..errors import ConfigError, Problem
 
 __all__ = ["shard_of_process"]
 
-LAUNCHERS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("torchrun", ("RANK",), ("WORLD_SIZE",)),
-    ("Open MPI", ("OMPI_COMM_WORLD_RANK",), ("OMPI_COMM_WORLD_SIZE",)),
-    ("PMI", ("PMI_RANK",), ("PMI_SIZE",)),
+LAUNCHERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("torchrun", "RANK", ("WORLD_SIZE",)),
+    ("Open MPI", "OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
+    ("PMI", "PMI_RANK", ("PMI_SIZE",)),
     # The step's own count first: the job's says how many tasks were asked for, which
     # srun -n can make fewer.
-    ("SLURM", ("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
+    ("SLURM", "SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
 )
-"""Name, variables of the rank, variables of the count; the innermost launcher first, since
+"""Name, variable of the rank, variables of the count; the innermost launcher first, since
 torchrun and mpirun are started inside a SLURM job."""
 
 _MOST = 2**31 - 1
@@ -47,19 +47,16 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
     if isinstance(told, tuple):
         return told
     environ = os.environ if environ is None else environ
-    for launcher, ranks, counts in LAUNCHERS:
+    for launcher, rank, counts in LAUNCHERS:
         if launcher == "SLURM" and _in_batch_script(environ):
             continue
-        rank = next((name for name in ranks if name in environ), None)
         count = next((name for name in counts if name in environ), None)
         # A count without a rank is what a SLURM job's shell sees.
-        if rank is None and (count is None or launcher == "SLURM"):
+        if rank not in environ and (count is None or launcher == "SLURM"):
             continue
-        if rank is None or count is None:
-            raise _problem(
-                f"{launcher} to set both {ranks[0]} and {counts[0]}",
-                f"only {rank or count}",
-            )
+        if rank not in environ or count is None:
+            got = f"only {rank if count is None else count}"
+            raise _problem(f"{launcher} to set both {rank} and {counts[0]}", got)
         index, total = _number(environ, rank), _number(environ, count)
         if index >= total:
             raise _problem(f"{rank} below {count}", f"{rank}={index} and {count}={total}")

@@ -10,6 +10,7 @@ from typing import Any
 from .._asked import current_folder
 from ..adapters import torch_loader
 from ..config import LoaderConfig, examine
+from ..errors import ConfigError, Problem
 from ..loader import NO_BATCH
 from ._choice import cached, choose, compared, findings
 from ._plan import Plan
@@ -64,8 +65,9 @@ def run(
         BenchError: a run failed, an epoch has no batch, or torch is to be compared with and
             is not there.
     """
-    plan = plan or Plan()
-    shown = shown or Progress()
+    plan, shown = Plan() if plan is None else plan, shown or Progress()
+    if not isinstance(plan, Plan):
+        raise ConfigError(Problem("plan", "a bench.Plan", type(plan).__name__))
     read = examine(config, unknown=unknown, source_in_code=bool(source))
     options = read.checked()
     _refuse(plan, options)

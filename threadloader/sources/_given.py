@@ -172,8 +172,6 @@ def _takes_otherwise(source: Any) -> bool:
     Arrays of other libraries take from the flattened array, and some classes of
     datasets have ``take(n)`` for the first n.
     """
-    if isinstance(source, ArraySource):
-        return False
     take = getattr(source, "take", None)
     if take is None:
         return False

@@ -57,15 +57,8 @@ def open_tokens(spec: Mapping[str, Any], base: Path, root: Path | None = None) -
             none; or a file comes twice.
         ConfigError: the options contradict each other.
     """
-    return TokensSource(
-        expand(base, spec["path"], root, through_links=True),
-        format=spec.get("format", "raw"),
-        dtype=spec.get("dtype"),
-        window=spec["window"],
-        stride=spec.get("stride"),
-        targets=spec.get("targets", False),
-        output=spec.get("output", "int64"),
-    )
+    rest = {name: value for name, value in spec.items() if name not in ("type", "path")}
+    return TokensSource(expand(base, spec["path"], root, through_links=True), **rest)
 
 
 class TokensSource:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-from typing import Any, NamedTuple
 
-from ..jobs import BatchInfo
 from ._case import Case
 from ._compare import Field, differing
 from ._follow import Item, Mark, Tape, VerifyError, follow, made, told
@@ -82,14 +80,6 @@ def _first(indices: list[int]) -> str:
     return ", ".join(map(str, indices[:INDICES]))
 
 
-class _Anew(NamedTuple):
-    """A batch made once more, alone and without workers."""
-
-    content: bytes
-    batch: Any
-    info: BatchInfo | None
-
-
 def _difference(
     case: Case, run: Run, item: Item, mark: Mark, tape: Tape
 ) -> tuple[Difference, list[int]]:
@@ -97,7 +87,7 @@ def _difference(
     epoch, step = item.place[0], item.mark.step
     there = tape.batch(item.place)
     anew = _anew(case, item)
-    info = item.info or anew.info
+    info = item.info or (anew and anew.info)
     indices = [] if info is None else info.indices.tolist()
     if item.error or mark.error:
         error = tape.errors.get(item.place)
@@ -111,7 +101,7 @@ def _difference(
             what += f"; left out {_first(skipped)}"
         found = Difference(run=str(run), kind="order", what=what, epoch=epoch, step=step)
         return found, [*skipped, *indices]
-    if there is None and anew.content == mark.content:
+    if there is None and anew and anew.mark.content == mark.content:
         there = anew.batch
     if there is None:
         what = "not known: the first run's batch is not kept, and made once more it is yet another"
@@ -133,10 +123,9 @@ def _difference(
     return found, [*found.indices, *indices]
 
 
-def _anew(case: Case, item: Item) -> _Anew:
-    """Make the batch of an item once more, alone and without workers."""
+def _anew(case: Case, item: Item) -> Item | None:
+    """Make the batch of an item once more, alone and without workers; None where that fails."""
     with contextlib.suppress(Exception), case.batches(Leg(0, 1)) as batches:
         batches.load_state_dict(json.loads(item.before))
-        batch = next(iter(batches))
-        return _Anew(made(item.place, batch, batches.info, "").mark.content, batch, batches.info)
-    return _Anew(b"", None, None)
+        return made(item.place, next(iter(batches)), batches.info, "")
+    return None

@@ -96,26 +96,22 @@ class Process:
         Args:
             indices: dataset indices to look at, those that differ first.
         """
-        try:
-            here = results(self._case, indices)
-        except Exception as error:  # noqa: BLE001 - the difference is told all the same
-            return _words.other_process("", f"the experiments themselves failed: {told(error)}")
         one, other = _seeds()
         there = []
-        # Two that hash str alike, and one that hashes them in another way.
-        for seed in (one, one, other):
-            try:
-                answer = self._ask({"indices": list(indices)}, seed)
-            except LostError as error:
-                answer = {"error": str(error)}
-            if "error" in answer:
-                return _words.other_process("", answer["error"])
-            there.append(answer["results"])
-        first, second, third = there
         try:
+            here = results(self._case, indices)
+            # Two that hash str alike, and one that hashes them in another way.
+            for seed in (one, one, other):
+                answer = self._ask({"indices": list(indices)}, seed)
+                if "error" in answer:
+                    return _words.other_process("", answer["error"])
+                there.append(answer["results"])
             again = results(self._case, indices)
-        except Exception as error:  # noqa: BLE001 - as above
+        except LostError as error:
+            return _words.other_process("", str(error))
+        except Exception as error:  # noqa: BLE001 - the difference is told all the same
             return _words.other_process("", f"the experiments themselves failed: {told(error)}")
+        first, second, third = there
         for part, calls in here.items():
             for name in calls:
                 if again[part].get(name) != calls[name]:  # as by a clock that nobody can move

@@ -224,7 +224,6 @@ def unsafe(part: str, free: Stress, locked: Stress, moved: tuple[str, ...]) -> C
     ]
     if moved:
         evidence.append(f"the global state of {' and '.join(moved)} had changed after a call")
-    if moved:
         kind, advice = "global-random", _RNG[part]
         says = f"uses the global random state of {' and '.join(moved)}, which another thread "
         says += "changes in between"
