@@ -1916,3 +1916,8 @@ def test_what_is_raised_for_a_batch_is_told_with_its_cause():
     told = {"error": f"WorkerError: {error}; its cause: SystemExit: boom"}
     assert told == _child._told(error)
     assert {"error": "ValueError: bad"} == _child._told(ValueError("bad"))
+
+
+def test_a_plan_that_is_none_is_refused_before_anything_runs():
+    with pytest.raises(ConfigError, match=r"plan: expected a bench\.Plan, got dict"):
+        run({"batch_size": 4}, {"repeat": 1})

@@ -161,30 +161,6 @@ def test_one_slow_batch_does_not_end_a_trial():
     assert run.go(60.0) > 0.99
 
 
-def test_something_else_on_the_machine_does_not_lose_a_trial():
-    """For as long as what is measured; behind it the trial is measured once more."""
-    run = Run(threads=300e-6, here=100e-6)
-    while not run.choice.here:
-        run.job()
-    while run.choice._pieces < _choice.WINDOW_PIECES:
-        run.job()
-    run.seconds[True] = 500e-6
-    while run.choice._pieces:
-        run.job()
-    run.seconds[True] = 100e-6
-    assert run.go(60.0) > 0.99
-
-
-def test_a_trial_that_loses_twice_ends():
-    run = Run(threads=100e-6, here=300e-6)
-    while not run.choice.here:
-        run.job()
-    begun = run.now
-    while run.choice.here:
-        run.job()
-    assert run.now - begun < 2 * (_choice.WARMING_MOST * 300e-6 + _choice.WINDOW_SECONDS)
-
-
 def test_a_decision_is_doubted_soon_where_the_training_step_has_changed():
     """A loop that compiles in its first steps tells little of those that follow."""
     run = Run(threads=50e-6, here=150e-6, step=300e-6)  # hidden, but for the hand-off

@@ -19,10 +19,6 @@ WINDOW_PIECES, WINDOW_SECONDS = 8, 0.02
 """What is measured before anything is decided: so many pieces (batches that are made at once) at
 least, and for so long at least."""
 
-SURE_SECONDS = 0.1
-"""What is measured for so long is believed. A trial that loses sooner is measured once more: by one
-short window, in which something else ran on the machine, 4 of 10 were lost that should not be."""
-
 HOPELESS, HOPELESS_SECONDS, HOPELESS_JOBS = 5, 1e-3, 2
 """A trial is ended at once when `HOPELESS_JOBS` jobs in a row come `HOPELESS` times as late as
 before, and later than `HOPELESS_SECONDS`. A single one may be late because of the system, or of a
@@ -173,8 +169,7 @@ class Choice:
             and (not self._unlocked or self._least_row * self._rows < BETTER * elapsed)
         )
         own = (elapsed - self._waited) / max(self._batches, 1)
-        sure = hopeless or elapsed > SURE_SECONDS
-        changed = self._decide(now, per_batch, own, doubted=doubted, sure=sure)
+        changed = self._decide(now, per_batch, own, doubted=doubted)
         self._empty_window()
         if changed:
             self.forget()
@@ -187,15 +182,11 @@ class Choice:
         self._jobs += 1
         return self._jobs <= WARMING_JOBS or now - self._since < WARMING_SECONDS
 
-    def _decide(
-        self, now: float, per_batch: float, own: float, *, doubted: bool, sure: bool
-    ) -> bool:
+    def _decide(self, now: float, per_batch: float, own: float, *, doubted: bool) -> bool:
         previous, self._previous = self._previous, per_batch
         if self._trial:
-            kept = min(per_batch, previous or per_batch) < BETTER * self._before
-            if not (kept or sure) and previous is None:
-                return False
             self._trial = False
+            kept = per_batch < BETTER * self._before
             self._pause = PAUSE_SECONDS if kept else min(2 * self._pause, LONGEST_PAUSE)
             self._decided = now
             self._own = self._own_before
@@ -205,7 +196,7 @@ class Choice:
             return True
         stale = abs(own - self._own) > CHANGED * per_batch
         pause = self._pause * CHANGED_PAUSE if stale else self._pause
-        # Not by one window alone, here either.
+        # Not by one window alone, in which something else may have run on the machine.
         if previous is None or not doubted or now < self._decided + pause:
             return False
         self._trial, self._before, self._own_before = True, min(per_batch, previous), own
