@@ -1,10 +1,12 @@
-"""An error that is sent from one process to another says there what it said here."""
+"""Errors of ours: what they say in another process, and as errors of the system."""
 
+import errno
 import pickle
 
 import pytest
 
 from threadloader.errors import CollateError, SourceError, StalledError, StateError
+from threadloader.sources import open_source
 
 
 def collate_error():
@@ -29,3 +31,14 @@ def test_a_copy_has_the_message_and_the_facts(error):
     copy = pickle.loads(pickle.dumps(error))
     assert ["raised for sample 3"] == copy.__notes__
     assert (type(error), str(error), vars(error)) == (type(copy), str(copy), vars(copy))
+
+
+def test_an_error_of_a_source_has_the_number_of_the_systems_and_its_file(tmp_path):
+    """Through further errors of ours, as where several files are missing."""
+    with pytest.raises(SourceError) as caught:
+        open_source({"type": "npy", "path": "none.npy"}, tmp_path)
+    assert (errno.ENOENT, str(tmp_path / "none.npy")) == (caught.value.errno, caught.value.filename)
+    bare = SourceError("what is wrong")
+    assert (None, None, "what is wrong") == (bare.errno, bare.filename, str(bare))
+    bare.__cause__ = ValueError("not the system's")
+    assert bare.errno is None

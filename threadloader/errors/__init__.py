@@ -120,6 +120,8 @@ class SourceError(LoaderError, OSError):
         place: what in the file: a field, a record, an offset; ``""`` for the whole.
         option: which option of the source asked for it, as a JSON pointer below the
             source (``"/fields/x"``); ``""`` where it is the path's.
+        errno: the number of the system's error behind it; None where there is none.
+        filename: the path, or None, as of the system's errors.
     """
 
     def __init__(self, message: str, path: object = "", place: str = "", option: str = "") -> None:
@@ -132,6 +134,20 @@ class SourceError(LoaderError, OSError):
     def __str__(self) -> str:
         where = ": ".join(part for part in (self.path, self.place) if part)
         return f"{where}: {self.message}" if where else self.message
+
+    @property
+    def errno(self) -> int | None:  # type: ignore[override]  # it is not written to
+        """As of the attribute."""
+        first: Any = raised_first(self)
+        number: int | None = None
+        if issubclass(type(first), OSError) and not issubclass(type(first), LoaderError):
+            number = vars(OSError)["errno"].__get__(first)
+        return number
+
+    @property
+    def filename(self) -> str | None:
+        """As of the attribute."""
+        return self.path or None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.message, self.path, self.place, self.option), vars(self)
