@@ -276,7 +276,7 @@ class Slot:
         with self._guard:  # so that to fill the slot lets go of no failure
             failed, self._failed = self._failed, None
         # A part that was claimed before an end, and not begun, may be one below it that fails (G7).
-        if failed is None or self.unwanted(worker):
+        if failed is None or worker.stopped() or self.origin.cancelled:
             return ENDED
         part, failure = failed
         return Outcome(job, None, failure, part if part >= 0 else None, self._seconds)
