@@ -11,7 +11,7 @@ from .. import _runtime
 from .._runtime import Runtime, Thread
 from ..errors import ClosedError, from_signal
 from ._joining import join
-from ._own import here
+from ._own import inside
 from ._saying import SAY_SECONDS, say
 from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
@@ -144,7 +144,7 @@ class Engine:
         self.tell()
         self._finalizer.detach()
         _running.pop(id(shared), None)
-        if here.shared is shared and self._pid == os.getpid():
+        if inside(shared) and self._pid == os.getpid():
             return False
         if feeder is None or not self._launched or self._pid != os.getpid():
             return True

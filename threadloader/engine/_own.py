@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-__all__ = ["end_if_forked", "here"]
+__all__ = ["end_if_forked", "here", "inside"]
 
 
 class _Here(threading.local):
@@ -15,6 +15,11 @@ class _Here(threading.local):
 
 here = _Here()
 """In our threads, `here.shared` is what the threads of their engine share; elsewhere None."""
+
+
+def inside(shared: object) -> bool:
+    """Tell whether the calling thread is one of those that share this."""
+    return here.shared is shared
 
 
 def end_if_forked(shared: Any, error: BaseException | None) -> None:
