@@ -88,7 +88,7 @@ def _must_be_writable(numbers: str | None, drawn: str | None) -> None:
         if name == "":  # as of a variable of the shell that is not set
             raise ValueError(f"{option}: expected the name of a file, got ''")
         if name and not _can_write(Path(name)):
-            raise ValueError(f"{option}: cannot write {name}")
+            raise ValueError(f"{option}: cannot write {name}, or it is no regular file")
     if numbers and drawn and os.path.realpath(numbers) == os.path.realpath(drawn):
         raise ValueError(f"--svg: expected another file than --json, got {drawn}")
 

@@ -719,11 +719,16 @@ def test_a_root_that_is_none_hides_nothing_else_and_is_told_once(check, monkeypa
     assert (1, ["/root", "/shard"]) == (code, told)
 
 
-def test_a_sample_that_has_no_label_is_told_at_the_source(check, folder):
+def test_a_sample_that_has_no_label_is_told_at_the_source(check, folder, monkeypatch):
+    """And what else is wrong beside it."""
+    monkeypatch.setenv("RANK", "4")
+    monkeypatch.setenv("WORLD_SIZE", "2")
     (folder / "t.jsonl").write_text('{"a": 1}\n')
     source = {"type": "jsonl", "path": "t.jsonl", "fields": ["y"]}
-    name = write({"source": source, "sampler": {"type": "balanced", "field": "y"}})
+    sampler = {"type": "balanced", "field": "y"}
+    name = write({"source": source, "sampler": sampler, "shard": "auto"})
     code, out, _ = check(name)
-    assert code == 1
+    assert (1, 2) == (code, out.count("\n"))
+    assert " /shard: expected RANK below " in out
     assert out.startswith(at(name, '"t.jsonl"') + " /source/path: expected an object with 'y', got")
     assert "t.jsonl, line 1" in out

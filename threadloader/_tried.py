@@ -154,12 +154,15 @@ def _kept_out(report: Report, config: LoaderConfig, source: Any) -> list[Problem
                 return problems
         except Exception as error:  # noqa: BLE001 - a command shows no traceback
             naming = _naming(error, config, report.base)
-            if isinstance(error, SourceError) and not naming:  # of a sample that was read for this
-                return problems + from_source(report, error)
-            wrong = _no_threads(error, config) or problems_of(error, naming, "a loader that enters")
-        problems += map(report.locate, wrong)
-        known = {_option(problem.pointer) for problem in wrong}
-        known = known.intersection(_TRIED).union(_BOUNDED if "root" in known else ())
+            if isinstance(error, SourceError) and not naming:  # of a sample that a sampler has read
+                problems += from_source(report, error)
+                known = {"sampler"}
+            else:
+                wrong = _no_threads(error, config)
+                wrong = wrong or problems_of(error, naming, "a loader that enters")
+                problems += map(report.locate, wrong)
+                known = {_option(problem.pointer) for problem in wrong}
+                known = known.intersection(_TRIED).union(_BOUNDED if "root" in known else ())
         default = {option: getattr(defaults, option) for option in known}
         if default == {option: getattr(config, option) for option in known}:
             return problems

@@ -76,7 +76,7 @@ def _in_batch_script(environ: Mapping[str, str]) -> bool:
     is one process, and no step: taken for shard 0 it would silently load a part of the data.
     Another rank is that of a task, also where something has taken the step out.
     """
-    if environ.get("SLURM_PROCID", "0").strip() != "0":
+    if environ.get("SLURM_PROCID", "0").strip() not in ("", "0"):
         return False
     step = ("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS")
     return "SLURM_JOB_ID" in environ and not any(name in environ for name in step)

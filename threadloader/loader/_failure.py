@@ -110,27 +110,39 @@ def _forget_older(error: BaseException) -> None:
     that it was at: of one object for all that fails, as a class may keep it, it would be the more,
     the longer the run.
     """
-    first = step = traceback_of(error)
-    recipe = None if first is None else _recipe_of(first.tb_frame)
-    parts: list[TracebackType] = []
-    while step is not None and (step is first or _recipe_of(step.tb_frame) is not recipe):
-        parts.append(step)
+    steps = []
+    step = traceback_of(error)
+    while step is not None:
+        steps.append(step)
         step = step.tb_next
-    if recipe is None or step is None:
+    ours = [at for at, it in enumerate(steps) if _package_of(it.tb_frame) == _ENGINE]
+    if len(ours) < 2:  # as nearly always: then no frame is looked into, which keeps what is seen
         return
-    kept = None
-    for part in reversed(parts):  # in new ones: somebody may keep what was raised before
-        kept = TracebackType(kept, part.tb_frame, part.tb_lasti, part.tb_lineno)
-    BaseException.with_traceback(error, kept)
+    recipe = _recipe_of(steps[ours[0]].tb_frame)
+    older = next((at for at in ours[1:] if _recipe_of(steps[at].tb_frame) is recipe), None)
+    if recipe is None or older is None:
+        return
+    kept = steps[:older]
+    # And how the last raise came to the loop: from there down to where this package raised it.
+    if _package_of(kept[-1].tb_frame) == __package__:
+        while len(kept) > 1 and kept.pop().tb_frame.f_back is kept[-1].tb_frame:
+            pass
+    traceback: TracebackType | None = None
+    for it in reversed(kept):  # in new ones: somebody may keep what was raised before
+        traceback = TracebackType(traceback, it.tb_frame, it.tb_lasti, it.tb_lineno)
+    BaseException.with_traceback(error, traceback)
+
+
+def _package_of(frame: FrameType) -> str:
+    name = frame.f_globals.get("__name__")  # of code of the user's it may be anything
+    return name.rpartition(".")[0] if type(name) is str else ""
 
 
 def _recipe_of(frame: FrameType) -> Any:
     """Give the recipe of the job that a frame of the engine's has called; None of others.
 
-    Not of the loader that a source of the user's may read from: that has a recipe of its own.
+    The loader that a source of the user's may read from has a recipe of its own.
     """
-    if str(frame.f_globals.get("__name__")).rpartition(".")[0] != _ENGINE:
-        return None
     work = frame.f_locals.get("function", frame.f_locals.get("work"))
     return getattr(getattr(work, "__self__", None), "_recipe", None)
 
