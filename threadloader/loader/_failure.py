@@ -116,7 +116,7 @@ def _forget_older(error: BaseException) -> None:
         steps.append(step)
         step = step.tb_next
     ours = [at for at, it in enumerate(steps) if _package_of(it.tb_frame) == _ENGINE]
-    if len(ours) < 2:  # as nearly always: then no frame is looked into, which keeps what is seen
+    if len(ours) < 2:  # as nearly always; to look into a frame may leave a copy of its locals there
         return
     recipe = _recipe_of(steps[ours[0]].tb_frame)
     older = next((at for at in ours[1:] if _recipe_of(steps[at].tb_frame) is recipe), None)
