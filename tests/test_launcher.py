@@ -21,6 +21,7 @@ from threadloader.errors import ConfigError
         ({"SLURM_PROCID": "1", "SLURM_NTASKS": "6", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2)),
         ({"SLURM_NTASKS": "6"}, (0, 1)),
         ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "6"}, (0, 1)),
+        ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "", "SLURM_NTASKS": "6"}, (0, 1)),
         ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "3", "SLURM_NTASKS": "6"}, (3, 6)),
         (
             {

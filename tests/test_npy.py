@@ -585,9 +585,9 @@ def test_who_keeps_the_error_of_a_mapped_file_does_not_keep_the_file(tmp_path, o
     save(tmp_path, x=np.arange(6))
     reads = [lambda: source[0], lambda: source.take([5, 1]), lambda: source.column("x")]
 
-    def told(kept):
+    def told(read):
         with pytest.raises(SourceError) as caught:
-            kept()
+            read()
         return caught.value
 
     class Failing:

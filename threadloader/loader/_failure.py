@@ -36,6 +36,7 @@ WRAPPED = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, Keyboar
 """Raised by user code, these would be taken for an end of the loop or of the program."""
 
 _ENGINE = Outcome.__module__.rpartition(".")[0]
+"""The package in which jobs are called, and what they raise is caught."""
 
 _MODULE, _MRO = vars(type)["__module__"].__get__, vars(type)["__mro__"].__get__
 """Give these of a class, as `name_of` does its name."""

@@ -2,10 +2,8 @@
 
 A header is not believed before it is checked, and nothing is ever unpickled: a file must
 have exactly the bytes that its dtype and shape need. The format has no checksum of the
-values; an ``.npz`` file has one.
-
-Some lines longer than other files: what is believed of a header, and how its rows are then
-read, by position or mapped, has to be read together.
+values; an ``.npz`` file has one. (It is past 300 lines: what is believed of a header, and how
+rows are then read, by position or mapped, has to be read together.)
 """
 
 from __future__ import annotations
