@@ -104,8 +104,8 @@ class Model:
         slope = chances / np.float32(len(wanted))
         below = (slope @ second.T) * (hidden > 0)
         # Each feature of each character seen gets the sum of the slopes of its places.
-        places = (seen[:, :, None] * FEATURES + np.arange(FEATURES)).ravel()
-        sums = np.bincount(places, (below @ first.T).ravel(), minlength=features.size)
+        places = (seen[:, :, None] * FEATURES + np.arange(FEATURES)).astype(np.intp)
+        sums = np.bincount(places.ravel(), (below @ first.T).ravel(), minlength=features.size)
         self._move([sums.reshape(features.shape), inputs.T @ below, hidden.T @ slope])
         return float(bits)
 

@@ -72,9 +72,7 @@ class Guesser:
         slope = chances / np.float32(len(rows))
         below = (slope @ second.T) * (layer > 0)
         # Each feature of each token seen gets the sum of the slopes of its places.
-        spots = (seen[:, :, None].astype(np.int64) * features.shape[1]) + np.arange(
-            features.shape[1]
-        )
+        spots = seen[:, :, None].astype(np.intp) * features.shape[1] + np.arange(features.shape[1])
         sums = np.bincount(spots.ravel(), (below @ first.T).ravel(), minlength=features.size)
         self._move([sums.reshape(features.shape), inputs.T @ below, layer.T @ slope])
         return float(loss), len(rows)

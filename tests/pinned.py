@@ -77,7 +77,10 @@ class Failing(Plain):
 IN_CODE = {
     "list": lambda n: list(range(0, 3 * n, 3)),
     "array": lambda n: np.arange(2 * n, dtype=np.int32).reshape(n, 2),
-    "fields": lambda n: {"x": np.arange(n, dtype=np.float32) / 7, "y": np.arange(n) % 3},
+    "fields": lambda n: {
+        "x": np.arange(n, dtype=np.float32) / 7,
+        "y": np.arange(n, dtype=np.int64) % 3,
+    },
     "ragged": lambda n: [np.arange(i % 6, dtype=np.int64) for i in range(n)],
     "rows": Rows,
     "uneven": Uneven,
@@ -107,7 +110,7 @@ def make_data(folder: Path) -> None:
     """Make the data files, `ROWS` samples each."""
     numbers = range(ROWS)
     np.save(folder / "x.npy", np.arange(3 * ROWS, dtype=">i4").reshape(ROWS, 3))
-    np.save(folder / "n.npy", np.arange(ROWS) % 4)
+    np.save(folder / "n.npy", np.arange(ROWS, dtype=np.int64) % 4)
     np.savez(folder / "x.npz", a=np.arange(ROWS, dtype=np.float16), b=np.arange(ROWS) % 2 == 0)
     texts = {
         "x.csv": "x,y\n" + "".join(f"name {n},{n / 3 if n % 9 else ''}\n" for n in numbers),
@@ -119,7 +122,7 @@ def make_data(folder: Path) -> None:
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
-    tokens = np.arange(4 * ROWS + 1) * 17 % 60
+    tokens = np.arange(4 * ROWS + 1, dtype=np.int64) * 17 % 60
     (folder / "x.bin").write_bytes(tokens.astype("<u2").tobytes())
     with tarfile.open(folder / "x.tar", "w", format=tarfile.PAX_FORMAT) as tar:
         for n, name in itertools.product(numbers, ("cls", "txt")):

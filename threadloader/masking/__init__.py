@@ -182,7 +182,7 @@ class MaskTokens:
     def _many(
         self, samples: Sequence[Any], rows: Sequence[npt.NDArray[Any]], seeds: Bits
     ) -> list[dict[Any, Any]]:
-        sizes = np.array([row.size for row in rows], np.int64)
+        sizes = np.array([row.size for row in rows], np.intp)
         ends = sizes.cumsum()
         flat = [row.reshape(-1) for row in rows]
         tokens = np.concatenate(flat, dtype=np.int64, casting="same_kind")

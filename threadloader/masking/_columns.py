@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._hiding import Bits, Hiding, Integers
+from ._hiding import Bits, Hiding, Integers, Places
 
 __all__ = ["IGNORED", "Columns"]
 
@@ -84,7 +84,7 @@ class _Tokens:
         Raises:
             SourceError: a token is none of the vocabulary.
         """
-        outside, rows, sizes = self._hiding.outside, self._rows, np.array(self.sizes, np.int64)
+        outside, rows, sizes = self._hiding.outside, self._rows, np.array(self.sizes, np.intp)
         if max(self.sizes) > width:
             # What is cut off is looked at, too.
             if any(outside(row[width:].astype(np.int64)) for row in rows):
@@ -96,7 +96,7 @@ class _Tokens:
         # If the array has such a value, it may be the fill.
         if outside(array) and outside(array[_filled(sizes, width)]):
             raise self._hiding.refusal(self._rows)
-        starts = np.arange(len(sizes), dtype=np.int64) * width
+        starts = np.arange(len(sizes), dtype=np.intp) * width
         hidden = self._hiding.hide(array.reshape(-1), starts, sizes, self._seeds)
         self.places, self.originals = hidden
         return array
@@ -120,6 +120,6 @@ class _Labels:
         return array
 
 
-def _filled(sizes: Integers, width: int) -> npt.NDArray[np.bool_]:
+def _filled(sizes: Places, width: int) -> npt.NDArray[np.bool_]:
     """Tell where rows of some sizes have data."""
     return np.arange(width) < sizes[:, np.newaxis]

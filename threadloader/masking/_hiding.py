@@ -22,10 +22,13 @@ import numpy.typing as npt
 
 from ..errors import ConfigError, Problem, SourceError
 
-__all__ = ["Bits", "Hiding", "Integers", "seeds_of", "words_of"]
+__all__ = ["Bits", "Hiding", "Integers", "Places", "seeds_of", "words_of"]
 
 Bits = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
+Places = npt.NDArray[np.intp]
+"""Where something is in an array, or how much of it: `numpy.take` and `repeat` refuse int64 on a
+32-bit system."""
 
 _WORD = 2**64 - 1
 _LITTLE = np.dtype("<u8")
@@ -151,19 +154,19 @@ class Hiding:
         )
 
     def hide(
-        self, tokens: Integers, starts: Integers, sizes: Integers, seeds: Bits
-    ) -> tuple[Integers, Integers]:
+        self, tokens: Integers, starts: Places, sizes: Places, seeds: Bits
+    ) -> tuple[Places, Integers]:
         """Hide tokens of sequences in place, by numbers that their seeds give.
 
         Args:
             tokens: int64, shape (length,), which holds the sequences. What else it holds is
                 not changed, and need not be tokens.
-            starts: int64, shape (rows,), where each sequence begins.
-            sizes: int64, shape (rows,), tokens of each.
+            starts: intp, shape (rows,), where each sequence begins.
+            sizes: intp, shape (rows,), tokens of each.
             seeds: uint64, shape (rows,).
 
         Returns:
-            The places in `tokens` of the chosen ones, and what they were: int64, (chosen,).
+            The places in `tokens` of the chosen ones, intp, and what they were, int64: (chosen,).
         """
         counts = (sizes + 7) >> 3
         ends = counts.cumsum()
@@ -180,7 +183,8 @@ class Hiding:
         places = lanes + (starts - 8 * firsts).repeat(counts)[at]
         # The last word of a sequence may have bytes for more tokens than there are. What
         # stands in those places is looked at, whatever it is, and then passed over.
-        chosen = self._may_hide.take(tokens.take(places, mode="clip"), mode="clip")
+        there = tokens.take(places, mode="clip").astype(np.intp, copy=False)
+        chosen = self._may_hide.take(there, mode="clip")
         chosen &= places < (starts + sizes).repeat(counts)[at]
 
         # Of most of these the byte says it all: chosen, and hidden. Others need their number.
@@ -197,7 +201,7 @@ class Hiding:
         shown = chosen[unsure] & (numbers < self._kept)
         return self._replace(tokens, places[chosen], places[unsure[shown]], numbers[shown])
 
-    def hide_by(self, tokens: Integers, words: Bits) -> tuple[Integers, Integers]:
+    def hide_by(self, tokens: Integers, words: Bits) -> tuple[Places, Integers]:
         """Hide tokens of one sequence in place, by random words.
 
         Args:
@@ -213,8 +217,8 @@ class Hiding:
         return self._replace(tokens, places, shown, numbers[shown])
 
     def _replace(
-        self, tokens: Integers, places: Integers, shown: Integers, numbers: Bits
-    ) -> tuple[Integers, Integers]:
+        self, tokens: Integers, places: Places, shown: Places, numbers: Bits
+    ) -> tuple[Places, Integers]:
         """Put what belongs there in place of chosen tokens.
 
         Args:

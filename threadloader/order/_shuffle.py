@@ -14,6 +14,7 @@ and `Generator.permutation` not; `_philox` makes it here.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -33,9 +34,9 @@ __all__ = ["LONGEST", "SMALL", "VERSION", "Indices", "Order", "key"]
 VERSION = 1
 """Version of the arithmetic below; a state of another one is refused."""
 
-LONGEST = 1 << 62
-"""Samples of an order, at most: with what is added to deal them to shards, int64 holds every
-position. As in the schema of the config, for `num_samples`."""
+LONGEST = min(1 << 62, sys.maxsize)
+"""Samples of a source, at most: with what is added to deal them to shards, int64 holds every
+position (the schema bounds `num_samples` alike); and `len` can tell them, on a 32-bit system."""
 
 SMALL = 8192
 """Up to here an order is sorted (0.4 ms), above it is computed where it is needed."""
@@ -153,7 +154,7 @@ class Order:
             index: a dataset index in [0, n).
         """
         if self._table is not None:
-            return np.flatnonzero(self._table == index)
+            return np.flatnonzero(self._table == index).astype(np.int64, copy=False)
         here = np.array([index], np.int64)
         return self._walk(here, backwards=True) if self._keys else here
 

@@ -201,6 +201,6 @@ def from_text(text: str, n: int) -> Indices:
         raise ValueError(f"expected numbers and ranges as in '3 7-9', got {text!r:.40}")
     sizes = lasts - firsts + 1
     before = np.cumsum(sizes) - sizes
-    found: Indices = np.repeat(firsts - before, sizes)
+    found: Indices = np.repeat(firsts - before, sizes.astype(np.intp, copy=False))
     found += np.arange(len(found))
     return found

@@ -78,7 +78,8 @@ def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler
         raise _wrong(option, "a sample that is kept", "none")
     left = kept.of(whole)
     if not kept.all:  # numbered anew: a class of which no sample is kept is none
-        left = (np.cumsum(np.bincount(left) > 0, dtype=np.int64) - 1)[left]
+        there = np.bincount(left.astype(np.intp, copy=False)) > 0
+        left = (np.cumsum(there, dtype=np.int64) - 1)[left]
     length = spec.get("num_samples") or kept.count
     name = _drawn(spec, "balanced", f"{int(whole.max()) + 1} classes", _described(whole))
     from ._weighted import Balanced, Drawing, Drawn  # imported when it is asked for

@@ -96,7 +96,7 @@ class Balanced:
 
     def __init__(self, classes: Indices) -> None:
         self._members = _whole(np.argsort(classes, kind="stable"))  # class by class
-        self._sizes = np.bincount(classes)
+        self._sizes = np.bincount(classes.astype(np.intp, copy=False))
         self._starts = np.cumsum(self._sizes) - self._sizes
 
     def choose(self, stream: int, positions: Indices) -> Indices:

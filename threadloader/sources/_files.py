@@ -7,6 +7,7 @@ are explained in `_paths`.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -169,6 +170,9 @@ class FileReader:
         given = empty((len(offsets), length), np.uint8)
         if not given.size:
             return given
+        # numpy counts overlapping ranges as if each had memory of its own: on a 32-bit system
+        # they soon are too many.
+        together = min(_TOGETHER, sys.maxsize // length)
         order = np.argsort(offsets, kind="stable")
         begins = offsets[order]
         cuts = np.flatnonzero(np.diff(begins) > length + _GAP) + 1
@@ -182,7 +186,7 @@ class FileReader:
             while at < last:
                 begin = int(begins[at])
                 # As many as fit into what is read at once; one at least.
-                fit = int(np.searchsorted(begins[at:last], begin + _TOGETHER - length, "right"))
+                fit = int(np.searchsorted(begins[at:last], begin + together - length, "right"))
                 upto = at + max(fit, 1)
                 data = self.read(begin, int(begins[upto - 1]) - begin + length)
                 if upto == at + 1:

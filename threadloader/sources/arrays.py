@@ -157,15 +157,16 @@ class ArraySource:
 
     def _gathered(self, rows: npt.NDArray[np.int64], empty: Empty) -> list[_Array]:
         """Give some rows of each array, of the shape of `rows`; they are in range."""
+        places = rows.astype(np.intp, copy=False)  # `take` refuses int64 on a 32-bit system
         gathered: list[_Array] = []
         for array, direct, shape, dtype in self._fields:
             if direct:
                 field = empty(rows.shape + shape, dtype)
                 # "clip" spares the buffer that "raise" has beside the result.
-                array.take(rows, 0, field, "clip")
+                array.take(places, 0, field, "clip")
             else:
                 # The layout of what fancy indexing gives is left open by numpy.
-                field = np.ascontiguousarray(array[rows])
+                field = np.ascontiguousarray(array[places])
             gathered.append(field)
         return gathered
 
