@@ -27,10 +27,16 @@ def same_batch(job: Job, batch: Batch) -> None:
     if got.keys() != expected.keys():
         raise WrongBatches(f"a batch: expected the fields {set(expected)}, got {set(got)}")
     for name, value in expected.items():
-        form, found = (value.dtype, value.shape), (got[name].dtype, got[name].shape)
+        form, found = _form(value), _form(got[name])
         if form != found or not np.array_equal(value, got[name]):
             differs = "other values" if form == found else f"{found[0]} {found[1]}"
             raise WrongBatches(f"field {name}: expected {form[0]} {form[1]}, got {differs}")
+
+
+def _form(array: np.ndarray) -> tuple[np.dtype, tuple[int, ...]]:
+    """Give dtype and shape; numpy's own integer, of 32 bits on some systems, counts as int64."""
+    dtype = np.dtype(np.int64) if array.dtype == np.dtype(int) else array.dtype
+    return dtype, array.shape
 
 
 class Watched:

@@ -270,7 +270,10 @@ def test_bytes_of_arrays_are_exact():
 
 
 def test_the_estimate_covers_the_memory_that_is_taken():
-    """What a thousand samples take, as the allocators tell it, is at most what is counted."""
+    """What a thousand samples take, as the allocators tell it, is at most what is counted.
+
+    It is a third of that at least, where a pointer has 32 bits.
+    """
     cache = Memory()
     made = [{"x": np.arange(i % 50), "y": 1000 + i, "name": f"sample {i}"} for i in range(1000)]
     tracemalloc.start()
@@ -280,7 +283,7 @@ def test_the_estimate_covers_the_memory_that_is_taken():
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     counted = cache.stats().bytes
-    assert 0.5 * counted < after - before <= counted
+    assert (0.5 if sys.maxsize > 2**32 else 0.33) * counted < after - before <= counted
 
 
 def test_threads_that_miss_at_once_are_all_right(cache):

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder with data, and no launcher around it; the current one."""
-    np.savez(tmp_path / "x.npz", x=np.arange(12.0).reshape(6, 2), y=np.arange(6))
+    np.savez(tmp_path / "x.npz", x=np.arange(12.0).reshape(6, 2), y=np.arange(6, dtype=np.int64))
     (tmp_path / "a.txt").write_bytes(b"one\n\nthree\n")
     (tmp_path / "ragged.txt").write_bytes(b"a\n")
     for name in os.environ:

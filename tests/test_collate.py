@@ -198,7 +198,7 @@ def test_the_table_of_types():
 
 def test_numbers_and_scalars_of_the_same_dtype_go_together():
     for samples, dtype in (
-        ([1, np.int64(2), np.array(3)], np.int64),
+        ([1, np.int64(2), np.array(3, np.int64)], np.int64),
         ([np.float64(1), 2.0], np.float64),
         ([np.True_, False], np.bool_),
     ):
@@ -256,7 +256,11 @@ class Odd:
         ([1 + 2j], (0,), "row 0 has a builtins.complex, which cannot"),
         ([bytearray(b"a")], (0,), "row 0 has a builtins.bytearray, which cannot"),
         ([np.array([None])], (0,), "row 0 has an array of dtype object and shape (1,), which"),
-        ([np.ma.array([1])], (0,), "row 0 has a MaskedArray of dtype int64 and shape (1,), which"),
+        (
+            [np.ma.array([1.0])],
+            (0,),
+            "row 0 has a MaskedArray of dtype float64 and shape (1,), which",
+        ),
         ([np.ones(1), np.ma.ones(1)], (0, 1), "row 1 has a MaskedArray"),
         (
             [np.zeros(2), np.zeros(3)],

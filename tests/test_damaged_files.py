@@ -4,6 +4,7 @@ What is allowed, and what nobody can notice, stands in `damages`; `tools/campaig
 random damages by the million.
 """
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -55,7 +56,12 @@ PLANTED = {
     "other bytes": ("text", _files.FileReader, "read", shouting),
     "a bare exception": ("csv", _files, "open_regular", lambda path: lenient(KeyError)),
     "no file named": ("jsonl", _files, "open_regular", lambda path: lenient(SourceError)),
-    "memory": ("npy", npy, "_checked_header", lambda *_: np.empty(1 << 40, np.uint8)),
+    "memory": (
+        "npy",
+        npy,
+        "_checked_header",
+        lambda *_: np.empty(min(1 << 40, sys.maxsize), np.uint8),
+    ),
     "a line less": ("jsonl", jsonl.JsonlSource, "__len__", lambda self: len(self._lines) // 2),
 }
 

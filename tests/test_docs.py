@@ -466,7 +466,10 @@ print(faults() - before)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="concerns the malloc of glibc")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc" or sys.maxsize < 2**32,
+    reason="concerns the malloc of glibc with 64 bits",
+)
 def test_the_line_of_the_tuning_guide_keeps_memory():
     """With the lines of docs/tuning.md before it, numpy's work on 2 MiB touches no new pages."""
     section = TUNING.partition("## Memory that is given back\n")[2]

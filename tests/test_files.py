@@ -390,7 +390,7 @@ def test_arrays_arrive_as_saved_in_memory_of_their_own(tmp_path, array):
 
 
 def test_an_array_cut_anywhere_is_an_error_that_names_the_file(tmp_path):
-    whole = npy(np.arange(4))
+    whole = npy(np.arange(4, dtype=np.int64))
     write(tmp_path, {"a.npy": b""})
     for length in range(len(whole)):
         (tmp_path / "data" / "a.npy").write_bytes(whole[:length])
@@ -401,7 +401,7 @@ def test_an_array_cut_anywhere_is_an_error_that_names_the_file(tmp_path):
 
 def test_a_changed_byte_of_an_array_is_an_error_or_another_array_of_its_size():
     decode, _ = _decode.decoder_of("npy", None, None)
-    whole = npy(np.arange(4))
+    whole = npy(np.arange(4, dtype=np.int64))
     for at in range(len(whole)):
         for flip in (1, 0x80, 0xFF):
             changed = bytearray(whole)

@@ -314,7 +314,7 @@ def same(samples):
     return leave(samples)
 
 config = {{"batch_size": 1, "num_workers": 2, "num_epochs": 1, "shuffle": False}}
-with Loader(config, [0], {where}) as batches:
+with Loader(config, [False], {where}) as batches:
     for epoch in batches.epochs():
         print(list(epoch))
 """
@@ -329,7 +329,7 @@ def test_a_fork_by_a_thread_of_the_loader_ends_as_its_code_does(where, how, run_
     assert "ended with 0" == lines[0], child.stderr
     # As of any thread that ends so.
     assert ("GeneratorExit" in child.stderr) == (how == "raise GeneratorExit")
-    assert ("[[0]]" if where == "collate=same" else "[array([0])]") == lines[-1]
+    assert ("[[False]]" if where == "collate=same" else "[array([False])]") == lines[-1]
 
 
 def test_a_run_that_is_dropped_is_forgotten():

@@ -205,7 +205,7 @@ def test_a_sample_that_is_no_array_is_refused_among_others():
         transform(field="ids").many([{"ids": np.arange(5)}, {"ids": None}], 1, np.arange(2))
     with pytest.raises(SourceError, match="expected a dict with 'ids', got a dict of no fields"):
         transform(field="ids").many([{"ids": np.arange(5)}, {}], 1, np.arange(2))
-    masked = {"ids": np.ma.array([1, 2], mask=[0, 1])}
+    masked = {"ids": np.ma.array([1, 2], np.int64, mask=[0, 1])}
     with pytest.raises(SourceError, match="got a MaskedArray of dtype int64"):
         transform(field="ids").many([masked, masked], 1, np.arange(2))
     taken = {"ids": np.arange(5), "labels": 1}
@@ -239,8 +239,11 @@ def together(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def of_pairs(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    codes = 2 * one.astype(np.int64) + other
-    return np.bincount(codes.reshape(-1), minlength=4).reshape(2, 2)
+    return counted(2 * one.astype(np.int8) + other, 4).reshape(2, 2)
+
+
+def counted(values: np.ndarray, length: int) -> np.ndarray:
+    return np.bincount(values.reshape(-1).astype(np.intp), minlength=length)
 
 
 @pytest.fixture(scope="module")
@@ -309,8 +312,8 @@ def many():
 
 def test_every_token_is_chosen_alike(many):
     tokens, _, labels = many
-    counts = np.bincount(labels[labels != IGNORED], minlength=VOCABULARY)[4:]
-    shares = np.bincount(tokens.reshape(-1), minlength=VOCABULARY)[4:] / tokens.size
+    counts = counted(labels[labels != IGNORED], VOCABULARY)[4:]
+    shares = counted(tokens, VOCABULARY)[4:] / tokens.size
     assert abs(of_counts(counts, shares * counts.sum(), len(ORDINARY) - 1)) < LIMIT
 
 
@@ -333,12 +336,12 @@ def test_what_becomes_of_a_token_knows_nothing_of_its_place(many):
         of_lane = kinds[:, lane::8][(labels != IGNORED)[:, lane::8]]
         by_chance = 0.1 / len(ORDINARY)
         expected = np.array([0.8, 0.1 + by_chance, 0.1 - by_chance]) * of_lane.size
-        assert abs(of_counts(np.bincount(of_lane, minlength=3), expected, 2)) < LIMIT
+        assert abs(of_counts(counted(of_lane, 3), expected, 2)) < LIMIT
 
 
 def test_random_tokens_are_drawn_alike_and_never_special(many):
     tokens, masked, _ = many
-    counts = np.bincount(masked[(masked != tokens) & (masked != MASK)], minlength=VOCABULARY)
+    counts = counted(masked[(masked != tokens) & (masked != MASK)], VOCABULARY)
     assert [0] * len(KEPT) == counts[: len(KEPT)].tolist()
     counts = counts[len(KEPT) :]
     assert abs(of_counts(counts, counts.mean(), len(ORDINARY) - 1)) < LIMIT

@@ -24,6 +24,7 @@ NEEDED = {
     "opcode": "whether a signal handler raised an error",
     "queue": "between threads",
     "threading": "workers",
+    "typing": "named tuples",
     "weakref": "a loader that is dropped",
 }
 """Modules of the standard library that importing threadloader may import, and what for. Which

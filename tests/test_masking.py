@@ -398,11 +398,23 @@ def test_the_outputs_are_named_as_asked():
         ({}, np.ones(2), "got an array of dtype float64 and shape (2,)"),
         ({}, np.ones(2, bool), "got an array of dtype bool"),
         ({}, [1, 2], "got list [1, 2]"),
-        ({}, np.ma.array([1, 2], mask=[0, 1]), "got a MaskedArray of dtype int64 and shape (2,);"),
+        (
+            {},
+            np.ma.array([1, 2], np.int8, mask=[0, 1]),
+            "got a MaskedArray of dtype int8 and shape (2,);",
+        ),
         ({"field": "ids"}, {"ids": np.ma.array([1])}, "by array.filled(value) of a masked one"),
-        ({}, np.arange(2).view(np.recarray), "got a recarray of dtype int64 and shape (2,); give"),
+        (
+            {},
+            np.zeros(2, "i8").view(np.recarray),
+            "got a recarray of dtype int64 and shape (2,); give",
+        ),
         ({"field": "ids"}, {"ids": [1, 2]}, '2]; name its dtype in the source ("dtypes"), or'),
-        ({"field": "ids"}, np.arange(3), "expected a dict with 'ids', got an array of dtype int64"),
+        (
+            {"field": "ids"},
+            np.zeros(3),
+            "expected a dict with 'ids', got an array of dtype float64",
+        ),
         ({"field": "ids"}, {}, "expected a dict with 'ids', got a dict of no fields"),
         ({"field": "ids"}, {"ids": "x" * 99}, "mlm: field 'ids': expected an array of integers"),
         (

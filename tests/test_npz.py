@@ -20,7 +20,7 @@ from threadloader.sources import as_source, fingerprint, npz, open_source
 
 ARRAYS = {
     "images": np.arange(24, dtype=np.uint8).reshape(6, 2, 2),
-    "labels": np.arange(6),
+    "labels": np.arange(6, dtype=np.int64),
     "names": np.array(["zero", "one", "two", "three", "four", "five"]),
 }
 
@@ -131,7 +131,7 @@ def test_what_is_no_array_is_left_out(tmp_path):
 def test_the_fingerprint_has_the_size_of_the_file_and_the_data(good, tmp_path):
     said = fingerprint(opened(good))
     assert said.startswith(f"npz, {good.stat().st_size} bytes, dict, 6 samples, field 'images'")
-    np.savez(tmp_path / "b.npz", **{**ARRAYS, "labels": np.arange(1, 7)})
+    np.savez(tmp_path / "b.npz", **{**ARRAYS, "labels": np.arange(1, 7, dtype=np.int64)})
     assert said != fingerprint(opened(tmp_path / "b.npz"))
 
 
@@ -291,7 +291,7 @@ def test_a_doubled_member_is_refused(tmp_path):
     ids=str,
 )
 def test_a_header_that_lies_is_refused_before_memory_is_taken(tmp_path, header):
-    path = archive(tmp_path / "a.npz", x=npy(np.arange(3), **header))
+    path = archive(tmp_path / "a.npz", x=npy(np.arange(3, dtype=np.int64), **header))
     tracemalloc.start()
     error = refused(path)
     peak = tracemalloc.get_traced_memory()[1]
@@ -314,8 +314,8 @@ def test_a_header_that_lies_is_refused_before_memory_is_taken(tmp_path, header):
         (b"\x93NUMPY\x01\x00\x10\x27" + b"-" * 9999 + b"1", "expected a "),
         (b"\x93NUMPY\x01\x00\x10\x27" + b"(" * 10000, "expected a dtype and a shape, got (((("),
         (b"\x93NUMPY\x03\x00\x02\x00\x00\x00\xff\xff", "expected a readable array, got: 'utf-8'"),
-        (npy(np.arange(3))[:-1], "expected 24 bytes for shape (3,) of int64, got 23"),
-        (npy(np.arange(3)) + b"\0", "expected 24 bytes for shape (3,) of int64, got 25"),
+        (npy(np.arange(3.0))[:-1], "expected 24 bytes for shape (3,) of float64, got 23"),
+        (npy(np.arange(3.0)) + b"\0", "expected 24 bytes for shape (3,) of float64, got 25"),
     ],
 )
 def test_a_member_that_is_no_whole_array_is_refused(tmp_path, data, said):
@@ -340,7 +340,7 @@ def test_a_table_of_contents_that_lies_about_a_size_is_refused(tmp_path, method,
 
 
 def test_a_member_that_ends_early_is_refused_even_if_its_checksum_is_right(tmp_path):
-    data = npy(np.arange(3))
+    data = npy(np.arange(3.0))
     path = archive(tmp_path / "a.npz", zipfile.ZIP_DEFLATED, x=data[:-8])
     forge(path, 24, "<I", len(data))
     assert "field 'x': expected 24 bytes, got 16" in str(refused(path))

@@ -130,7 +130,7 @@ def test_memory_is_copied_only_if_it_lies_otherwise_than_row_after_row(copies, s
         def take(self, indices):
             raise NotImplementedError
 
-    expected = seen(np.array([[1, 2], [3, 4], [5, 6]]))
+    expected = seen(np.array([[1, 2], [3, 4], [5, 6]], np.int64))
     samples = Turned(range(len(expected)))
     with load(samples, batch_size=len(expected), num_epochs=1) as batches:
         (batch,) = list(batches)

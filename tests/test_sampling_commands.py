@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from threadloader import ConfigError, Loader, cli, verify
+from threadloader.order import LONGEST
 
 N = 6
 
@@ -224,7 +225,7 @@ WITHOUT_SOURCE = [
     balanced(labels="whole.npy"),
     subset("far.txt"),
     {"exclude": "far.txt"},
-    {"exclude": [10**12]},
+    {"exclude": [LONGEST - 1]},
     {**weighted("seven.npy"), "exclude": [6]},
     {**subset([9]), "exclude": [3]},
 ]
@@ -243,8 +244,12 @@ def test_with_the_source_in_code_lists_are_not_held_against_its_length(check, co
         (balanced(labels="floats.npy"), "/sampler/labels", "an integer, text or bool for each"),
         ({**weighted("seven.npy"), "exclude": [7]}, "/exclude", "indices from 0 to 6, got 7"),
         *(
-            ({"exclude": [2**62 - 1, far]}, "/exclude", f"indices from 0 to {2**62 - 1}, got {far}")
-            for far in (2**62, 2**63 - 1)
+            (
+                {"exclude": [LONGEST - 1, far]},
+                "/exclude",
+                f"indices from 0 to {LONGEST - 1}, got {far}",
+            )
+            for far in (LONGEST, 2**63 - 1)
         ),
     ],
     ids=str,

@@ -14,7 +14,7 @@ import pytest
 from threadloader.sizes import nbytes
 
 Pair = namedtuple("Pair", "x y")
-X, Y = np.zeros((2, 3), np.float32), np.arange(2)
+X, Y = np.zeros((2, 3), np.float32), np.arange(2, dtype=np.int64)
 BOTH = 24 + 16
 
 

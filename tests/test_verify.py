@@ -813,7 +813,7 @@ def test_a_collate_in_code_is_given_what_the_transform_of_the_config_makes(folde
             np.array(2.5),
             [("batch", "1 of 1 values differs: expected 1.5, got 2.5", ())],
         ),
-        (np.int64(1), np.array(1), [("batch", "expected int64 (), got int64 ()", ())]),
+        (np.int64(1), np.array(1, np.int64), [("batch", "expected int64 (), got int64 ()", ())]),
         (
             np.array([None, "a", 1], object),
             np.array([None, "b", 1], object),
@@ -1077,7 +1077,8 @@ def test_a_sampler_in_code_that_gives_the_same_is_no_fault(sampler):
 
 def test_a_sampler_in_code_may_have_an_order_of_any_length():
     """Of which as much is looked at as of a list that there may be."""
-    source = type("Long", (), {"__len__": lambda _: 10**12, "__getitem__": lambda _, index: index})
+    many = min(10**12, sys.maxsize)
+    source = type("Long", (), {"__len__": lambda _: many, "__getitem__": lambda _, index: index})
     report = report_of(source, sampler=faults.ascending, plan=Plan(batches=2))
     assert "same" == report.result
 

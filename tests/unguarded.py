@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 
 import hostile
 import numpy as np
@@ -59,7 +60,7 @@ def _plant_program():
 def _plant_memory():
     from threadloader.sources import _decode
 
-    _decode._BUILT_IN["npy"] = lambda data: np.empty(1 << 40, np.uint8)
+    _decode._BUILT_IN["npy"] = lambda data: np.empty(min(1 << 40, sys.maxsize), np.uint8)
 
 
 PLANTED = {

@@ -38,11 +38,11 @@ MANY = 3000
 FEW, SLOW_SECONDS = 12, 0.02
 """A call that takes longer than this is made less often to see that it does not differ."""
 
-SIZES, ALIKE = range(16, 512, 16), 7
+SIZES, ALIKE = range(16, 512, 2 * np.dtype(np.intp).itemsize), 7
 """Before each call, small objects of these sizes are freed, so that what the call makes lands at
-other addresses. SIZES: bytes; ALIKE: how many of each, and how many such sets are made at once.
-Chosen: CPython keeps 80 places of some kinds, and by an odd number places differ in more of their
-bits."""
+other addresses. SIZES: bytes, all to which CPython's allocator rounds; ALIKE: how many of each, and
+how many such sets are made at once. Chosen: CPython keeps 80 places of some kinds, and by an odd
+number places differ in more of their bits."""
 
 
 class Repeat(NamedTuple):
