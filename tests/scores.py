@@ -21,6 +21,14 @@ CELLS, BINS = 16, 32
 Scores = dict[str, float]
 
 
+def counted(values: np.ndarray, length: int = 0) -> np.ndarray:
+    """How often each of 0 .. length - 1 comes, or of 0 .. the largest.
+
+    numpy counts no int64 where a pointer has 32 bits.
+    """
+    return np.bincount(values.reshape(-1).astype(np.intp), minlength=length)
+
+
 def of_chi_square(value: float, degrees: int) -> float:
     """The score of a chi-square."""
     part = 2 / (9 * degrees)
@@ -85,8 +93,8 @@ def places(shuffles: list[np.ndarray]) -> Scores:
     digits = {"high": i * CELLS // n, "low": i % CELLS}
     scores: Scores = {}
     for (here, at), (there, value) in itertools.product(digits.items(), repeat=2):
-        expected = np.outer(np.bincount(at), np.bincount(value)).ravel() / n
-        tables = [np.bincount(at * CELLS + value[v], minlength=CELLS**2) for v in shuffles]
+        expected = np.outer(counted(at), counted(value)).ravel() / n
+        tables = [counted(at * CELLS + value[v], CELLS**2) for v in shuffles]
         degrees = (CELLS - 1) ** 2
         scores |= of_tables(f"{here} to {there}", tables, expected, degrees, (n - 1) / n)
     r = [correlation(i, v) * math.sqrt(n - 1) for v in shuffles]
@@ -106,11 +114,11 @@ def neighbours(shuffles: list[np.ndarray], lags: list[int]) -> Scores:
     """
     n = len(shuffles[0])
     bins = np.arange(n - 1) * BINS // (n - 1)  # of the differences 1 .. n - 1
-    expected = np.bincount(bins) * n / (n - 1)
+    expected = counted(bins) * n / (n - 1)
     scores: Scores = {}
     for lag in lags:
         differences = [(np.roll(v, -lag) - v) % n for v in shuffles]
-        tables = [np.bincount(bins[each - 1], minlength=BINS) for each in differences]
+        tables = [counted(bins[each - 1], BINS) for each in differences]
         scores |= of_tables(f"lag {lag}", tables, expected, BINS - 1)
     up = [int(np.count_nonzero(np.diff(v) > 0)) for v in shuffles]
     scores |= of_scores("ascents", [(k - (n - 1) / 2) / math.sqrt((n + 1) / 12) for k in up])

@@ -88,13 +88,16 @@ def test_hits_and_misses_are_counted(cache):
 
 def test_an_array_that_came_from_a_cache_cannot_be_written(cache):
     """Neither the first time nor later, nor by setting its flag."""
+    swapped = np.zeros(3, np.dtype(float).newbyteorder())
+    more = [np.ones(2), (np.ones(1),)]
     for _ in range(2):
-        sample = cache.get(0, lambda index: {"x": np.zeros(3), "more": [np.ones(2), (np.ones(1),)]})
+        sample = cache.get(0, lambda index: {"x": np.zeros(3), "swapped": swapped, "more": more})
         for array in arrays_in(sample):
             with pytest.raises(ValueError, match="read-only"):
                 array[0] = 1
-    with pytest.raises(ValueError, match="WRITEABLE"):
-        sample["x"].flags.writeable = True
+    for name in ("x", "swapped"):
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            sample[name].flags.writeable = True
 
 
 def test_nor_can_the_memory_behind_it():

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from masks import KEPT, MASK, ORDINARY, SPECIAL, VOCABULARY, masked
-from scores import of_counts
+from scores import counted, of_counts
 
 from threadloader import SourceError
 from threadloader.collate import Pad
@@ -240,10 +240,6 @@ def together(one: np.ndarray, other: np.ndarray) -> float:
 
 def of_pairs(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return counted(2 * one.astype(np.int8) + other, 4).reshape(2, 2)
-
-
-def counted(values: np.ndarray, length: int) -> np.ndarray:
-    return np.bincount(values.reshape(-1).astype(np.intp), minlength=length)
 
 
 @pytest.fixture(scope="module")

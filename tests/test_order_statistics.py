@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 import pytest
-from scores import Scores, neighbours, of_count, of_counts, places
+from scores import Scores, counted, neighbours, of_count, of_counts, places
 
 from threadloader.order import Order
 
@@ -75,7 +75,7 @@ def few(make: Maker, n: int, kind: str) -> Scores:
     kinds = math.factorial(n)
     runs = max(10_080, 40 * kinds)  # a multiple of n!
     orders = np.array([whole(make, n, moment) for moment in moments(kind, runs)])
-    counts = np.bincount(numbered(orders), minlength=kinds)
+    counts = counted(numbered(orders), kinds)
     return {"permutations": of_counts(counts, runs / kinds, kinds - 1)}
 
 
@@ -93,7 +93,7 @@ def test_the_next_seed_says_nothing_about_the_next_epoch(n: int) -> None:
     runs = 50 * kinds**2
     one = numbered(np.array([whole(library, n, (seed, 1)) for seed in range(runs)]))
     other = numbered(np.array([whole(library, n, (seed + 1, 0)) for seed in range(runs)]))
-    counts = np.bincount(one * kinds + other, minlength=kinds**2)
+    counts = counted(one * kinds + other, kinds**2)
     assert abs(of_counts(counts, 50, kinds**2 - 1)) < LIMIT
 
 
@@ -155,10 +155,10 @@ def some(make: Maker, n: int, kind: str) -> Scores:
     scores: Scores = {}
     for position, column in zip(positions.tolist(), values.T, strict=True):
         for name, digit, count in (("high", column * 64 // n, 64), ("low", column % 64, 64)):
-            counts = np.bincount(digit, minlength=count)
+            counts = counted(digit, count)
             scores[f"{position}: {name}"] = of_counts(counts, MOMENTS / count, count - 1)
         if position:
-            counts = np.bincount(values[:, 0] * 12 // n * 12 + column * 12 // n, minlength=144)
+            counts = counted(values[:, 0] * 12 // n * 12 + column * 12 // n, 144)
             scores[f"0 and {position}"] = of_counts(counts, MOMENTS / 144, 143)
     return scores
 

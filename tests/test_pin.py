@@ -340,7 +340,7 @@ def test_what_torch_cannot_hold_is_named(torch):
     assert "the batch of step 0, epoch 0" in caught.value.__notes__[0]
 
 
-@pytest.mark.parametrize("dtype", ["M8[s]", ">i4"])
+@pytest.mark.parametrize("dtype", ["M8[s]", np.dtype("i4").newbyteorder()])
 def test_what_torch_cannot_hold_of_arrays_is_named(torch, dtype):
     with load({"x": np.arange(4), "day": np.arange(4).astype(dtype)}, batch_size=2) as batches:
         with pytest.raises(CollateError, match=r"field \['day'\]: expected an array that torch"):

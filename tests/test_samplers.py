@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from ids import shown
-from scores import of_counts
+from scores import counted, of_counts
 from strategies import epochs, seeds
 
 from threadloader import ConfigError, Loader
@@ -57,10 +57,6 @@ def made(spec, n, seed=0, excluded=()):
 def whole(sampler, epoch=0):
     order = sampler.order(epoch)
     return order.at(np.arange(order.n))
-
-
-def counted(indices, length):
-    return np.bincount(indices.astype(np.intp), minlength=length)
 
 
 def fits(counts, chances):
@@ -647,7 +643,7 @@ class TestWeights:
             (np.ones((3, 1)), "a number for each of the 3 samples", "float64 of shape (3, 1)"),
             (np.ones(3, bool), "a number for each of the 3 samples", "bool of shape (3,)"),
             (np.ones(3, complex), "a number for each of the 3 samples", "complex128 of shape (3,)"),
-            (np.array(["1"] * 3), "a number for each of the 3 samples", "<U1 of shape (3,)"),
+            (np.array([b"1"] * 3), "a number for each of the 3 samples", "|S1 of shape (3,)"),
             (np.array([1, -1, 1]), "finite numbers >= 0", "-1.0 for sample 1"),
             (np.array([1, 1, WIDE]), "finite numbers >= 0", "inf for sample 2"),
             ([1, 2**2000, 1], "numbers that a float64 can hold", "a larger one"),

@@ -228,8 +228,8 @@ def _decode_array(data: bytes, at: int, begin: int, tag: bytes) -> tuple[Any, in
     at += -(at - begin) % _ALIGNMENT
     array: npt.NDArray[Any] = np.ndarray(shape, little, data, at)  # refuses what has no room
     if little != wanted:
-        array = array.astype(wanted)
-        array.setflags(write=False)
+        # Of bytes, as above: of memory of its own it could be made writable again.
+        array = np.ndarray(shape, wanted, array.astype(wanted).tobytes())
     return array, at + array.nbytes
 
 
