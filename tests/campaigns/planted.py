@@ -22,6 +22,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from .bugs import BUGS, Bug
 from .cases import some
@@ -37,6 +38,31 @@ PYTEST = ("-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider")
 
 WHOLE = 8
 """How many times as long as the tests that a bug names the whole suite may take. Chosen."""
+
+
+class Change(NamedTuple):
+    """A change of one file, which tests are to see.
+
+    Attributes:
+        says: what it is.
+        file: the file, from the root of the repository.
+        text: the whole file with it.
+        tests: what is expected to see it, as arguments of pytest.
+        runs: whether the library must still be importable: if it is not, nothing was tested.
+    """
+
+    says: str
+    file: str
+    text: str
+    tests: tuple[str, ...]
+    runs: bool = True
+
+
+class Came(NamedTuple):
+    """What came of changes: how many were caught, and whether all that ran was as it should be."""
+
+    caught: int
+    good: bool
 
 
 def planted(bug: Bug, root: Path) -> str:
@@ -55,31 +81,32 @@ def planted(bug: Bug, root: Path) -> str:
 
 
 class Copy:
-    """A copy of the repository, in which one bug at a time is planted."""
+    """A copy of the repository, in which one change at a time is made."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._process: subprocess.Popen[str] | None = None
         shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
 
-    def tries(self, bug: Bug, limit: float, *, whole: bool) -> tuple[bool, str]:
-        """Plant a bug and look for it.
+    def tries(self, change: Change, limit: float, *, whole: bool) -> tuple[bool, str]:
+        """Make a change and look for it.
 
         Args:
-            bug: the bug.
+            change: the change.
             limit: seconds that the tests which it names may take.
             whole: whether the whole suite runs when those see nothing.
 
         Returns:
             Whether it was caught, and what saw it, or why nothing did.
         """
-        path = self.root / bug.file
+        path = self.root / change.file
         before = path.read_bytes()
-        path.write_text(planted(bug, self.root), encoding="utf-8")
+        path.write_text(change.text, encoding="utf-8")
         try:
             if self._run(["-c", MUST_RUN], limit)[0] != 0:
-                return False, "it cannot even be imported: no bug, but a ruin"
-            runs = [(bug.tests, limit), ((), limit * WHOLE)] if whole else [(bug.tests, limit)]
+                return not change.runs, "it cannot even be imported: no bug, but a ruin"
+            named = (change.tests, limit)
+            runs = [named, ((), limit * WHOLE)] if whole else [named]
             for tests, seconds in runs:
                 if seen := self.failing(tests, seconds):
                     return True, seen
@@ -143,11 +170,9 @@ class Copy:
                 process.kill()
 
 
-def run(bugs: list[Bug], processes: int, limit: float, *, whole: bool) -> int:
-    """Plant bugs; print what came of each; give the exit code."""
+def run(name: str, changes: list[Change], processes: int, limit: float, *, whole: bool) -> Came:
+    """Make changes; print what came of each, and, with the campaign's name, of all."""
     began, caught, good = time.monotonic(), 0, True
-    for bug in bugs:  # before anything is copied
-        planted(bug, ROOT)
     free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
 
     def on_a_copy(work: Callable[[Copy], tuple[str, str]]) -> tuple[str, str]:
@@ -163,12 +188,13 @@ def run(bugs: list[Bug], processes: int, limit: float, *, whole: bool) -> int:
         failed = copy.failing((file,), limit)
         return "BROKEN" if failed else "", f"without a bug, {failed} fails"
 
-    def dirty(copy: Copy, bug: Bug) -> tuple[str, str]:
-        found, what = copy.tries(bug, limit, whole=whole)
-        return "caught" if found else "MISSED", f"{bug.says} [{what}]"
+    def dirty(copy: Copy, change: Change) -> tuple[str, str]:
+        found, what = copy.tries(change, limit, whole=whole)
+        return "caught" if found else "MISSED", f"{change.says} [{what}]"
 
-    files = sorted({test for bug in bugs for test in bug.tests})
-    works = [partial(clean, file=file) for file in files] + [partial(dirty, bug=b) for b in bugs]
+    files = sorted({test for change in changes for test in change.tests})
+    works = [partial(clean, file=file) for file in files]
+    works += [partial(dirty, change=change) for change in changes]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(processes) as pool:
         copies = [Copy(Path(folder, str(number))) for number in range(processes)]
         for copy in copies:
@@ -177,7 +203,7 @@ def run(bugs: list[Bug], processes: int, limit: float, *, whole: bool) -> int:
             for done in as_completed([pool.submit(on_a_copy, work) for work in works]):
                 word, text = done.result()
                 caught += word == "caught"
-                good = good and word in ("caught", "")
+                good = good and word != "BROKEN"
                 if word:
                     print(f"{word}: {text}", flush=True)
         except BaseException:
@@ -186,8 +212,8 @@ def run(bugs: list[Bug], processes: int, limit: float, *, whole: bool) -> int:
                 copy.end()
             raise
     seconds = time.monotonic() - began
-    print(f"planted: {caught} of {len(bugs)} caught, in {seconds:.0f} s")
-    return 0 if good else 1
+    print(f"{name}: {caught} of {len(changes)} caught, in {seconds:.0f} s")
+    return Came(caught, good)
 
 
 def main(args: list[str]) -> int:
@@ -204,12 +230,14 @@ def main(args: list[str]) -> int:
     if not bugs:
         parser.error(f"--only: expected a part of a bug's sentence, got {options.only!r}")
     try:
-        return run(bugs, options.processes, options.limit, whole=not options.named)
+        changes = [Change(bug.says, bug.file, planted(bug, ROOT), bug.tests) for bug in bugs]
+        came = run("planted", changes, options.processes, options.limit, whole=not options.named)
     except ValueError as error:
         print(f"planted: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    return 0 if came == Came(len(changes), good=True) else 1
 
 
 if __name__ == "__main__":
