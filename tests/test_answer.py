@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from threadloader import cli
+from threadloader import _answer, cli
 
 ROOT = Path(__file__).parent.parent
 
@@ -159,3 +159,16 @@ def test_user_code_does_not_fail_by_printing_to_a_stderr_that_takes_nothing(
     monkeypatch.setattr(sys, "stderr", Gone())
     code = cli.main(["verify", "c.json", "--source", "mine:plain", "--transform", "mine:tells"])
     assert (0, "c.json: OK") == (code, capfd.readouterr().out[:10])
+
+
+def test_an_end_of_a_line_is_made_into_the_systems_once(monkeypatch, capsys):
+    """By stderr: on Windows it would else be made twice."""
+
+    class Windows(io.TextIOWrapper):
+        def __init__(self, *args, newline=None, **kwargs):
+            super().__init__(*args, newline="\r\n" if newline is None else newline, **kwargs)
+
+    monkeypatch.setattr(io, "TextIOWrapper", Windows)
+    with _answer.answering():
+        print("hello")
+    assert "hello\n" == capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -88,6 +89,14 @@ def test_a_cache_is_made_beside_the_config(check, folder, monkeypatch):
     assert not (folder / "kept").exists()
     assert (0, "../c.json: OK\n", "") == check("../c.json")
     assert (True, []) == ((folder / "kept").is_dir(), os.listdir())
+
+
+def test_a_cache_outside_of_root_is_told_beside_a_source_that_is_missing(check, folder):
+    code, out, err = check(
+        write({"source": {**NPZ, "path": "b.npz"}, "root": ".", "cache": {"folder": "../kept"}})
+    )
+    told = re.findall(r" (/[a-z/]+): expected", out)
+    assert (1, ["/source/path", "/cache/folder"], "") == (code, told, err)
 
 
 def test_each_problem_is_a_line_with_its_place_the_sources_among_them(check, folder):

@@ -140,6 +140,16 @@ class TestColumn:
             column(source, "label", "/sampler/field")
         assert [hint] == [problem.hint for problem in caught.value.problems]
 
+    def test_of_a_dict_that_has_no_such_field_it_is_said_what_there_is(self):
+        for source in (
+            {"images": np.zeros(1), "labels": np.zeros(1)},
+            [{"images": 0, "labels": 1}],
+        ):
+            with pytest.raises(ConfigError) as caught:
+                column(as_source(source), "label", "/sampler/field")
+            hint = "there are 'images', 'labels'; did you mean 'labels'?"
+            assert [hint] == [problem.hint for problem in caught.value.problems]
+
     @pytest.mark.parametrize("error", [KeyError("mine"), TypeError("mine"), SourceError("mine")])
     def test_what_the_source_itself_raises_is_its_own(self, error):
         """With a note of the sample, and of what it was read for."""

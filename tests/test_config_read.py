@@ -1,5 +1,6 @@
 """`examine`: files, sections, unknown keys, and where a problem stands."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -368,3 +369,14 @@ except ConfigError:
     )
     assert schema.exists()
     assert ("", [f"open {name}"]) == (child.stderr, child.stdout.splitlines())
+
+
+def test_a_folder_is_told_as_one_wherever_it_cannot_be_opened(tmp_path, monkeypatch):
+    """Windows says that it must not be read."""
+
+    def opened(path, *args):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", opened)
+    with pytest.raises(IsADirectoryError):
+        examine(str(tmp_path))

@@ -7,6 +7,7 @@ import os
 import random
 import re
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -477,3 +478,16 @@ def test_the_order_does_not_hang_on_the_order_of_the_listing(tree, monkeypatch):
 
     monkeypatch.setattr(_paths, "_listing", shuffled)
     assert expected == found(tree, "**/*.npy")
+
+
+@pytest.mark.parametrize("tag", [None, 0xA0000003, 0xA000000C], ids=["none", "junction", "link"])
+def test_a_junction_is_told_by_its_tag_where_python_does_not_tell_it(monkeypatch, tag):
+    """As in Python 3.11 on Windows, where a link to a folder mostly is one."""
+
+    class Entry:
+        def stat(self, *, follow_symlinks):
+            assert not follow_symlinks
+            return SimpleNamespace(**({} if tag is None else {"st_reparse_tag": tag}))
+
+    monkeypatch.setattr(_paths.stat, "IO_REPARSE_TAG_MOUNT_POINT", 0xA0000003, raising=False)
+    assert (tag == 0xA0000003) == _paths._is_junction(Entry())

@@ -808,6 +808,21 @@ class TestState:
             assert [[4, 5], [6, 7], [8, 9], [10, 11]] == lists(batches)
 
     @pytest.mark.parametrize("workers", WORKERS)
+    def test_an_iterator_without_a_name_is_ended_by_the_next_one(self, workers):
+        """As the error says: behind a loop that a Ctrl-C has left, whose traceback is kept."""
+        with load(Numbers(12), batch_size=2, num_workers=workers) as batches:
+            held = iter(batches)  # as a frame of the traceback holds it
+            assert [[0, 1], [2, 3]] == lists(itertools.islice(held, 2))
+            state = batches.state_dict()
+            with pytest.raises(
+                BusyError, match=r"take the state first, then iter\(batches\).close"
+            ):
+                batches.load_state_dict(state)
+            iter(batches).close()
+            batches.load_state_dict(state)
+            assert [[4, 5], [6, 7], [8, 9], [10, 11]] == lists(batches)
+
+    @pytest.mark.parametrize("workers", WORKERS)
     def test_closing_an_iterator_leaves_what_was_delivered_and_a_newer_one_as_they_are(
         self, workers
     ):
@@ -883,6 +898,11 @@ class TestClosing:
             with pytest.raises(BusyError, match="open already"):
                 loader.__enter__()
             assert [[0, 1, 2]] == lists(batches)
+            batches.close()
+            with pytest.raises(
+                BusyError, match=r"not left yet; .* call loader\.__exit__\(None, None"
+            ):
+                loader.__enter__()
         with loader as batches:
             assert (0, [[0, 1, 2]]) == (batches.state_dict()["world"]["epoch"], lists(batches))
 

@@ -23,6 +23,12 @@ def test_an_eighth_of_what_the_process_may_have_open_is_kept_open(monkeypatch, l
     assert expected == kept_open()
 
 
+def test_where_each_thread_opens_files_for_itself_few_are_kept_open(monkeypatch):
+    """As on Windows: with 64 workers, 128 files would be 8,320."""
+    monkeypatch.delattr(os, "pread", raising=False)
+    assert 4 == kept_open()
+
+
 MANY = """
 import os
 import resource

@@ -6,6 +6,7 @@ Longer than other files: all that can happen to one file stands together.
 import contextlib
 import errno
 import io
+import itertools
 import json
 import os
 import stat
@@ -468,6 +469,51 @@ def test_a_save_whose_temporary_another_ones_first_save_removed_is_done_again(fo
     assert 1 == len(hits)
     assert RICH == read(path)
     assert ["run.state"] == [file.name for file in folder.iterdir()]
+
+
+@pytest.fixture
+def windows(folder, monkeypatch):
+    """Gives a list of errors, each of which a rename raises before one works, as on Windows."""
+    refused, real = [], os.replace
+
+    def replace(source, target):
+        if refused:
+            raise refused.pop()
+        real(source, target)
+
+    monkeypatch.setattr(_file, "_WINDOWS", True)
+    monkeypatch.setattr(_file, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.delattr(os, "fchmod", raising=False)  # what is made read-only stays there
+    return refused
+
+
+def test_a_state_that_somebody_reads_is_replaced_as_soon_as_that_is_over(windows, folder):
+    """Windows replaces no file that is open."""
+    write(PLAIN, folder / "run.state")
+    windows += [PermissionError(errno.EACCES, "Access is denied") for _ in range(3)]
+    write(RICH, folder / "run.state")
+    assert (RICH, [folder / "run.state"]) == (read(folder / "run.state"), list(folder.iterdir()))
+
+
+def test_a_state_that_stays_open_is_left_as_it_is(windows, folder, monkeypatch):
+    """After a second, by a clock that each look at it moves."""
+    write(PLAIN, folder / "run.state")
+    clock = itertools.count(0.0, 0.25)
+    monkeypatch.setattr(_file.time, "monotonic", lambda: next(clock))
+    windows += [PermissionError(errno.EACCES, "Access is denied") for _ in range(9)]
+    with pytest.raises(PermissionError):
+        write(RICH, folder / "run.state")
+    assert 9 - 4 == len(windows)
+    assert (PLAIN, [folder / "run.state"]) == (read(folder / "run.state"), list(folder.iterdir()))
+
+
+def test_elsewhere_a_file_that_cannot_be_replaced_is_told_at_once(windows, folder, monkeypatch):
+    monkeypatch.setattr(_file, "_WINDOWS", False)
+    windows += [PermissionError(errno.EACCES, "Permission denied") for _ in range(2)]
+    with pytest.raises(PermissionError):
+        write(PLAIN, folder / "run.state")
+    assert 1 == len(windows)
 
 
 def test_threads_that_save_at_once_leave_one_whole_file(folder):

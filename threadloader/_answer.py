@@ -27,7 +27,11 @@ def answering() -> Iterator[TextIO | None]:
     stdout = sys.stdout
     # A stream of its own: who closes it has not closed stderr.
     sys.stdout = io.TextIOWrapper(
-        _ToStderr(), encoding="utf-8", errors="backslashreplace", write_through=True
+        _ToStderr(),
+        encoding="utf-8",
+        errors="backslashreplace",
+        newline="\n",  # stderr makes of it what the system has for an end of a line
+        write_through=True,
     )
     try:
         with _kept(stdout) as answer:

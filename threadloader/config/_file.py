@@ -157,8 +157,11 @@ def read(file: str) -> bytes:
     from pathlib import Path
 
     try:
-        # Of the name as it is: a Path forgets a slash at its end. A folder says so itself.
-        kind = _KINDS.get(stat.S_IFMT(os.stat(file).st_mode))  # noqa: PTH116
+        # Of the name as it is: a Path forgets a slash at its end.
+        mode = os.stat(file).st_mode  # noqa: PTH116
+        if stat.S_ISDIR(mode):  # of which Windows says that it must not be read
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), file)
+        kind = _KINDS.get(stat.S_IFMT(mode))
         if kind and not re.fullmatch(_HANDED_OVER, file):
             raise OSError(errno.EINVAL, f"expected a regular file, got {kind}", file)
         with Path(file).open("rb") as stream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import sources
 from ..config import Base, LoaderConfig, bytes_of
@@ -14,7 +14,7 @@ from ..sources import ArraySource
 if TYPE_CHECKING:
     from ..cache import Cache, Cached
 
-__all__ = ["cached_source", "counted", "stamp_of"]
+__all__ = ["cached_source", "check_folder", "counted", "stamp_of"]
 
 _BYTES_AT_ONCE = 64 << 20
 """How much of an array is summed up in a call. Chosen: a Ctrl-C waits a fifth of a second."""
@@ -76,8 +76,7 @@ def cached_source(
                     'in memory ("max_bytes")',
                 )
             )
-        root = None if config.root is None else base / config.root
-        sources.inside(base / options["folder"], root)
+        check_folder(config, base)
     cache = open_cache(
         options,
         base.path,
@@ -87,6 +86,17 @@ def cached_source(
     read = source.__getitem__
     make = read if transform is None else lambda index: transform(read(index))
     return Cached(cache, source, make), cache
+
+
+def check_folder(config: LoaderConfig, base: Base) -> None:
+    """Look whether the folder of a cache, which the config names, lies where it may.
+
+    Raises:
+        SourceError: it lies outside of ``root``.
+        ConfigError: ``root`` is no folder.
+    """
+    root = None if config.root is None else base / config.root
+    sources.inside(base / cast("Any", config.cache)["folder"], root)
 
 
 def counted(cache: Cache) -> dict[str, int]:

@@ -62,7 +62,11 @@ class Door:
         """
         with self._guard():
             if self._inside is not None:
-                raise BusyError("this Loader is open already; make another for a second user")
+                text = "this Loader is open already; make another for a second user"
+                if self.batches is not None and self.batches._closed_at is not None:
+                    text = "this Loader is closed, but its `with` is not left yet; leave it first, "
+                    text += "or, without a `with`, call loader.__exit__(None, None, None)"
+                raise BusyError(text)
             self._inside, self._left = who, False
 
     def has(self, who: object) -> bool:

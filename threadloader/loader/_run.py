@@ -161,7 +161,8 @@ class Run:
             if place.is_live:
                 raise BusyError(
                     "load_state_dict while an iterator is live: load before the loop, or let the "
-                    "iterator end first, or call its close()"
+                    "iterator end first, or call its close(); of one that has no name, take the "
+                    "state first, then iter(batches).close() ends it"
                 )
             plan, cursor = read()
             if place.stream is not None:

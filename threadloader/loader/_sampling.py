@@ -14,6 +14,7 @@ from ..config import Base, LoaderConfig
 from ..errors import ConfigError, Problem, SourceError, StateError, from_signal
 from ..order import LONGEST, Deal
 from ..state import NOTHING, Excluded
+from ._caching import check_folder
 from ._schedule import Plan, Sampling
 
 __all__ = ["NO_BATCH", "Samplings", "deal_of", "without_source"]
@@ -57,9 +58,11 @@ def without_source(config: LoaderConfig, base: Base) -> tuple[LoaderConfig, int]
         which no index is too large, but those that no source has.
 
     Raises:
-        ConfigError: a file of them is missing or damaged.
+        ConfigError: a file of them is missing or damaged; or ``root`` is no folder.
+        SourceError: the folder of the cache lies outside of it.
     """
     if config.cache and config.cache["folder"] is not None:
+        check_folder(config, base)
         config = dataclasses.replace(config, cache=None)
     spec = dict(config.sampler or {})
     if spec.get("field") is not None:

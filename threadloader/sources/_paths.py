@@ -20,6 +20,7 @@ import errno
 import fnmatch
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 
@@ -296,4 +297,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool | None:
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:
     asked: Callable[[], bool] | None = getattr(entry, "is_junction", None)  # from Python 3.12 on
-    return asked is not None and asked()
+    if asked is not None:
+        return asked()
+    # Only Windows has tags; there they come with the listing.
+    junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
+    tag = getattr(entry.stat(follow_symlinks=False), "st_reparse_tag", None) if junction else None
+    return tag is not None and tag == junction

@@ -98,6 +98,10 @@ def _field_of(sample: Any, index: int, field: str | int, pointer: str) -> Any:
             from ._fields import near  # it imports difflib
 
             hint = near(str(field), names) if names else "give its position: a tuple has no names"
+        elif isinstance(sample, dict):
+            from ._fields import near
+
+            hint = near(str(field), map(str, sample))
         raise ConfigError(Problem(pointer, "a field that each sample has", got, hint)) from error
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Mapping
 from io import FileIO
 from typing import Any
@@ -26,6 +27,12 @@ _ATTEMPTS = 100
 _LONGEST = 64
 """Bytes of the file's own name in that of a temporary one. Chosen: what is added is some 40, and
 there are file systems where a name has 143 at most."""
+
+_WINDOWS = os.name == "nt"
+
+_HELD_SECONDS, _PAUSE_SECONDS = 1.0, 0.01
+"""How long, and how often, a file is to be replaced that somebody has open, where the system
+refuses that. Chosen: who reads it, or looks through new files, has it for a moment."""
 
 _BEGIN = f'{{\n "format": "{FORMAT}",\n'.encode()
 """What every file of a state begins with."""
@@ -78,18 +85,31 @@ def _replace(place: str, prefix: str, mode: int | None, text: bytes) -> None:
         temporary = f"{prefix}{os.getpid()}-{os.urandom(4).hex()}.tmp"
         try:
             with open(temporary, "xb") as file:
-                if mode is not None and hasattr(os, "fchmod"):
+                # On Windows there is one from Python 3.13 on; what it makes read-only stays.
+                if mode is not None and hasattr(os, "fchmod") and not _WINDOWS:
                     _permit(file.fileno(), mode)
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, place)
+            _rename(temporary, place)
             break
         except BaseException as error:
             _remove(temporary)  # where it cannot be, the first error is the one to tell
             # Another one has tidied up at that moment; or the folder is gone, as the last says.
             if not (again and isinstance(error, FileNotFoundError)) or by_handler(error):
                 raise
+
+
+def _rename(temporary: str, place: str) -> None:
+    """Put a file in place of another: on Windows as soon as nobody has that one open."""
+    until = time.monotonic() + _HELD_SECONDS
+    while True:
+        try:
+            return os.replace(temporary, place)
+        except PermissionError as error:
+            if not _WINDOWS or by_handler(error) or time.monotonic() >= until:
+                raise
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _permit(number: int, mode: int) -> None:
