@@ -1,0 +1,270 @@
+"""The campaign `mutants`: small changes, drawn from the whole library, that its tests must see.
+
+    python3 tools/campaign mutants --count 500 --seed 1
+    python3 tools/campaign mutants --only threadloader/order --count 100
+
+A mutant is one place of one file changed: another comparison, `and` for `or`, a condition turned
+round, a number off by one, another operator, a call that is not made, an error that is not raised,
+a result that is not given. The tests of the room in which it lies run on a copy of the repository,
+and count as having seen it when one fails, or when they do not end within the limit. What no test
+sees is listed: a gap, or a mutant that does the same by another way, as where a bound is chosen
+for speed. (R. DeMillo, R. Lipton and F. Sayward, "Hints on test data selection", 1978.)
+
+The last line says how many were seen; the exit code is 1 if fewer than `--least` in a hundred were.
+"""
+
+import argparse
+import ast
+import copy
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from .cases import some
+from .planted import ROOT, Change, run
+
+TESTS = {
+    "__init__.py": "imports random_state",
+    "_answer.py": "answer cli verify",
+    "_asked.py": "asked verify bench",
+    "_leaving.py": "cli tools verify bench",
+    "_named.py": "called cli asked verify bench",
+    "_runtime.py": "engine stall loader",
+    "_schema.py": "schema config config_read config_text cli",
+    "_told.py": "telling cli",
+    "_tried.py": "cli sampling_commands terminal telling config_fuzz",
+    "adapters/": "launcher pin torch_loader files frameworks cli bench",
+    "bench/": "bench",
+    "buffers.py": "buffers take_into rows pieces",
+    "cache/": "cache cache_encode cache_folder cache_key cache_told caching open_files",
+    "cli.py": "cli terminal tools",
+    "collate/": "collate rows take_into masking loader",
+    "config/": "config config_bytes config_read config_text config_words cli telling terminal",
+    "engine/": "engine stall waiting interrupts event_loop saying forks loader simulated protocol",
+    "errors/": "errors failure called own_handlers changed_handlers open_files imports loader",
+    "fingerprint.py": "fingerprint stamp verify",
+    "jobs/": "on_error loader take_into pieces no_label max_bytes failure fingerprint",
+    "loader/": "loader resume on_error sampling choice series pace onward lifecycle failure stall"
+    " caching fingerprint replaced max_bytes switching",
+    "lookup.py": "lookup sampling_commands",
+    "masking/": "masking hiding",
+    "order/": "order philox order_exhaustive sampling lookup oracle",
+    "quarantine.py": "on_error sampling",
+    "samplers/": "samplers sampling sampling_commands",
+    "sizes.py": "sizes max_bytes",
+    "sources/": "sources columns take_into per_thread open_files loader damaged_files",
+    "sources/_csv": "csv columns damaged_files",
+    "sources/_decode": "files tar csv",
+    "sources/_expand": "files_expand files",
+    "sources/_files": "open_files npy text tokens jsonl csv damaged_files",
+    "sources/_index": "line_index jsonl text csv",
+    "sources/_label": "columns files npy csv no_label",
+    "sources/_line": "line_index jsonl text csv damaged_files",
+    "sources/_npy": "npy npz files",
+    "sources/_path": "sources files files_expand tokens",
+    "sources/_sqlite": "sqlite on_error",
+    "sources/csv": "csv columns damaged_files",
+    "sources/files": "files files_expand columns damaged_files",
+    "sources/jsonl": "jsonl columns line_index damaged_files",
+    "sources/npy": "npy columns damaged_files",
+    "sources/npz": "npz columns damaged_files",
+    "sources/sqlite": "sqlite columns damaged_files",
+    "sources/tar": "tar columns damaged_files",
+    "sources/text": "text line_index damaged_files",
+    "sources/tokens": "tokens damaged_files",
+    "state/": "state state_files state_places resume sampling on_error",
+    "stats/": "stats loader caching",
+    "transforms.py": "transforms loader",
+    "verify/": "verify verify_clock verify_held",
+}
+"""Of files whose names begin so: the tests that are to see what is wrong in them."""
+
+OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+
+
+class Mutant(NamedTuple):
+    """A mutant.
+
+    Attributes:
+        file: the file, from the root of the repository.
+        line: where it begins there, from 1.
+        old: the code that is changed.
+        new: what stands there instead.
+        text: the whole file with it.
+    """
+
+    file: str
+    line: int
+    old: str
+    new: str
+    text: str
+
+    def change(self) -> Change:
+        """Give it as what `run` plants: with the tests of its room."""
+        key = _key(self.file)
+        says = f"{self.file}:{self.line}: `{_line(self.new)}` for `{_line(self.old)}`"
+        names = TESTS[key].split()
+        tests = tuple(f"tests/test_{name}.py" for name in names)
+        return Change(says, self.file, self.text, tests, runs=False)
+
+
+def _key(file: str) -> str:
+    """Give the longest key of `TESTS` with which a file's name in the package begins; "": none."""
+    name = file.partition("/")[2]
+    return max(filter(name.startswith, TESTS), key=len, default="")
+
+
+def _line(code: str) -> str:
+    short = " ".join(code.split())
+    return short if len(short) <= 100 else short[:97] + "..."
+
+
+def mutants_of(file: str, text: str) -> Iterator[Mutant]:
+    """Give each mutant of a file.
+
+    Args:
+        file: its name.
+        text: what stands in it.
+    """
+    lines = text.encode().splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    whole = b"".join(lines)
+    for node in _code(ast.parse(text)):
+        first = starts[node.lineno - 1] + node.col_offset
+        last = starts[node.end_lineno - 1] + node.end_col_offset
+        old = whole[first:last].decode()
+        for new in _changed(node):
+            changed = whole[:first] + new.encode() + whole[last:]
+            yield Mutant(file, node.lineno, old, new, changed.decode())
+
+
+def _code(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
+    """Give the expressions and statements of a file that do something when it runs.
+
+    Left out are annotations, defaults of arguments, what only a type checker reads, texts and
+    what is formatted into them: messages are looked at by readers.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.JoinedStr, ast.arguments)):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("cast", "TypeVar"):
+            continue
+        if isinstance(node, ast.AnnAssign):
+            inside: list[ast.AST] = [node.value] if node.value else []
+            for part in inside:
+                yield from _code(ast.Expression(part))
+            continue
+        if isinstance(node, (ast.expr, ast.stmt)):
+            yield node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for statement in node.body:
+                yield from _code(ast.Module([statement], []))
+        else:
+            yield from _code(node)
+
+
+def _changed(node: ast.expr | ast.stmt) -> Iterator[str]:
+    """Give the code of each change of one node."""
+    match node:
+        case ast.Compare(ops=[operator]) if type(operator) in OPERATORS:
+            yield _with(node, lambda it: it.ops.__setitem__(0, OPERATORS[type(operator)]()))
+        case ast.BoolOp(op=operator) | ast.BinOp(op=operator) if type(operator) in OPERATORS:
+            yield _with(node, lambda it: setattr(it, "op", OPERATORS[type(operator)]()))
+        case ast.AugAssign(op=operator) if type(operator) in OPERATORS:
+            yield _with(node, lambda it: setattr(it, "op", OPERATORS[type(operator)]()))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield f"({ast.unparse(operand)})"
+        case ast.Constant(value=bool(value)):
+            yield str(not value)
+        case ast.Constant(value=int(value) | float(value)):
+            yield str(value + 1)
+        case ast.IfExp(test=test):
+            yield _with(node, lambda it: setattr(it, "test", ast.UnaryOp(ast.Not(), test)))
+        case ast.Return(value=value) if value is not None and ast.unparse(value) != "None":
+            yield "return None"
+        case ast.Expr(value=ast.Call()) | ast.Raise() | ast.Delete():
+            yield "pass"
+        case ast.Break():
+            yield "continue"
+        case ast.Continue():
+            yield "break"
+
+
+def _with(node: ast.AST, change: Callable[..., object]) -> str:
+    """Give the code of a node of which a copy is changed."""
+    changed = copy.deepcopy(node)
+    change(changed)
+    code = ast.unparse(changed)
+    return f"({code})" if isinstance(node, ast.expr) else code
+
+
+def drawn(only: str, count: int, seed: int) -> list[Mutant]:
+    """Draw mutants of the library, each as likely as any.
+
+    Args:
+        only: how the names of the files begin.
+        count: how many, or all that there are.
+        seed: of the draw.
+    """
+    names = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("threadloader/**/*.py"))
+    found = [
+        mutant
+        for name in names
+        if name.startswith(only) and _key(name)
+        for mutant in mutants_of(name, (ROOT / name).read_text(encoding="utf-8"))
+    ]
+    return random.Random(seed).sample(found, min(count, len(found)))
+
+
+def main(args: list[str]) -> int:
+    """Give the exit code."""
+    parser = argparse.ArgumentParser("tools/campaign mutants", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    processors = os.cpu_count() or 1
+    parser.add_argument("--only", default="", help="files whose names begin so, from the root")
+    parser.add_argument("--count", type=some, default=100, help="how many are drawn (100)")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
+    parser.add_argument("--least", type=float, default=90, help="percent that must be seen (90)")
+    parser.add_argument("--processes", type=some, default=processors, help=f"({processors})")
+    parser.add_argument("--limit", type=some, default=300, help="seconds for the tests (300)")
+    options = parser.parse_args(args)
+    changes = [mutant.change() for mutant in drawn(options.only, options.count, options.seed)]
+    if not changes:
+        parser.error(f"--only: expected the beginning of a file's name, got {options.only!r}")
+    try:
+        seen = run("mutants", changes, options.processes, options.limit, whole=False)
+    except KeyboardInterrupt:
+        return 130
+    return 0 if seen.good and 100 * seen.caught >= options.least * len(changes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
