@@ -89,7 +89,7 @@ def places(shuffles: list[np.ndarray]) -> Scores:
     of fixed points has the first n moments of Poisson(1).
     """
     n = len(shuffles[0])
-    i = np.arange(n)
+    i = np.arange(n, dtype=np.int64)
     digits = {"high": i * CELLS // n, "low": i % CELLS}
     scores: Scores = {}
     for (here, at), (there, value) in itertools.product(digits.items(), repeat=2):
@@ -113,7 +113,7 @@ def neighbours(shuffles: list[np.ndarray], lags: list[int]) -> Scores:
     elements", 1945). The serial correlation has mean -1 / (n - 1), and a variance near 1 / n.
     """
     n = len(shuffles[0])
-    bins = np.arange(n - 1) * BINS // (n - 1)  # of the differences 1 .. n - 1
+    bins = np.arange(n - 1, dtype=np.int64) * BINS // (n - 1)  # of the differences 1 .. n - 1
     expected = counted(bins) * n / (n - 1)
     scores: Scores = {}
     for lag in lags:

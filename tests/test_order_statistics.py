@@ -151,7 +151,8 @@ def some(make: Maker, n: int, kind: str) -> Scores:
     """
     powers = {1 << k for k in range(0, (n - 1).bit_length() - 1, 6)}
     positions = np.array(sorted({0, n // 2, n - 1} | powers), np.int64)
-    values = np.array([make(n, *moment).at(positions) for moment in moments(kind, MOMENTS)])
+    drawn = [make(n, *moment).at(positions) for moment in moments(kind, MOMENTS)]
+    values = np.array(drawn, np.int64)
     scores: Scores = {}
     for position, column in zip(positions.tolist(), values.T, strict=True):
         for name, digit, count in (("high", column * 64 // n, 64), ("low", column % 64, 64)):
