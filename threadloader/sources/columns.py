@@ -94,14 +94,12 @@ def _field_of(sample: Any, index: int, field: str | int, pointer: str) -> Any:
         if from_signal(error):
             raise
         got, hint = f"{type(error).__name__}: {error}, in sample {index}", ""
-        if named:
+        if named and not names:
+            hint = "give its position: a tuple has no names"
+        elif named or type(sample) is dict:
             from ._fields import near  # it imports difflib
 
-            hint = near(str(field), names) if names else "give its position: a tuple has no names"
-        elif isinstance(sample, dict):
-            from ._fields import near
-
-            hint = near(str(field), map(str, sample))
+            hint = near(str(field), [str(it) for it in names or sample if type(it) in (str, int)])
         raise ConfigError(Problem(pointer, "a field that each sample has", got, hint)) from error
 
 
