@@ -179,6 +179,14 @@ def test_members_that_make_no_samples_name_key_and_byte(tmp_path, members, field
     assert said in refused(write(tmp_path, members), fields=fields)
 
 
+def test_a_folder_as_the_oldest_archives_have_it_is_passed_over(tmp_path):
+    """There it is a file whose name ends in a slash."""
+    folder = tarfile.TarInfo("k/")
+    folder.type = tarfile.AREGTYPE
+    write(tmp_path, [(folder, b""), ("k/1.txt", "a")])
+    assert [{"__key__": "k/1", "txt": "a"}] == samples(opened(tmp_path))
+
+
 def test_an_absolute_name_is_refused(tmp_path):
     info = tarfile.TarInfo("/etc/1.a")
     assert "'/etc/1.a', byte 512: expected a name inside the archive" in refused(
