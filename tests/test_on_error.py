@@ -1241,6 +1241,27 @@ def test_a_whole_that_fails_and_is_good_row_by_row_was_tried_again(workers, meth
         assert (0, 1) == (batches.stats().failed, batches.stats().retried)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", [Failing, AllAtOnce])
+def test_beside_a_sample_that_fails_the_others_are_transformed_as_ever(workers, kind):
+    """Each with the generator that it has, also where all are read anew, one by one."""
+
+    def batches_of(source, **more):
+        config = {
+            "batch_size": 4,
+            "shuffle": False,
+            "num_workers": workers,
+            "num_epochs": 1,
+            **more,
+        }
+        with Loader(config, source, transform=lambda sample, rng: sample + rng.random()) as batches:
+            return [batch.tolist() for batch in batches]
+
+    first, second = batches_of(kind(8))
+    expected = [first[:2] + first[3:], second]
+    assert expected == batches_of(kind(8, {2}), on_error={"skip": 1})
+
+
 @pytest.mark.parametrize(
     ("fails", "retry", "skipped", "retried"), [(2, 1, 0, 1), (99, 1, 1, 1), (99, 0, 1, 0)]
 )
