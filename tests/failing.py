@@ -217,6 +217,9 @@ class File:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._file.close()
 
     def write(self, data: bytes) -> None:

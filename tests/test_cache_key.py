@@ -6,12 +6,14 @@ import functools
 import json
 import logging
 import math
+import os
 import re
 import subprocess
 import sys
 import threading
 import tracemalloc
 import types
+import zipfile
 import zlib
 from argparse import Namespace
 from collections import OrderedDict, defaultdict
@@ -491,6 +493,33 @@ def test_a_module_of_the_library_is_known_by_its_folder():
     for name in ("colorsys", "json.decoder", "sys", "zipimport", "array", "numpy", "numpy.linalg"):
         import_module(name)
         assert installed(name)
+
+
+ARCHIVE = """
+import os
+import sys
+
+library, archive, packages = os.path.dirname(os.__file__), sys.argv[1], sys.argv[2]
+sys.path[:] = [sys.path[0], os.getcwd(), archive, library, library + "/lib-dynload", packages]
+import colorsys
+import types
+import zipfile
+
+from threadloader.cache._kinds import installed
+
+print(types.__file__.startswith(archive), installed("colorsys"), installed("numpy"))
+"""
+
+
+def test_a_standard_library_in_an_archive_is_known(run_child, tmp_path):
+    """As in a Python that is embedded; `os`, which is part of the interpreter, is not in it."""
+    archive = tmp_path / "library.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name in ("colorsys.py", "types.py"):
+            file.write(Path(os.__file__).with_name(name), name)
+    packages = str(Path(np.__file__).parents[1])
+    done = run_child(ARCHIVE, str(archive), packages, flags=["-S"])
+    assert ("True True True\n", "") == (done.stdout, done.stderr)
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ c.json:4:11: /num_worker: expected a known key, got "num_worker"; did you mean "
         ({**NPZ, "fields": {"x": "z"}}, ":1:55: /source/fields: expected arrays of the names "),
         (
             {**NPZ, "path": "n" * 5000},
-            ":1:36: /source/path: expected a file that can be read, got ",
+            ":1:36: /source/path: expected a file",  # that can be read; or there is none
         ),
         (
             {"type": "csv", "path": "a.csv", "fields": ["z"]},
@@ -379,8 +379,8 @@ def test_of_a_wrong_config_there_is_no_effective_one(check):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["none.json"], "threadloader: cannot read none.json: No such file or directory\n"),
-        (["none.json#/a"], "threadloader: cannot read none.json#/a: No such file or directory\n"),
+        (["none.json"], "threadloader: cannot read none.json: "),
+        (["none.json#/a"], "threadloader: cannot read none.json#/a: "),
         pytest.param(
             ["c.json/"],
             "threadloader: cannot read c.json/: Not a directory\n",
@@ -633,7 +633,7 @@ def test_a_reader_that_has_gone_is_no_error(folder):
     assert (1, b"") == (done.returncode, done.stderr)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="a device of Linux")
 def test_output_that_cannot_be_written_is_code_2(folder):
     write({"source": NPZ})
     with open("/dev/full", "wb") as full:
@@ -647,7 +647,7 @@ def test_output_that_cannot_be_written_is_code_2(folder):
     assert (2, b"threadloader: the output cannot be written\n") == (done.returncode, done.stderr)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="a device of Linux")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["verify", "--help"]])
 def test_help_that_cannot_be_written_is_code_2(arguments, unbuffered):
@@ -680,7 +680,7 @@ def test_a_broken_pipe_is_left_alone_where_there_is_no_device_for_nothing(monkey
     os.close(reader)
     closed = os.fdopen(writer, "w")
     assert cli._print(["a line"], closed)
-    with suppress(BrokenPipeError):
+    with suppress(OSError):
         closed.close()
 
 

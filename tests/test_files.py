@@ -90,7 +90,7 @@ def test_a_file_of_the_year_2300_is_read_until_it_changes(tmp_path):
 
 
 def test_files_are_sorted_folder_by_folder_by_their_bytes(tmp_path):
-    names = ["Z", "a/2", "a/10", "a-b/1", "a", "é", "ż", "z", "😀", "ﬀ"]
+    names = ["Z", "a/2", "a/10", "a-b/1", "a", "é", "ż", "y", "😀", "ﬀ"]
     names = [f"{name}/x.txt" if name == "a" else f"{name}.txt" for name in names]
     write(tmp_path, dict.fromkeys(names, b""))
     assert [
@@ -99,7 +99,7 @@ def test_files_are_sorted_folder_by_folder_by_their_bytes(tmp_path):
         "a/2.txt",
         "a/x.txt",
         "a-b/1.txt",
-        "z.txt",
+        "y.txt",
         "é.txt",
         "ż.txt",
         "ﬀ.txt",
@@ -133,9 +133,9 @@ def test_hidden_files_and_other_letter_cases_are_left_out(tmp_path):
 
 
 def test_a_folder_with_special_characters_is_no_pattern(tmp_path):
-    (tmp_path / "a[1]*").mkdir()
-    (tmp_path / "a[1]*" / "x").write_bytes(b"1")
-    spec = {"type": "files", "folder": "a[1]*"}
+    (tmp_path / "a[1]").mkdir()
+    (tmp_path / "a[1]" / "x").write_bytes(b"1")
+    spec = {"type": "files", "folder": "a[1]"}
     assert ["x"] == paths(open_files(spec, tmp_path))
 
 

@@ -126,16 +126,12 @@ def test_an_index_folder_of_a_config_starts_at_its_folder_and_stays_in_the_root(
         open_text(spec, file.parent, file.parent)
 
 
-@pytest.mark.skipif(not hasattr(os, "symlink"), reason="no links here")
 def test_nothing_is_written_beside_a_file_through_a_folder_that_leads_out(tmp_path):
     (tmp_path / "root").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "root" / "real.txt").write_bytes(DATA)
-    try:
-        (tmp_path / "out" / "notes.txt").symlink_to(tmp_path / "root" / "real.txt")
-        (tmp_path / "root" / "way").symlink_to(tmp_path / "out", target_is_directory=True)
-    except OSError:
-        pytest.skip("links are not allowed here")
+    (tmp_path / "out" / "notes.txt").symlink_to(tmp_path / "root" / "real.txt")
+    (tmp_path / "root" / "way").symlink_to(tmp_path / "out", target_is_directory=True)
     spec = {"path": "way/notes.txt"}
     open_text(spec, tmp_path / "root", tmp_path / "root").close()
     with pytest.raises(SourceError, match='inside the folder "root"'):

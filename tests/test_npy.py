@@ -1,5 +1,6 @@
 """The npy source: rows as numpy has them, from many threads, and from damaged files."""
 
+import contextlib
 import errno
 import functools
 import io
@@ -393,7 +394,9 @@ def test_where_both_orders_are_the_same_either_is_read(tmp_path, open_, mapped, 
 def test_the_fingerprint_tells_data_apart_and_not_the_way_of_reading(tmp_path, open_):
     fields = save(tmp_path, **ARRAYS)
     said = open_(fields=fields).fingerprint()
-    assert said == open_(True, fields=fields).fingerprint()
+    mapped = open_(True, fields=fields)
+    assert said == mapped.fingerprint()
+    mapped.close()
     size = (tmp_path / "labels.npy").stat().st_size
     assert said.startswith("npy, 6 samples, field 'images' u1 (2, 2) (")
     assert f"field 'labels' i8 () ({size} bytes)" in said
@@ -447,7 +450,7 @@ def test_only_regular_files_within_the_root_are_read(tmp_path, open_, mapped):
     for path, root, said in (
         ("none.npy", None, "expected a file, found none"),
         ("in", None, "got a folder"),
-        ("x*.npy", None, "expected a file, found none"),
+        ("[x].npy", None, "expected a file, found none"),
         ("x.npy", tmp_path / "in", 'inside the folder "root"'),
     ):
         for spec in ({"path": path}, {"fields": {"x": path}}):
@@ -577,9 +580,9 @@ def test_a_mapped_file_of_another_size_than_at_opening_is_refused(tmp_path, open
     """In its last page, which the system fills with zeros."""
     save(tmp_path, x=np.arange(6.0))
     source = open_(True, fields={"x": "x.npy"})
-    try:
+    with contextlib.suppress(OSError):
         os.truncate(tmp_path / "x.npy", size)
-    except PermissionError:
+    if (tmp_path / "x.npy").stat().st_size != size:
         pytest.skip("this system cuts no mapped file")
     for read in (lambda: source[0], lambda: source.take([5, 1]), lambda: source.column("x")):
         with pytest.raises(SourceError, match=f"expected the 176 bytes .* got {size}; open"):
@@ -613,6 +616,7 @@ def test_who_keeps_the_error_of_a_mapped_file_does_not_keep_the_file(tmp_path, o
 
 
 CUT = """
+import contextlib
 import os
 import sys
 import numpy as np
@@ -622,9 +626,9 @@ np.save(sys.argv[1], np.zeros(1 << 17))
 source = {"type": "npy", "path": sys.argv[1], "mmap": True}
 with Loader({"source": source, "batch_size": 1 << 17, "num_workers": 0}) as batches:
     (batch,) = batches
-    try:
+    with contextlib.suppress(OSError):
         os.truncate(sys.argv[1], 4096)
-    except PermissionError:
+    if os.stat(sys.argv[1]).st_size != 4096:
         sys.exit("this system cuts no mapped file")
     try:
         next(iter(batches))
@@ -753,9 +757,9 @@ def test_a_header_that_python_2_has_written_is_read(tmp_path, open_, mapped):
     data = np.arange(6, dtype="<i4").tobytes()
     (tmp_path / "x.npy").write_bytes(header_of("'<i4'", "(3L, 2L)") + data)
     assert [[0, 1], [2, 3], [4, 5]] == open_(mapped, path="x.npy").take([0, 1, 2]).tolist()
-    (tmp_path / "x.npy").write_bytes(header_of("'<i4'", "(3L, 2L, L)") + data)
+    (tmp_path / "y.npy").write_bytes(header_of("'<i4'", "(3L, 2L, L)") + data)
     with pytest.raises(SourceError, match=r"expected a dtype and a shape, got .*\(3L, 2L, L\)"):
-        open_(mapped, path="x.npy")
+        open_(mapped, path="y.npy")
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_the_file_may_not_lie_outside_of_the_root(good, tmp_path):
 
 
 def test_the_name_is_no_pattern(good):
-    assert "a file, found none" in str(refused(good.with_name("g*.npz")))
+    assert "a file, found none" in str(refused(good.with_name("g[o]od.npz")))
 
 
 @pytest.mark.parametrize("dtype", ["?", "<i2", ">f8", "S3", "<U2", "M8[D]", "V3", "c16", "f2"])
@@ -172,7 +172,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path):
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")
         assert "a pipe, socket or device" in str(refused(tmp_path / "pipe"))
-    if Path("/dev/zero").exists():
+    if os.name != "nt" and Path("/dev/zero").exists():
         assert "a pipe, socket or device" in str(refused("/dev/zero"))
 
 

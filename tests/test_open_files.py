@@ -76,7 +76,7 @@ def test_where_the_limit_cannot_be_read_as_many_are_kept_open_as_ever(monkeypatc
     monkeypatch.delitem(sys.modules, "resource", raising=False)
     refused = type("Refused", (), {"find_spec": raising(OSError(errno.EMFILE, "too many"))})()
     monkeypatch.setattr(sys, "meta_path", [refused])
-    assert 128 == kept_open()
+    assert (128 if hasattr(os, "pread") else 4) == kept_open()
 
 
 def raising(error):

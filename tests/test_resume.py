@@ -440,7 +440,7 @@ def test_a_state_behind_the_end_of_the_allowed_source_is_refused():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda path: None, FileNotFoundError, "No such file|cannot find"),
+        (lambda path: None, FileNotFoundError, "No such file|cannot find|not found"),
         (lambda path: path.mkdir(), OSError, "directory|denied"),
         (lambda path: path.write_bytes(b""), StateError, "damaged.*0 bytes"),
         (lambda path: path.write_bytes(b"\xff\xfe\x00"), StateError, "damaged.*3 bytes"),

@@ -305,19 +305,12 @@ def test_a_file_system_that_cannot_flush_a_folder_is_no_error(tmp_path, monkeypa
     assert RICH == read(tmp_path / "run.state")
 
 
-def linked(link, target):
-    try:
-        link.symlink_to(target)
-    except (OSError, NotImplementedError) as error:  # Windows asks for a privilege
-        pytest.skip(f"no symbolic links here: {error}")
-
-
 @pytest.mark.parametrize("there", [True, False])
 def test_a_symbolic_link_is_followed(tmp_path, there):
     """It stays a link; the file it leads to, in another folder, is replaced, or made."""
     (tmp_path / "disk").mkdir()
     target = tmp_path / "disk" / "run.state"
-    linked(tmp_path / "run.state", Path("disk") / "run.state")
+    (tmp_path / "run.state").symlink_to(Path("disk") / "run.state")
     if there:
         write(PLAIN, target)
     write(RICH, tmp_path / "run.state", tidy=True)
@@ -334,7 +327,7 @@ def test_a_symbolic_link_that_cannot_be_looked_at_stays_one(tmp_path, monkeypatc
     There is a second one where the file that it leads to is not there yet.
     """
     target, link = tmp_path / "target", tmp_path / "run.state"
-    linked(link, target)
+    link.symlink_to(target)
     if there:
         write(PLAIN, target)
     lstat, looks = os.lstat, []
@@ -494,6 +487,27 @@ def test_a_state_that_somebody_reads_is_replaced_as_soon_as_that_is_over(windows
     windows += [PermissionError(errno.EACCES, "Access is denied") for _ in range(3)]
     write(RICH, folder / "run.state")
     assert (RICH, [folder / "run.state"]) == (read(folder / "run.state"), list(folder.iterdir()))
+
+
+def test_a_state_that_is_just_replaced_is_read_as_soon_as_that_is_over(folder, monkeypatch):
+    """Windows opens no file that another one is put in place of."""
+    write(PLAIN, folder / "run.state")
+    refused, real = [1, 2, 3], _file.FileIO
+
+    def opened(*args):
+        if refused:
+            refused.pop()
+            raise PermissionError(errno.EACCES, "Access is denied")
+        return real(*args)
+
+    monkeypatch.setattr(_file, "_WINDOWS", True)
+    monkeypatch.setattr(_file, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(_file, "FileIO", opened)
+    assert PLAIN == read(folder / "run.state")
+    refused.append(4)
+    monkeypatch.setattr(_file, "_WINDOWS", False)
+    with pytest.raises(PermissionError):
+        read(folder / "run.state")
 
 
 def test_a_state_that_stays_open_is_left_as_it_is(windows, folder, monkeypatch):

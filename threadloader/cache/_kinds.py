@@ -83,8 +83,9 @@ an address, and a ``SystemRandom`` keeps nothing.
 DISPATCHER = "functools", "singledispatch.<locals>.wrapper"
 """Module and code of the functions that `functools.singledispatch` makes."""
 
-_STANDARD = PurePath(os.__file__).parent
-"""The folder of the standard library."""
+_STANDARD = PurePath(os.__file__).parent, PurePath(types.__file__).parent
+"""The folder of the standard library, or the archive: where that is one, as in the Python for
+Windows that is embedded in programs, `os` says that it is a file of a folder all the same."""
 
 _ADDRESS = re.compile(r"(\bat|@) 0x[0-9A-Fa-f]|^<.*\b0x[0-9A-Fa-f]{6}", re.DOTALL)
 """What says an address."""
@@ -271,7 +272,7 @@ def library_at(module: str, file: str) -> bool:
         return True
     # A module of yours may have the name of one of the standard library's, as `code`. Those that
     # are part of the interpreter have no file.
-    in_place = not file or PurePath(file).is_relative_to(_STANDARD)
+    in_place = not file or any(map(PurePath(file).is_relative_to, _STANDARD))
     if in_place and module.partition(".")[0] in sys.stdlib_module_names:
         return True
     return file.endswith(tuple(EXTENSION_SUFFIXES))

@@ -12,14 +12,16 @@ import os
 import re
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import FileIO
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
 
 from ..errors import ConfigError, Problem, StateError, by_handler
 from ._state import FORMAT, Excluded, checksum, hashed
 
 __all__ = ["read", "write"]
+
+_T = TypeVar("_T")
 
 _ATTEMPTS = 100
 """Chosen: more than there can be runs whose first save takes a file of ours for a left-over."""
@@ -31,8 +33,9 @@ there are file systems where a name has 143 at most."""
 _WINDOWS = os.name == "nt"
 
 _HELD_SECONDS, _PAUSE_SECONDS = 1.0, 0.01
-"""How long, and how often, a file is to be replaced that somebody has open, where the system
-refuses that. Chosen: who reads it, or looks through new files, has it for a moment."""
+"""How long, and how often, it is tried to replace a file that somebody has open, or to open one
+that is being replaced, where the system refuses that. Chosen: who reads it, or looks through new
+files, has it for a moment."""
 
 _BEGIN = f'{{\n "format": "{FORMAT}",\n'.encode()
 """What every file of a state begins with."""
@@ -83,6 +86,7 @@ def _replace(place: str, prefix: str, mode: int | None, text: bytes) -> None:
     for again in reversed(range(_ATTEMPTS)):  # pragma: no branch - the last attempt raises
         # A name of its own: two runs, or two threads, that save at once do not mix.
         temporary = f"{prefix}{os.getpid()}-{os.urandom(4).hex()}.tmp"
+        file: BinaryIO | None = None
         try:
             with open(temporary, "xb") as file:
                 # On Windows there is one from Python 3.13 on; what it makes read-only stays.
@@ -91,21 +95,23 @@ def _replace(place: str, prefix: str, mode: int | None, text: bytes) -> None:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            _rename(temporary, place)
+            _once_free(os.replace, temporary, place)
             break
         except BaseException as error:
+            if file is not None:
+                file.close()  # a Ctrl-C came before; on Windows what is open cannot be removed
             _remove(temporary)  # where it cannot be, the first error is the one to tell
             # Another one has tidied up at that moment; or the folder is gone, as the last says.
             if not (again and isinstance(error, FileNotFoundError)) or by_handler(error):
                 raise
 
 
-def _rename(temporary: str, place: str) -> None:
-    """Put a file in place of another: on Windows as soon as nobody has that one open."""
+def _once_free(call: Callable[..., _T], *paths: str) -> _T:
+    """Replace or open a file: on Windows as soon as nobody else is at it, who keeps others out."""
     until = time.monotonic() + _HELD_SECONDS
     while True:
         try:
-            return os.replace(temporary, place)
+            return call(*paths)
         except PermissionError as error:
             if not _WINDOWS or by_handler(error) or time.monotonic() >= until:
                 raise
@@ -135,9 +141,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = _name(path)
     try:
         # Looked at before it is opened: opening a pipe waits for its other end.
-        found = os.stat(path)
+        found = _once_free(os.stat, path)
         _refuse_others(found.st_mode, path)
-        file = FileIO(path)
+        file = _once_free(FileIO, path)
     except ValueError as error:
         if by_handler(error):
             raise
