@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -17,21 +16,6 @@ settings.load_profile("no deadline")
 # A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-if os.name == "nt":
-    _symlink_to = Path.symlink_to
-
-    def _linked(self, *args, **options):
-        """Makes a link, or skips the test: Windows asks for a privilege."""
-        try:
-            _symlink_to(self, *args, **options)
-        except OSError as error:
-            pytest.skip(f"no symbolic links here: {error}")
-        if not self.is_symlink():
-            pytest.skip("no symbolic links here")
-
-    Path.symlink_to = _linked
 
 
 LONGEST = ("test_simulated.py", "test_sweep.py", "test_config_fuzz.py", "test_security.py")

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from links import make_link
 from samples import same, samples
 from sweep import Interrupt, Sweep
 
@@ -1236,7 +1237,7 @@ def test_pipes_and_links_in_the_folder_are_passed_over(tmp_path, caplog):
     (index.parent / f"{name}.data").write_bytes(b"")
     away = tmp_path / "away"
     records.rename(away)
-    records.symlink_to(away)
+    make_link(records, away)
     assert (0, COUNT, 0) == numbers(read(tmp_path))
     assert 2 == caplog.text.count("is passed over")
 
@@ -1248,7 +1249,7 @@ def test_a_sub_folder_that_is_a_link_is_refused(tmp_path):
     (tmp_path / "away").mkdir()
     (tmp_path / "two").mkdir()
     try:
-        (tmp_path / "two" / sub.name).symlink_to(tmp_path / "away", target_is_directory=True)
+        make_link(tmp_path / "two" / sub.name, tmp_path / "away")
     except OSError:
         pytest.skip("this user may not make links")
     with pytest.raises(ConfigError, match=r"/cache/folder.*is a link"):

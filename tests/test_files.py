@@ -18,6 +18,7 @@ import pytest
 from frameworks import framework
 from hypothesis import given
 from hypothesis import strategies as st
+from links import make_link
 
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
@@ -158,15 +159,15 @@ def test_a_pattern_stays_below_the_folder(tmp_path, pattern):
 def test_links_are_followed_and_only_inside_of_root(tmp_path):
     write(tmp_path, {"a.txt": b"a"})
     (tmp_path / "outside.txt").write_bytes(b"secret")
-    (tmp_path / "data" / "in.txt").symlink_to("a.txt")
+    make_link(tmp_path / "data" / "in.txt", "a.txt")
     root = tmp_path / "data"
     assert ["a.txt", "in.txt"] == paths(opened(tmp_path, root))
-    (tmp_path / "data" / "out.txt").symlink_to(tmp_path / "outside.txt")
+    make_link(tmp_path / "data" / "out.txt", tmp_path / "outside.txt")
     assert ["a.txt", "in.txt", "out.txt"] == paths(opened(tmp_path))
     assert "outside" in refused(tmp_path, root=root)
     assert "outside" in refused(tmp_path, root=root, pattern=["out.txt"])
     (tmp_path / "data" / "out.txt").unlink()
-    (tmp_path / "data" / "up").symlink_to(tmp_path)
+    make_link(tmp_path / "data" / "up", tmp_path)
     assert "outside" in refused(tmp_path, root=root, pattern="*/*.txt")
     (tmp_path / "other").mkdir()
     assert "outside" in refused(tmp_path, root=tmp_path / "other")
@@ -182,7 +183,7 @@ def test_a_name_that_the_locale_does_not_have_is_told_with_what_to_do(tmp_path):
 @LINKS
 def test_a_link_that_leads_nowhere_is_an_error(tmp_path):
     write(tmp_path, {"a.txt": b"a"})
-    (tmp_path / "data" / "b.txt").symlink_to("gone")
+    make_link(tmp_path / "data" / "b.txt", "gone")
     assert f"{tmp_path / 'data' / 'b.txt'}: expected a file, got a link to one" in refused(tmp_path)
 
 
@@ -1162,7 +1163,7 @@ def test_a_config_alone_decodes_images(tmp_path):
 def test_a_file_that_two_patterns_find_by_two_ways_is_refused(tmp_path):
     """By one way it is one sample, however many patterns find it."""
     write(tmp_path, {"real/1": "one"})
-    (tmp_path / "data" / "link").symlink_to("real")
+    make_link(tmp_path / "data" / "link", "real")
     (sample,) = samples(opened(tmp_path, pattern=["real/*", "r*/1"]))
     assert "real/1" == sample["path"]
     with pytest.raises(SourceError, match="expected each file once"):

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from links import make_link
 
 from threadloader.errors import ConfigError, SourceError
 from threadloader.sources import _paths, _telling, open_source
@@ -43,10 +44,6 @@ def refused(*args, **options):
     with pytest.raises(SourceError) as caught:
         expand(*args, **options)
     return caught.value
-
-
-def link(path, target):
-    path.symlink_to(target, target_is_directory=Path(target).is_dir())
 
 
 @pytest.mark.parametrize(
@@ -181,7 +178,7 @@ def test_a_file_that_comes_twice_is_refused_and_both_names_are_said(tree, path):
 
 
 def test_a_file_that_comes_by_a_linked_folder_too_is_refused(tree):
-    link(tree / "other", tree / "sub")
+    make_link(tree / "other", tree / "sub")
     assert "each file once" in refused(tree, "*/a.npy", None).message
 
 
@@ -192,8 +189,8 @@ def test_a_file_that_comes_by_a_linked_folder_too_is_refused(tree):
 @pytest.mark.parametrize("target", ["a2.npy", "sub/../a2.npy", "on/way.npy"])
 def test_a_file_that_comes_by_a_link_to_it_too_is_refused_where_links_count(tree, path, target):
     (tree / "on").mkdir()
-    link(tree / "on" / "way.npy", "../a2.npy")
-    link(tree / "a3.npy", target)
+    make_link(tree / "on" / "way.npy", "../a2.npy")
+    make_link(tree / "a3.npy", target)
     assert 2 == len(expand(tree, path, None))
     message = refused(tree, path, None, through_links=True).message
     assert message.startswith("expected each file once, got it by ")
@@ -201,8 +198,8 @@ def test_a_file_that_comes_by_a_link_to_it_too_is_refused_where_links_count(tree
 
 
 def test_links_to_files_that_do_not_come_themselves_are_found_where_links_count(tree):
-    link(tree / "a3.npy", "sub/a.npy")
-    link(tree / "a4.npy", "gone.npy")
+    make_link(tree / "a3.npy", "sub/a.npy")
+    make_link(tree / "a4.npy", "gone.npy")
     files = ["a2.npy", "a3.npy", "a4.npy"]
     assert files == [file.name for file in expand(tree, "a?.npy", None, through_links=True)]
     assert files == [file.name for file in expand(tree, files, None, through_links=True)]
@@ -234,24 +231,24 @@ def test_only_links_are_followed_where_links_count(tree, monkeypatch):
 )
 def test_a_link_beside_its_file_does_not_give_the_data_twice(tmp_path, spec):
     (tmp_path / "a.bin").write_bytes(b"1\n2\n")
-    link(tmp_path / "latest.bin", "a.bin")
+    make_link(tmp_path / "latest.bin", "a.bin")
     with pytest.raises(SourceError, match=r"latest\.bin: expected each file once"):
         open_source({**spec, "path": "*.bin"}, tmp_path)
 
 
 def test_every_file_is_found_once_in_a_tree_of_links_that_lead_round(tree):
-    link(tree / "sub" / "round", tree)
+    make_link(tree / "sub" / "round", tree)
     assert ["sub/a.npy", "sub/deep/a.npy"] == found(tree, "sub/**/a.npy")
 
 
 def test_a_link_that_leads_nowhere_is_found_and_not_passed_over(tree):
-    link(tree / "a3.npy", tree / "gone.npy")
+    make_link(tree / "a3.npy", tree / "gone.npy")
     assert ["a2.npy", "a3.npy"] == found(tree, "a?.npy")
 
 
 @pytest.mark.parametrize("target", ["odd.txt", "a.npy/x"], ids=["to itself", "through a file"])
 def test_a_link_to_nowhere_is_no_fault_of_its_folder_and_fails_by_its_name(tree, target):
-    link(tree / "odd.txt", target)
+    make_link(tree / "odd.txt", target)
     assert ["a2.npy"] == found(tree, "a?.npy")
     assert ["sub/a.npy", "sub-1/a.npy"] == found(tree, "*/a.npy")
     assert ["b.txt", "odd.txt"] == found(tree, "*.txt", tree)
@@ -382,8 +379,8 @@ def test_a_pattern_that_is_too_long_for_a_name_is_refused(tree, path):
 def test_a_link_that_leaves_the_root_is_refused(tmp_path, name):
     plant(tmp_path, ["real/a.npy", "root/in/b.npy"])
     root = tmp_path / "root"
-    link(root / "outside", tmp_path / "real")
-    link(root / "link.npy", tmp_path / "real" / "a.npy")
+    make_link(root / "outside", tmp_path / "real")
+    make_link(root / "link.npy", tmp_path / "real" / "a.npy")
     real = os.path.realpath(tmp_path / "real")
     assert f"got one outside, which is {real}" in refused(root, name, root).message
     assert 1 == len(expand(root, name, tmp_path))
@@ -393,7 +390,7 @@ def test_a_link_that_leaves_the_root_is_refused(tmp_path, name):
 def test_a_folder_outside_of_the_root_is_not_even_listed(tmp_path, monkeypatch):
     plant(tmp_path, ["secret/a.npy", "root/in/a.npy"])
     root = tmp_path / "root"
-    link(root / "out", tmp_path / "secret")
+    make_link(root / "out", tmp_path / "secret")
     listed = []
     real = os.scandir
     monkeypatch.setattr(_paths.os, "scandir", lambda path: listed.append(Path(path)) or real(path))
@@ -403,7 +400,7 @@ def test_a_folder_outside_of_the_root_is_not_even_listed(tmp_path, monkeypatch):
 
 
 def test_the_root_may_itself_be_a_link(tree):
-    link(tree.parent / "root", tree)
+    make_link(tree.parent / "root", tree)
     assert tree / "a.npy" == inside(tree / "a.npy", tree.parent / "root")
     assert ["a2.npy"] == found(tree, "a?.npy", tree.parent / "root")
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from links import make_link
 
 from threadloader.errors import SourceError
 from threadloader.sources import _index_cache, _line_scan, _lines, _telling
@@ -130,8 +131,8 @@ def test_nothing_is_written_beside_a_file_through_a_folder_that_leads_out(tmp_pa
     (tmp_path / "root").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "root" / "real.txt").write_bytes(DATA)
-    (tmp_path / "out" / "notes.txt").symlink_to(tmp_path / "root" / "real.txt")
-    (tmp_path / "root" / "way").symlink_to(tmp_path / "out", target_is_directory=True)
+    make_link(tmp_path / "out" / "notes.txt", tmp_path / "root" / "real.txt")
+    make_link(tmp_path / "root" / "way", tmp_path / "out")
     spec = {"path": "way/notes.txt"}
     open_text(spec, tmp_path / "root", tmp_path / "root").close()
     with pytest.raises(SourceError, match='inside the folder "root"'):

@@ -16,6 +16,7 @@ import pytest
 from conftest import open_files
 from hypothesis import given
 from hypothesis import strategies as st
+from links import make_link
 
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
@@ -450,7 +451,7 @@ def test_even_a_query_that_got_through_could_not_write(tmp_path):
 def test_the_database_may_not_lie_outside_of_root(tmp_path):
     made(tmp_path)
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "link.db").symlink_to("../a.db")
+    make_link(tmp_path / "in" / "link.db", "../a.db")
     for path in ("a.db", "in/../a.db", "in/link.db"):
         assert "expected a path inside the folder" in refused(
             tmp_path, path=path, root=tmp_path / "in"
@@ -592,7 +593,7 @@ def test_a_commit_in_the_log_of_a_linked_database_is_an_error_for_threads_that_c
     """SQLite writes its log beside the database itself, and not beside the link."""
     made(tmp_path, journal_mode="WAL", name="real.db")
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "link.db").symlink_to("../real.db")
+    make_link(tmp_path / "in" / "link.db", "../real.db")
     with (
         closing(sqlite3.connect(tmp_path / "real.db")) as writer,
         closing(opened(tmp_path, path="in/link.db")) as source,

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from campaigns import states as campaign
 from damaged_states import accepted, cut, flipped
+from links import make_link
 
 from threadloader import Loader, StateError
 from threadloader.state import Cursor, Excluded, _file, dump, load, read, write
@@ -310,7 +311,7 @@ def test_a_symbolic_link_is_followed(tmp_path, there):
     """It stays a link; the file it leads to, in another folder, is replaced, or made."""
     (tmp_path / "disk").mkdir()
     target = tmp_path / "disk" / "run.state"
-    (tmp_path / "run.state").symlink_to(Path("disk") / "run.state")
+    make_link(tmp_path / "run.state", Path("disk") / "run.state")
     if there:
         write(PLAIN, target)
     write(RICH, tmp_path / "run.state", tidy=True)
@@ -327,7 +328,7 @@ def test_a_symbolic_link_that_cannot_be_looked_at_stays_one(tmp_path, monkeypatc
     There is a second one where the file that it leads to is not there yet.
     """
     target, link = tmp_path / "target", tmp_path / "run.state"
-    link.symlink_to(target)
+    make_link(link, target)
     if there:
         write(PLAIN, target)
     lstat, looks = os.lstat, []

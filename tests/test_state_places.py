@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from links import make_link
 
 from threadloader import ConfigError, Loader, LoaderConfig
 from threadloader._asked import child_command, current_folder
@@ -76,7 +77,7 @@ def listening(path):
 
 
 def loop(path):
-    Path(path).symlink_to(path)
+    make_link(Path(path), path)
 
 
 @needs_fifos
@@ -88,7 +89,7 @@ def test_a_save_leaves_what_is_no_regular_file_as_it_is(folder, put, linked):
     path, before = Path("run.state"), os.lstat("run.state")
     if linked:
         path = Path("link.state")
-        path.symlink_to("run.state")
+        make_link(path, "run.state")
     names = set(os.listdir())
     with Loader(CONFIG, np.arange(6)) as batches:
         with pytest.raises(OSError, match="expected a regular file") as caught:
