@@ -1163,9 +1163,9 @@ class TestClosing:
             consumer.join(WAIT)
         assert [ClosedError] == got
 
+    @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows has no such signal")
     def test_a_handler_that_closes_or_asks_during_next_corrupts_nothing(self):
         """A signal handler runs in the consumer's thread, in the middle of its next."""
-        import signal
 
         def once(call):
             raised = []
