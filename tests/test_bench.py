@@ -1119,7 +1119,6 @@ def test_a_name_with_a_line_end_stays_on_its_line():
             ["c.json", "--svg", "."],
             f"threadloader bench: cannot write .: {os.strerror(errno.EISDIR)}",
         ),
-        (["c.json", "--svg", "x" * 300], "threadloader bench: cannot write xxx"),
         (["c.json", "--svg", "a\0.svg"], "threadloader bench: cannot write a\\x00.svg: "),
         (["c.json", "--svg", ""], "threadloader bench: --svg: expected the name of a file, got ''"),
         (["c.json", "--source", "mine:none"], "threadloader bench: --source: expected MODULE:FUNC"),
@@ -1240,6 +1239,7 @@ def test_a_picture_that_may_not_be_written_is_told_before_the_run(command, monke
     assert (2, "", expected) == command("c.json", "--svg", "a.svg")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there it is a name of no file until it is written")
 def test_a_name_that_is_too_long_for_a_picture_is_told(command):
     name = "x" * 300
     code, out, err = command("c.json", "--svg", name)
@@ -1324,7 +1324,7 @@ def test_a_run_that_is_interrupted_here_is_ended(folder, monkeypatch):
         def fileno(self):
             raise KeyboardInterrupt
 
-        readline = fileno
+        readline = __iter__ = fileno
 
         def close(self): ...
 

@@ -22,22 +22,8 @@ Pair = collections.namedtuple("Pair", "image label")
 
 DTYPES = [
     *("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4", ">u8", "f2", "f4", "f8", ">f8"),
-    *(
-        "g",
-        "F",
-        "D",
-        "G",
-        "S1",
-        "S5",
-        "U1",
-        "U5",
-        ">U5",
-        "V3",
-        "M8[D]",
-        "M8[ns]",
-        ">M8[D]",
-        "m8[s]",
-    ),
+    *(() if np.longdouble(0).nbytes == 8 else ("g", "G")),  # on Windows they are "d" and "D"
+    *("F", "D", "S1", "S5", "U1", "U5", ">U5", "V3", "M8[D]", "M8[ns]", ">M8[D]", "m8[s]"),
     np.dtype([("a", "i4"), ("b", "U2")]),
     np.dtype([("a", ">i4"), ("b", "U2")]),
     np.dtype([("c", "i4"), ("b", "U2")]),

@@ -56,6 +56,8 @@ def test_the_innermost_launcher_decides():
         ({"PMI_RANK": "1_0", "PMI_SIZE": "30"}, "PMI_RANK to be an integer >= 0"),
         ({"RANK": "0", "WORLD_SIZE": "2147483648"}, "WORLD_SIZE to be an integer up to 2147483647"),
         ({"RANK": "1", "WORLD_SIZE": "9" * 11}, "an integer up to 2147483647, got '99999999999'"),
+        ({"RANK": "0", "WORLD_SIZE": "9" * 18}, "up to 2147483647, got '" + "9" * 18 + "'"),
+        ({"RANK": "0", "WORLD_SIZE": "9" * 19}, "up to 2147483647, got one of 19 digits"),
         ({"RANK": "0", "WORLD_SIZE": "9" * 5000}, "up to 2147483647, got one of 5000 digits"),
         ({"RANK": "0", "WORLD_SIZE": ""}, "WORLD_SIZE to be an integer >= 0"),
         ({"PMIX_RANK": "1"}, "tells the number of processes, got only PMIX_RANK"),

@@ -481,7 +481,7 @@ def test_threads_are_blamed_where_one_alone_is_right_and_a_lock_helps(
 
 def test_calls_are_made_in_as_many_threads_as_are_asked_for():
     threads = set()
-    stressed([lambda: threads.add(threading.get_ident())], 0.01, count=1)
+    stressed([lambda: threads.add(threading.get_ident())], 0.1, count=1)
     assert 1 == len(threads - {threading.get_ident()})
 
 
@@ -886,11 +886,11 @@ def test_the_size_of_a_batch_is_that_of_what_it_holds():
 
 
 class OneWrong:
-    """Sample 7 is another one for workers."""
+    """Sample 14 is another one for workers; it is in the fifth batch."""
 
     def __call__(self, sample):
         main = threading.current_thread() is threading.main_thread()
-        return sample if main or sample[0] != 7 else sample + np.array([0, 0, 1, 0])
+        return sample if main or sample[0] != 14 else sample + np.array([0, 0, 1, 0])
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -899,13 +899,13 @@ def test_the_first_difference_is_told_to_the_value(kept, monkeypatch):
     if not kept:
         monkeypatch.setattr(_follow, "KEPT_BYTES", 0)
     with Loader({**CONFIG, "num_workers": 0}, source=faults.rows()) as batches:
-        info = next(batches.info for _ in batches if 7 in batches.info.indices)
+        info = next(batches.info for _ in batches if 14 in batches.info.indices)
     report = report_of(transform=OneWrong())
-    row = info.indices.tolist().index(7)
+    row = info.indices.tolist().index(14)
     first = report.difference
-    assert (0, info.step, (row,), (7,)) == (first.epoch, first.step, first.rows, first.indices)
-    assert f"the first at [{row}, 2]: expected 7.0, got 8.0" in first.what
-    assert f"epoch 0, step {info.step}, row {row} (dataset index 7)" in str(report)
+    assert (0, 4, (row,), (14,)) == (first.epoch, first.step, first.rows, first.indices)
+    assert f"the first at [{row}, 2]: expected 14.0, got 15.0" in first.what
+    assert f"epoch 0, step 4, row {row} (dataset index 14)" in str(report)
 
 
 def test_what_is_not_kept_and_not_repeatable_is_said_to_be_not_known(monkeypatch):
