@@ -169,7 +169,7 @@ def gone(name: str) -> Callable[[Path], object]:
         (None, ("characters.py", "--workers", "5000"), "/num_workers: expected an integer"),
         (gone("data/digits.npz"), ("digits.py",), "digits.npz: expected a file"),
         (halved("data/digits.npz"), ("digits.py",), "digits.npz: expected an npz file"),
-        (gone("digits.json"), ("digits.py",), "No such file"),
+        (gone("digits.json"), ("digits.py",), "/examples/digits.json'"),
         (halved("digits.json"), ("digits.py",), "digits.json:"),
         (
             lambda at: (at / "data/topics.txt").mkdir(),
@@ -192,6 +192,7 @@ def test_what_keeps_an_example_from_training_is_one_line(
     assert 1 == ran.stderr.count("\n")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no error of its own for that")
 def test_a_reader_that_has_gone_ends_the_digits_without_a_word() -> None:
     """As in `tools/demo | head -1`; nobody waits for the training then."""
     reader, writer = os.pipe()

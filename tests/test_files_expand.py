@@ -150,7 +150,8 @@ def test_a_folder_that_is_none_is_no_pattern_without_a_match(tree, path, folder,
 @pytest.mark.parametrize("path", ["*\0/x", "\0/*"])
 def test_a_name_that_no_system_has_is_refused(tree, path):
     refused(tree, path, None)
-    refused(tree, "\0", tree)
+    if os.name != "nt":  # it follows what cannot be, and says so when the file is opened
+        refused(tree, "\0", tree)
 
 
 def test_two_dots_behind_a_pattern_are_refused(tree):
@@ -356,7 +357,7 @@ def test_a_path_that_leaves_the_root_is_refused_and_both_are_named(tree, path):
 
 
 def test_a_root_that_no_system_can_have_is_told_as_the_root(tree):
-    with pytest.raises(ConfigError, match="/root: expected a path that can be followed"):
+    with pytest.raises(ConfigError, match=r"/root: expected a (path that can be followed|folder)"):
         expand(tree, "x.npy", tree / "\0")
 
 

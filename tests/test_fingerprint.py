@@ -299,7 +299,10 @@ def test_an_array_is_an_array_whoever_holds_it(same):
 
 def test_maps_of_files_are_arrays(tmp_path):
     (tmp_path / "x").write_bytes(b"\1\2")
-    with open(tmp_path / "x", "rb") as file, mmap.mmap(file.fileno(), 0, prot=1) as mapped:
+    with (
+        open(tmp_path / "x", "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+    ):
         assert digest(np.array([1, 2], np.uint8)) == digest(mapped)
     assert digest(np.array([1, 2], np.uint8)) == digest(np.memmap(tmp_path / "x", mode="r"))
 
