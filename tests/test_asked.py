@@ -30,6 +30,10 @@ def held():
         time.sleep(600)
     return list(range(8))
 
+def speaks(sample):
+    print("\\u5b57")
+    return sample
+
 def small(sample):
     assert sample < 5, "a check that -O leaves out"
     return sample
@@ -144,6 +148,16 @@ def test_what_is_printed_where_python_begins_is_no_answer(command, text, tmp_pat
         out, err = running.communicate(timeout=120)
     assert 0 == running.returncode, out + err
     assert "not compared" not in out
+
+
+@COMMANDS
+def test_user_code_may_print_what_the_encoding_of_stdout_lacks(command, tmp_path):
+    """As through the pipe of a child on Windows, where the console takes every character."""
+    first, *options = command
+    given = [first, "c.json", "--source", "mine:reads", "--transform", "mine:speaks", *options]
+    with started(tmp_path, *given, PYTHONIOENCODING="ascii") as running:
+        out, err = running.communicate(timeout=120)
+    assert 0 == running.returncode, out + err
 
 
 @COMMANDS

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
@@ -138,6 +139,9 @@ def _asked() -> tuple[bytes, int]:
     """
     answer, question = os.dup(1), os.dup(0)
     os.dup2(2, 1)
+    # A sample that prints has not failed by that: as `check` and `order` have it.
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
