@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from links import make_link
 
-from threadloader.errors import SourceError
+from threadloader.errors import SourceError, _once_free
 from threadloader.sources import _index_cache, _line_scan, _lines, _telling
 from threadloader.sources._files import expand
 from threadloader.sources._index_cache import SUFFIX, IndexCache
@@ -331,6 +331,38 @@ def test_a_folder_that_cannot_be_written_is_one_warning_and_the_index_stays_in_m
     assert record.message.startswith(str(named))
     assert ": expected to keep an index of lines, got: " in record.message
     assert record.message.endswith("; going on with the index in memory")
+
+
+@pytest.mark.parametrize("system", ["Windows", "another"])
+def test_where_another_process_is_at_an_index_windows_waits_for_it(
+    file, passes, caplog, monkeypatch, system
+):
+    """It replaces no file that is open, and opens none that is being replaced."""
+    windows = system == "Windows"
+    monkeypatch.setattr(_once_free, "_WINDOWS", windows)
+    monkeypatch.setattr(_index_cache, "_WINDOWS", windows)
+    monkeypatch.setattr(_once_free, "_PAUSE_SECONDS", 0)
+    refused, opened, replace = [1, 2, 3], _index_cache.open_regular, os.replace
+
+    def denied(path):
+        try:
+            raise PermissionError(errno.EACCES, "Access is denied")
+        except PermissionError as error:
+            raise SourceError("expected a file that can be read", path) from error
+
+    def replaced(*paths):
+        if refused:
+            refused.pop()
+            raise PermissionError(errno.EACCES, "Access is denied")
+        return replace(*paths)
+
+    monkeypatch.setattr(_index_cache, "open_regular", denied)
+    monkeypatch.setattr(os, "replace", replaced)
+    assert LINES == read(file)
+    assert (windows, 0 if windows else 1) == (index_of(file).exists(), len(caplog.records))
+    monkeypatch.setattr(_index_cache, "open_regular", opened)
+    assert LINES == read(file)
+    assert (1 if windows else 2) == len(passes)
 
 
 def test_a_write_that_fails_names_the_index(file, caplog, monkeypatch):

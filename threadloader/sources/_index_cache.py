@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import by_handler, log
+from ..errors import by_handler, log, once_free
 from ._regular import open_regular
 
 __all__ = ["SUFFIX", "IndexCache", "IntArray"]
@@ -40,6 +40,7 @@ _FORMAT = 1
 _HEADER = struct.Struct("<16s I I q q q q 32s")
 _DIGEST = 32  # bytes of the checksum, the last ones of the header
 _MOST = 1 << 30  # bytes asked for in one call: some systems refuse 2 GiB or more
+_WINDOWS = os.name == "nt"
 
 
 class IndexCache:
@@ -94,7 +95,9 @@ class IndexCache:
         except OSError as error:  # a SourceError is one
             if by_handler(error):
                 raise
-            if not isinstance(error.__cause__, FileNotFoundError):
+            # There another process may put it in place now; what is wrong else, `save` says.
+            denied = _WINDOWS and isinstance(error.__cause__, PermissionError)
+            if not (denied or isinstance(error.__cause__, FileNotFoundError)):
                 self._warn(path, error)
         else:
             return found
@@ -126,7 +129,7 @@ class IndexCache:
                         stream.write(part.data)
                     stream.flush()
                     os.fsync(stream.fileno())
-                own.replace(path)
+                once_free(own.replace, path)
             finally:  # around the opening, too: an interrupt may come right after it
                 try:
                     own.unlink()

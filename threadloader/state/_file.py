@@ -11,18 +11,14 @@ import json
 import os
 import re
 import stat
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from io import FileIO
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
-from ..errors import ConfigError, Problem, StateError, by_handler
+from ..errors import ConfigError, Problem, StateError, by_handler, once_free
 from ._state import FORMAT, Excluded, checksum, hashed
 
 __all__ = ["read", "write"]
-
-_T = TypeVar("_T")
-
 _ATTEMPTS = 100
 """Chosen: more than there can be runs whose first save takes a file of ours for a left-over."""
 
@@ -31,11 +27,6 @@ _LONGEST = 64
 there are file systems where a name has 143 at most."""
 
 _WINDOWS = os.name == "nt"
-
-_HELD_SECONDS, _PAUSE_SECONDS = 1.0, 0.01
-"""How long, and how often, it is tried to replace a file that somebody has open, or to open one
-that is being replaced, where the system refuses that. Chosen: who reads it, or looks through new
-files, has it for a moment."""
 
 _BEGIN = f'{{\n "format": "{FORMAT}",\n'.encode()
 """What every file of a state begins with."""
@@ -95,7 +86,7 @@ def _replace(place: str, prefix: str, mode: int | None, text: bytes) -> None:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            _once_free(os.replace, temporary, place)
+            once_free(os.replace, temporary, place)
             break
         except BaseException as error:
             if file is not None:
@@ -104,18 +95,6 @@ def _replace(place: str, prefix: str, mode: int | None, text: bytes) -> None:
             # Another one has tidied up at that moment; or the folder is gone, as the last says.
             if not (again and isinstance(error, FileNotFoundError)) or by_handler(error):
                 raise
-
-
-def _once_free(call: Callable[..., _T], *paths: str) -> _T:
-    """Replace or open a file: on Windows as soon as nobody else is at it, who keeps others out."""
-    until = time.monotonic() + _HELD_SECONDS
-    while True:
-        try:
-            return call(*paths)
-        except PermissionError as error:
-            if not _WINDOWS or by_handler(error) or time.monotonic() >= until:
-                raise
-        time.sleep(_PAUSE_SECONDS)
 
 
 def _permit(number: int, mode: int) -> None:
@@ -141,9 +120,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = _name(path)
     try:
         # Looked at before it is opened: opening a pipe waits for its other end.
-        found = _once_free(os.stat, path)
+        found = once_free(os.stat, path)
         _refuse_others(found.st_mode, path)
-        file = _once_free(FileIO, path)
+        file = once_free(FileIO, path)
     except ValueError as error:
         if by_handler(error):
             raise
