@@ -22,7 +22,7 @@ from links import make_link
 
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import _decode, _telling, files
+from threadloader.sources import _decode, _paths, _telling, files
 from threadloader.sources._regular import unreadable
 from threadloader.sources.files import open_files
 
@@ -131,6 +131,41 @@ def test_several_patterns_find_a_file_once(tmp_path):
 def test_hidden_files_and_other_letter_cases_are_left_out(tmp_path):
     write(tmp_path, dict.fromkeys([".x.png", ".git/y.png", "a.PNG", "b.png"], b""))
     assert ["b.png"] == paths(opened(tmp_path, pattern="**/*.png"))
+
+
+@pytest.mark.skipif(os.name != "nt", reason="elsewhere another case is another name")
+@pytest.mark.parametrize("pattern", ["CAT/*.x", ["cat/1.x", "CAT/2.X"], "cat/1.X", "cat/1.x."])
+def test_a_name_that_the_disk_spells_otherwise_is_refused(tmp_path, pattern):
+    """Windows finds it, but the path in the sample and the order would be others than elsewhere."""
+    write(tmp_path, dict.fromkeys(["cat/1.x", "cat/2.x"], b""))
+    with pytest.raises(SourceError, match=r"expected a name as the disk has it, .*; write 'cat|1"):
+        opened(tmp_path, pattern=pattern)
+    assert ["cat/1.x", "cat/2.x"] == paths(opened(tmp_path, pattern=["cat/1.x", "c*/2.x"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("CAT", "write 'cat'"), ("dög. ", "write 'DÖG'"), ("CAT~1", "see how the folder lists it")],
+)
+def test_a_system_that_takes_any_case_is_asked_how_a_name_is_spelt(
+    tmp_path, monkeypatch, name, hint
+):
+    write(tmp_path, dict.fromkeys(["cat/1", "DÖG/1"], b""))
+    monkeypatch.setattr(_paths, "_ANY_CASE", True)
+    with monkeypatch.context() as patch:
+        patch.setattr(_paths, "_is_there", lambda path: True)
+        with pytest.raises(SourceError) as caught:
+            opened(tmp_path, pattern=f"{name}/*")
+    assert f"expected a name as the disk has it, got {name!r}; {hint}" == caught.value.message
+    assert ["cat/1"] == paths(opened(tmp_path, pattern=["cat/1", "c[a]t/1"]))
+
+
+def test_letters_and_accents_apart_are_the_same_name(tmp_path, monkeypatch):
+    """As a disk of macOS may have them."""
+    monkeypatch.setattr(_paths, "_ANY_CASE", True)
+    monkeypatch.setattr(_paths, "_listing", lambda folder, _: [("e\u0301", False, False)])
+    monkeypatch.setattr(_paths, "_is_there", lambda path: True)
+    _paths.check_spelling(tmp_path, ["\u00e9", "\u00e9/*"])
 
 
 def test_a_folder_with_special_characters_is_no_pattern(tmp_path):

@@ -206,6 +206,7 @@ def test_links_to_files_that_do_not_come_themselves_are_found_where_links_count(
     assert files == [file.name for file in expand(tree, files, None, through_links=True)]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there it also says how a name is spelt")
 def test_only_links_are_followed_where_links_count(tree, monkeypatch):
     """To follow each of a million files would take longer than the search."""
     followed = []
@@ -354,6 +355,29 @@ def test_a_path_that_leaves_the_root_is_refused_and_both_are_named(tree, path):
     error = refused(tree, path, tree)
     assert (tree / path.removesuffix("/*")) == Path(error.path)
     assert f'inside the folder "root", {os.path.realpath(tree)}, got one outside' in error.message
+
+
+@pytest.mark.skipif(os.name != "nt", reason="elsewhere these are other names")
+@pytest.mark.parametrize(
+    "path", ["A.npy", "a.npy.", "a.npy ", "sub/../a.NPY", "SUB/../a.npy", None]
+)
+def test_another_spelling_is_the_same_file_on_windows(tree, path):
+    path = path or rf"\\?\{tree}\a.npy"
+    for pair in (["a.npy", path], [path, "a.npy"], ["a?npy", path], [path, "a?npy"]):
+        assert "expected each file once, got it by " in refused(tree, pair, tree).message
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ("\\\\?\\C:\\data", "C:\\data"),
+        ("\\\\?\\Volume{0}\\data", "\\\\?\\Volume{0}\\data"),
+        ("\\\\server\\share", "\\\\server\\share"),
+    ],
+)
+def test_what_says_that_a_path_is_to_be_taken_as_it_is_is_no_part_of_it(monkeypatch, there, told):
+    monkeypatch.setattr(os.path, "realpath", lambda path: there)
+    assert told == _paths.real(Path("data"))
 
 
 def test_a_root_that_no_system_can_have_is_told_as_the_root(tree):

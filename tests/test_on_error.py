@@ -919,6 +919,7 @@ def test_lines_with_another_end_stay(end, tmp_path):
     assert [7, 8, 9] == [line["index"] for line in lines(path)]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there it is a name of no file until it is written")
 def test_a_quarantine_that_the_system_refuses_is_an_error_of_the_config(tmp_path):
     path = str(tmp_path / ("x" * 300))
     with pytest.raises(ConfigError, match="/on_error/quarantine: expected a file that can be wr"):
@@ -973,7 +974,7 @@ def test_a_quarantine_that_is_a_folder_is_refused(tmp_path):
 
 
 def test_a_quarantine_that_no_system_can_have_is_refused():
-    for name in ("a\0b", "a\ud800b"):
+    for name in ("a\0b", *([] if os.name == "nt" else ["a\ud800b"])):
         with pytest.raises(ConfigError, match="/on_error/quarantine: expected a path that a syst"):
             Quarantine(Path(name))
     with pytest.raises(ConfigError, match="/on_error/quarantine: expected a path that a system"):

@@ -267,7 +267,7 @@ STATE = [
     _bug(
         "The file of the state is written in place.",
         "threadloader/state/_file.py",
-        "            _rename(temporary, place)",
+        "            once_free(os.replace, temporary, place)",
         '            with open(place, "wb") as file:\n                file.write(text)',
         "state_files.py",
     ),

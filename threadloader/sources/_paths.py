@@ -21,16 +21,22 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path, PurePath
 
 from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._open_files import too_many
 from ._telling import Telling
 
-__all__ = ["expand", "inside", "real", "starts"]
+__all__ = ["check_spelling", "expand", "inside", "real", "starts"]
 
 _MAGIC = frozenset("*?[")
+
+_WINDOWS = os.name == "nt"
+
+_ANY_CASE = _WINDOWS or sys.platform == "darwin"
+"""Whether one file is found by several spellings of its name."""
 
 _LONGEST = 4096
 """Characters of a pattern for one name, of 255 at most; Python takes minutes for many brackets."""
@@ -87,6 +93,8 @@ def expand(
                 if file.parent not in folders:
                     folders[file.parent] = real(file.parent)
                 folder, name_there = folders[file.parent], file.name
+                if _WINDOWS and file == base / name:  # not listed, but as somebody has spelt it
+                    name_there = PurePath(real(file)).name
             where = folder, os.path.normcase(name_there)
             if where in seen:
                 before, same = seen[where]
@@ -100,6 +108,47 @@ def expand(
             seen[where] = name, file
             files.append(file)
     return files
+
+
+def check_spelling(folder: Path, patterns: Sequence[str]) -> None:
+    """Refuse a name in a pattern that the disk has in another spelling, on systems that find it.
+
+    Such a name would stand in samples, and decide in which order they come.
+
+    Args:
+        folder: below it the patterns are.
+        patterns: each up to its first name with a ``*``, ``?`` or ``[``.
+
+    Raises:
+        SourceError: there is one, or a folder on the way cannot be listed.
+    """
+    if not _ANY_CASE:
+        return
+    listed: dict[Path, set[str]] = {}
+    for pattern in patterns:
+        there = folder
+        for part in PurePath(pattern).parts:
+            if _MAGIC & set(part) or not _is_there(there / part):
+                break
+            if there not in listed:
+                listed[there] = {name for name, _, _ in _listing(there, None)}
+            if part not in listed[there]:
+                _refuse_spelling(there / part, listed[there])
+            there /= part
+
+
+def _refuse_spelling(path: Path, names: Collection[str]) -> None:
+    import unicodedata  # imported when it is asked for
+
+    def composed(name: str) -> str:
+        return unicodedata.normalize("NFC", name)
+
+    name = composed(path.name)
+    if name in map(composed, names):  # a disk may have letters and their accents apart
+        return
+    near = [it for it in names if composed(it).casefold() == name.rstrip(". ").casefold()]
+    hint = f"write {near[0]!r}" if near else "see how the folder lists it"
+    raise SourceError(f"expected a name as the disk has it, got {path.name!r}; {hint}", path)
 
 
 def inside(path: Path, root: Path | None) -> Path:
@@ -138,7 +187,8 @@ def real(path: Path, *, of_root: bool = False) -> str:
         SourceError: it cannot be followed; of the config's ``root``, a ConfigError.
     """
     try:
-        return os.path.realpath(path)
+        # Windows leaves what says that a path is to be taken as it is; without it it is the same.
+        return re.sub(r"^\\\\\?\\(?=[A-Za-z]:)", "", os.path.realpath(path))
     except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
         if by_handler(error):
             raise

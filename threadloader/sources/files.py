@@ -30,6 +30,7 @@ from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside
 from ._hash import sha256
 from ._labels import labels_of
+from ._paths import check_spelling
 from ._regular import open_regular, regular_status, time_of_change
 from ._row_numbers import row_number
 from ._telling import Telling
@@ -175,6 +176,7 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
                     'name the place in "folder"',
                 )
             )
+    check_spelling(folder, patterns)
     found = [
         path.relative_to(folder).parts for path in expand(folder, patterns, root, overlapping=True)
     ]
