@@ -22,7 +22,7 @@ from links import make_link
 
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import _decode, _paths, _telling, files
+from threadloader.sources import _decode, _spelling, _telling, files
 from threadloader.sources._regular import unreadable
 from threadloader.sources.files import open_files
 
@@ -151,9 +151,9 @@ def test_a_system_that_takes_any_case_is_asked_how_a_name_is_spelt(
     tmp_path, monkeypatch, name, hint
 ):
     write(tmp_path, dict.fromkeys(["cat/1", "DÖG/1"], b""))
-    monkeypatch.setattr(_paths, "_ANY_CASE", True)
+    monkeypatch.setattr(_spelling, "_ANY_CASE", True)
     with monkeypatch.context() as patch:
-        patch.setattr(_paths, "_is_there", lambda path: True)
+        patch.setattr(_spelling, "is_there", lambda path: True)
         with pytest.raises(SourceError) as caught:
             opened(tmp_path, pattern=f"{name}/*")
     assert f"expected a name as the disk has it, got {name!r}; {hint}" == caught.value.message
@@ -162,10 +162,10 @@ def test_a_system_that_takes_any_case_is_asked_how_a_name_is_spelt(
 
 def test_letters_and_accents_apart_are_the_same_name(tmp_path, monkeypatch):
     """As a disk of macOS may have them."""
-    monkeypatch.setattr(_paths, "_ANY_CASE", True)
-    monkeypatch.setattr(_paths, "_listing", lambda folder, _: [("e\u0301", False, False)])
-    monkeypatch.setattr(_paths, "_is_there", lambda path: True)
-    _paths.check_spelling(tmp_path, ["\u00e9", "\u00e9/*"])
+    monkeypatch.setattr(_spelling, "_ANY_CASE", True)
+    monkeypatch.setattr(_spelling, "listing", lambda folder, _: [("e\u0301", False, False)])
+    monkeypatch.setattr(_spelling, "is_there", lambda path: True)
+    _spelling.check_spelling(tmp_path, ["\u00e9", "\u00e9/*"])
 
 
 def test_a_folder_with_special_characters_is_no_pattern(tmp_path):

@@ -1,6 +1,7 @@
 """Names and patterns become files: which, in what order, and none outside of the root."""
 
 import contextlib
+import errno
 import fnmatch
 import logging
 import os
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from links import make_link
 
 from threadloader.errors import ConfigError, SourceError
-from threadloader.sources import _paths, _telling, open_source
+from threadloader.sources import _paths, _regular, _telling, open_source
 from threadloader.sources._files import expand, inside
 
 TREE = [
@@ -124,6 +125,16 @@ def test_who_writes_braces_is_told_that_they_stand_for_themselves(tree, path):
     hint = 'braces stand for themselves: write "*" for what differs, or a list of names'
     assert refused(tree, path, None).message.endswith(hint)
     assert not refused(tree, "no*", None).message.endswith(hint)
+
+
+@pytest.mark.parametrize("path", ["data\temp.npy", "new\n*", "\bin/x"])
+def test_who_writes_one_backslash_in_json_is_told_that_it_takes_two(tree, path):
+    """What is printed then looks like what was meant."""
+    (file,) = expand(tree, path, None) if "*" not in path else (None,)
+    error = _regular.none_there([file]) if file else refused(tree, path, None)
+    assert error.message.endswith("; in JSON a backslash is written twice, or as /")
+    error = _regular.unreadable(tree / path, OSError(errno.EINVAL, "Invalid name"))
+    assert error.message.endswith(": Invalid name; in JSON a backslash is written twice, or as /")
 
 
 @pytest.mark.parametrize("path", ["~/no*", "~me/no/*", "$HOME/no*", "${DATA}*"])
@@ -479,7 +490,7 @@ def test_what_is_found_is_what_a_plain_reference_finds(files, parts, dice):
         key=lambda names: [name.encode() for name in names],
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_paths, "_listing", listing)
+        patch.setattr(_paths, "listing", listing)
         if expected:
             assert ["/".join(each) for each in expected] == found(Path("/base"), "/".join(parts))
         else:
@@ -488,14 +499,14 @@ def test_what_is_found_is_what_a_plain_reference_finds(files, parts, dice):
 
 def test_the_order_does_not_hang_on_the_order_of_the_listing(tree, monkeypatch):
     expected = found(tree, "**/*.npy")
-    real = _paths._listing
+    real = _paths.listing
 
     def shuffled(*args, **options):
         entries = real(*args, **options)
         random.Random(len(entries)).shuffle(entries)
         return entries
 
-    monkeypatch.setattr(_paths, "_listing", shuffled)
+    monkeypatch.setattr(_paths, "listing", shuffled)
     assert expected == found(tree, "**/*.npy")
 
 

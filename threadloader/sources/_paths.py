@@ -21,36 +21,20 @@ import fnmatch
 import os
 import re
 import stat
-import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 
 from ..errors import ConfigError, Problem, SourceError, by_handler
+from ._meant import escaped, starts
 from ._open_files import too_many
 from ._telling import Telling
 
-__all__ = ["check_spelling", "expand", "inside", "real", "starts"]
+__all__ = ["MAGIC", "expand", "inside", "is_there", "listing", "real"]
 
-_MAGIC = frozenset("*?[")
-
-_WINDOWS = os.name == "nt"
-
-_ANY_CASE = _WINDOWS or sys.platform == "darwin"
-"""Whether one file is found by several spellings of its name."""
+MAGIC = frozenset("*?[")
 
 _LONGEST = 4096
 """Characters of a pattern for one name, of 255 at most; Python takes minutes for many brackets."""
-
-
-def starts(path: str) -> str:
-    """Say what to do where a path leads to nothing."""
-    hint = "a relative path starts at the folder of the config file, or without one at the current"
-    itself = {
-        r"{.*}": 'braces stand for themselves: write "*" for what differs, or a list of names',
-        r"(^|[/\\])~|\$": '"~" and "$" stand for themselves: write the whole path',
-    }
-    texts = [text for sign, text in itself.items() if re.search(sign, path)]
-    return "; ".join([f"{hint} folder", *texts])
 
 
 def expand(
@@ -93,7 +77,7 @@ def expand(
                 if file.parent not in folders:
                     folders[file.parent] = real(file.parent)
                 folder, name_there = folders[file.parent], file.name
-                if _WINDOWS and file == base / name:  # not listed, but as somebody has spelt it
+                if os.name == "nt" and file == base / name:  # as it was spelt, not listed
                     name_there = PurePath(real(file)).name
             where = folder, os.path.normcase(name_there)
             if where in seen:
@@ -108,47 +92,6 @@ def expand(
             seen[where] = name, file
             files.append(file)
     return files
-
-
-def check_spelling(folder: Path, patterns: Sequence[str]) -> None:
-    """Refuse a name in a pattern that the disk has in another spelling, on systems that find it.
-
-    Such a name would stand in samples, and decide in which order they come.
-
-    Args:
-        folder: below it the patterns are.
-        patterns: each up to its first name with a ``*``, ``?`` or ``[``.
-
-    Raises:
-        SourceError: there is one, or a folder on the way cannot be listed.
-    """
-    if not _ANY_CASE:
-        return
-    listed: dict[Path, set[str]] = {}
-    for pattern in patterns:
-        there = folder
-        for part in PurePath(pattern).parts:
-            if _MAGIC & set(part) or not _is_there(there / part):
-                break
-            if there not in listed:
-                listed[there] = {name for name, _, _ in _listing(there, None)}
-            if part not in listed[there]:
-                _refuse_spelling(there / part, listed[there])
-            there /= part
-
-
-def _refuse_spelling(path: Path, names: Collection[str]) -> None:
-    import unicodedata  # imported when it is asked for
-
-    def composed(name: str) -> str:
-        return unicodedata.normalize("NFC", name)
-
-    name = composed(path.name)
-    if name in map(composed, names):  # a disk may have letters and their accents apart
-        return
-    near = [it for it in names if composed(it).casefold() == name.rstrip(". ").casefold()]
-    hint = f"write {near[0]!r}" if near else "see how the folder lists it"
-    raise SourceError(f"expected a name as the disk has it, got {path.name!r}; {hint}", path)
 
 
 def inside(path: Path, root: Path | None) -> Path:
@@ -202,7 +145,7 @@ def _files_of(base: Path, name: str, root: Path | None) -> list[tuple[Path, bool
     """Give the file of a name, or those of a pattern, sorted; and of each whether it is a link."""
     parts = PurePath(name).parts
     anchored = bool(PurePath(name).anchor)  # it may have a "?" that means no pattern
-    first = next((i for i in range(anchored, len(parts)) if _MAGIC & set(parts[i])), len(parts))
+    first = next((i for i in range(anchored, len(parts)) if MAGIC & set(parts[i])), len(parts))
     if first == len(parts):
         file = inside(base / name, root)
         return [(file, os.path.islink(file))]  # noqa: PTH114 - of a long name is_symlink() raises
@@ -227,7 +170,7 @@ def _check_literal(start: Path, before: Sequence[str], parts: Sequence[str]) -> 
     there, spelt = start, list(before)
     for part in parts:
         there = there / part
-        if not _is_there(there):
+        if not is_there(there):
             return
         spelt.append(re.sub(r"([*?[])", r"[\1]", part))
         if not _matcher(part)(part):
@@ -238,7 +181,8 @@ def _check_literal(start: Path, before: Sequence[str], parts: Sequence[str]) -> 
             )
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
+    """Tell whether a path leads to anything, a link that leads nowhere as well."""
     try:
         path.lstat()
     except (OSError, ValueError) as error:
@@ -270,7 +214,7 @@ def _search(
                 places.add(place)
         folder = inside(start.joinpath(*below), root)
         pattern = None if below else start.joinpath(*parts)
-        for name, is_folder, is_link in _listing(folder, pattern):
+        for name, is_folder, is_link in listing(folder, pattern):
             then = set()
             for place in places:
                 step = steps[place]
@@ -301,7 +245,7 @@ def _matcher(part: str) -> Callable[[str], object]:
     return lambda name: not name.startswith(".") and expression(name)
 
 
-def _listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None, bool]]:
+def listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None, bool]]:
     """List a folder: name, whether it is a folder as `_is_folder` says, whether it is a link.
 
     Args:
@@ -322,11 +266,12 @@ def _listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None,
             if pattern is None:
                 raise SourceError("expected a folder, found none any more", folder) from error
             got = f"found none; {starts(str(folder))}"
-            if isinstance(error, NotADirectoryError) and _is_there(folder):
+            if isinstance(error, NotADirectoryError) and is_there(folder):
                 got = "got a file; name the folder that it is in"
             raise SourceError(f"expected the folder {folder}, {got}", pattern) from error
         reason = getattr(error, "strerror", None) or error
         message = f"expected a folder that can be listed, got: {reason}{too_many(error)}"
+        message += escaped(str(folder))
         raise SourceError(message, folder) from error
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ..errors import SourceError, by_handler
 from ._fields import listed
+from ._meant import escaped, starts
 from ._open_files import too_many
-from ._paths import starts
 
 __all__ = [
     "none_there",
@@ -95,7 +95,8 @@ def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
         got = f"{error.object[error.start : error.end]!a}; set PYTHONUTF8=1, or a UTF-8 locale"
         return SourceError(f"expected {expected}, got {got}", path)
     reason = getattr(error, "strerror", None) or error
-    return SourceError(f"expected a file that can be read, got: {reason}{too_many(error)}", path)
+    hint = too_many(error) + escaped(str(path))
+    return SourceError(f"expected a file that can be read, got: {reason}{hint}", path)
 
 
 def other_size(path: Path, before: int, now: int) -> SourceError:

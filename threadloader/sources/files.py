@@ -30,9 +30,9 @@ from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside
 from ._hash import sha256
 from ._labels import labels_of
-from ._paths import check_spelling
 from ._regular import open_regular, regular_status, time_of_change
 from ._row_numbers import row_number
+from ._spelling import check_spelling
 from ._telling import Telling
 
 __all__ = ["FilesSource", "open_files"]
