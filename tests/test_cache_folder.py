@@ -3,17 +3,20 @@
 Longer than other files: what can happen to files stands together.
 """
 
+import contextlib
 import errno
 import itertools
 import logging
 import os
 import random
 import shutil
+import stat
 import sys
 import threading
 import tracemalloc
 from io import FileIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -359,7 +362,7 @@ def test_a_write_that_fails_for_a_moment_opens_nothing_that_was_closed_meanwhile
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_where_too_many_files_are_open_the_error_says_what_to_do(tmp_path, monkeypatch, number):
     monkeypatch.setattr(_folder, "segment_names", refusing(number))
-    with pytest.raises(ConfigError, match=r"raise the limit of open files \(ulimit -n\)"):
+    with pytest.raises(ConfigError, match="open fewer files or loaders at once"):
         Folder(tmp_path, "key", COUNT)
 
 
@@ -1251,13 +1254,24 @@ def test_a_sub_folder_that_is_a_link_is_refused(tmp_path):
     (sub,) = (tmp_path / "one").iterdir()
     (tmp_path / "away").mkdir()
     (tmp_path / "two").mkdir()
-    try:
-        make_link(tmp_path / "two" / sub.name, tmp_path / "away")
-    except OSError:
-        pytest.skip("this user may not make links")
+    make_link(tmp_path / "two" / sub.name, tmp_path / "away")
     with pytest.raises(ConfigError, match=r"/cache/folder.*is a link"):
         Folder(tmp_path / "two", "key", COUNT)
     assert [] == list((tmp_path / "away").iterdir())
+
+
+@pytest.mark.parametrize("tag", [0xA0000003, 0x9000001A, 0])
+def test_a_sub_folder_that_is_a_junction_of_windows_is_refused(tmp_path, monkeypatch, tag):
+    """That of a folder which is kept in a cloud is another tag."""
+
+    def lstat(path):
+        return SimpleNamespace(st_mode=stat.S_IFDIR | 0o755, st_reparse_tag=tag)
+
+    monkeypatch.setattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", 0xA0000003, raising=False)
+    monkeypatch.setattr(Path, "lstat", lstat)
+    refused = pytest.raises(ConfigError, match=r"/cache/folder.*is a link")
+    with refused if tag == 0xA0000003 else contextlib.nullcontext():
+        Folder(tmp_path, "key", COUNT).close()
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "with\0nul"])

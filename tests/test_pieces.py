@@ -126,12 +126,12 @@ def test_what_a_signal_handler_raises_while_a_piece_is_made_comes_as_it_is():
             if len(self.taken) == 4:
                 self.taken.append([])
                 try:
-                    signal.raise_signal(signal.SIGUSR1)
+                    signal.raise_signal(signal.SIGINT)
                 except Alarm as error:
                     raise SourceError("cannot be read") from error
             return super().take(indices)
 
-    before = signal.signal(signal.SIGUSR1, handler)
+    before = signal.signal(signal.SIGINT, handler)
     try:
         with Loader(CONFIG, source=Alarmed(64)) as batches:
             epoch = iter(batches)
@@ -140,7 +140,7 @@ def test_what_a_signal_handler_raises_while_a_piece_is_made_comes_as_it_is():
                 next(epoch)
             got += [batch["x"].tolist() for batch in epoch]
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGINT, before)
     assert [[i, i + 1] for i in range(0, 64, 2)] == got
 
 

@@ -112,7 +112,7 @@ WRONG = [
     (weighted("square.npy"), "/sampler/weights", f"{FILE}, got square.npy: expected one row of"),
     (weighted("cut.npy"), "/sampler/weights", f"{FILE}, got cut.npy"),
     (weighted("none.npy"), "/sampler/weights", f"{FILE}, got none.npy: expected a file, found"),
-    (weighted("*.npy"), "/sampler/weights", f"{FILE}, got *.npy: expected a file, found none"),
+    (weighted("[x].npy"), "/sampler/weights", f"{FILE}, got [x].npy: expected a file, found none"),
     (weighted("."), "/sampler/weights", f"{FILE}, got "),
     (weighted(os.devnull), "/sampler/weights", f"{FILE}, got {os.devnull}: expected a regular"),
     (weighted("x.npz"), "/sampler/weights", f"{FILE}, got x.npz: line 1: expected a number"),

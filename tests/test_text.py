@@ -194,6 +194,17 @@ def test_a_file_of_gzip_is_told_to_be_unpacked(tmp_path, index):
     source.close()
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("kind", ["text", "jsonl", "csv"])
+def test_a_file_in_utf_16_is_refused_when_it_is_opened(tmp_path, kind, encoding):
+    """As PowerShell writes it with a ">": else a line might be the first to say so, or JSON."""
+    (path,) = write(tmp_path, "\ufeff1\n2\n".encode(encoding))
+    with pytest.raises(
+        SourceError, match=r"expected UTF-8, got UTF-16, by .*; convert the file to"
+    ):
+        open_source({"type": kind, "path": path.name}, tmp_path)
+
+
 def test_of_a_file_that_is_gone_the_byte_is_told(tmp_path):
     (path,) = write(tmp_path, b"\xff")
     source = opened([path])

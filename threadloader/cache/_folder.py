@@ -295,6 +295,9 @@ def _shelf(folder: Path, key: bytes, samples: int) -> Shelf:
 
 def _make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
-    if not stat.S_ISDIR(path.lstat().st_mode):
+    status = path.lstat()
+    # A junction is a folder to Windows, and leads elsewhere all the same.
+    junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", 0)
+    if not stat.S_ISDIR(status.st_mode) or getattr(status, "st_reparse_tag", None) == junction:
         # Whoever made the link would decide where we write.
         raise OSError(errno.ENOTDIR, f"{path.name} in it is a link")

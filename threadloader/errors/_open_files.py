@@ -1,6 +1,7 @@
 """How many files may be kept open, and what to do where the system opens no more."""
 
 import errno
+import os
 
 from ._handlers import by_handler
 
@@ -33,4 +34,5 @@ def too_many(error: BaseException) -> str:
     """Give what to do about an error, if too many files are open; else ""."""
     if getattr(error, "errno", None) not in TOO_MANY:
         return ""
-    return "raise the limit of open files (ulimit -n), or open fewer files or loaders at once"
+    limit = "" if os.name == "nt" else "raise the limit of open files (ulimit -n), or "
+    return f"{limit}open fewer files or loaders at once"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import SourceError
 from ._files import FileReader
 from ._index_cache import IntArray
 from ._telling import Telling
@@ -29,8 +30,16 @@ def tell(telling: Telling, reader: FileReader, what: str, done: int) -> None:
 
 
 def first_byte(reader: FileReader) -> int:
-    """Give where the text begins: after a byte order mark, if there is one."""
-    return len(_BOM) if reader.read(0, min(len(_BOM), reader.size)) == _BOM else 0
+    """Give where the text begins: after a byte order mark, if there is one.
+
+    Raises:
+        SourceError: it is the mark of UTF-16, which PowerShell writes; none of UTF-8 begins so.
+    """
+    begin = reader.read(0, min(len(_BOM), reader.size))
+    if begin[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        message = "expected UTF-8, got UTF-16, by its first two bytes; convert the file to UTF-8"
+        raise SourceError(message, reader.path)
+    return len(_BOM) if begin == _BOM else 0
 
 
 def scan(
