@@ -430,8 +430,8 @@ class TestNumbers:
     def test_a_name_is_no_pattern(self, tmp_path):
         """So none is taken silently out of several that match."""
         (tmp_path / "a1").write_bytes(b"1")
-        with pytest.raises(SourceError, match="expected a file"):
-            read_numbers("a*", tmp_path, None)
+        with pytest.raises(SourceError, match="expected a file, found none"):
+            read_numbers("a[1]", tmp_path, None)
         (tmp_path / "a[1]").write_bytes(b"2")
         assert [2] == read_numbers("a[1]", tmp_path, None).tolist()
 

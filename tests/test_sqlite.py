@@ -447,7 +447,6 @@ def test_even_a_query_that_got_through_could_not_write(tmp_path):
         connection.set_authorizer(None)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
 def test_the_database_may_not_lie_outside_of_root(tmp_path):
     made(tmp_path)
     (tmp_path / "in").mkdir()
@@ -586,7 +585,6 @@ def test_what_stands_in_its_place_is_looked_at_before_a_thread_connects(tmp_path
         assert said in str(pool.submit(lambda: source[0]).exception())
 
 
-@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
 def test_a_commit_in_the_log_of_a_linked_database_is_an_error_for_threads_that_connect_later(
     tmp_path,
 ):

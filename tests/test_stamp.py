@@ -79,7 +79,6 @@ def test_a_file_of_the_same_size_and_time_is_another_one(tmp_path, exchanged):
     assert before != stamp(spec, tmp_path)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
 def test_files_that_differ_in_their_path_alone_are_others(tmp_path, monkeypatch):
     """As two that were written in the same tick of the clock; a link is where it leads to."""
     for name in ("a", "b"):
@@ -130,7 +129,6 @@ def test_a_log_in_which_nothing_is_does_not_count(tmp_path):
     assert before == stamp(spec, tmp_path)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
 def test_the_log_of_a_linked_database_stands_beside_the_database_itself(tmp_path):
     spec = {"type": "sqlite", "path": "link.db"}
     (tmp_path / "real.db").write_bytes(b"some")

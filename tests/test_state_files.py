@@ -512,6 +512,39 @@ def test_a_state_that_is_just_replaced_is_read_as_soon_as_that_is_over(folder, m
         read(folder / "run.state")
 
 
+@pytest.mark.parametrize("name", ["stat", "replace"])
+def test_what_a_handler_raises_while_a_file_is_waited_for_passes(
+    windows, folder, monkeypatch, name
+):
+    """It may be of the class of what Windows says, but has no number of the system's."""
+    write(PLAIN, folder / "run.state")
+    calls = []
+
+    def refused(*args, **options):
+        calls.append(args)
+        raise PermissionError("a handler's own")
+
+    monkeypatch.setattr(os, name, refused)
+    with pytest.raises(PermissionError, match="a handler's own"):
+        read(folder / "run.state") if name == "stat" else write(RICH, folder / "run.state")
+    assert 1 == len(calls)
+
+
+def test_a_state_that_may_not_be_looked_at_for_a_moment_is_read(windows, folder, monkeypatch):
+    """As it is while another one is put in its place."""
+    write(PLAIN, folder / "run.state")
+    refused, real = [1, 2], os.stat
+
+    def stat_(*args, **options):
+        if refused:
+            refused.pop()
+            raise PermissionError(errno.EACCES, "Access is denied")
+        return real(*args, **options)
+
+    monkeypatch.setattr(os, "stat", stat_)
+    assert PLAIN == read(folder / "run.state")
+
+
 def test_a_state_that_stays_open_is_left_as_it_is(windows, folder, monkeypatch):
     """After a second, by a clock that each look at it moves."""
     write(PLAIN, folder / "run.state")

@@ -225,8 +225,8 @@ def test_a_name_that_no_file_can_have_is_told(use):
     with pytest.raises(ConfigError) as caught:
         use("run\0.state")
     (problem,) = caught.value.problems
-    expected = ("path", "the name of a file", "'run\\x00.state'")
-    assert expected == (problem.pointer, problem.expected, problem.got)
+    expected = ("path", "the name of a file", "'run\\x00.state'", "no name has a NUL character")
+    assert expected == (problem.pointer, problem.expected, problem.got, problem.hint)
 
 
 @pytest.mark.parametrize("use", [lambda path: write(STATE, path), read], ids=["write", "read"])

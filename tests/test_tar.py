@@ -233,7 +233,6 @@ def test_several_archives_follow_each_other_in_their_sorted_order(tmp_path):
     )
 
 
-@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
 def test_an_archive_and_a_link_to_it_are_one_archive_twice(tmp_path):
     write(tmp_path, {"1.txt": "x"})
     make_link(tmp_path / "b.tar", "a.tar")
@@ -497,7 +496,6 @@ def test_many_threads_read_at_once_what_one_reads(tmp_path):
     source.close()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
 def test_no_archive_may_lie_outside_of_root(tmp_path):
     (tmp_path / "in").mkdir()
     write(tmp_path, {"1.txt": "x"}, name="b.tar")

@@ -200,7 +200,7 @@ def test_a_file_in_utf_16_is_refused_when_it_is_opened(tmp_path, kind, encoding)
     """As PowerShell writes it with a ">": else a line might be the first to say so, or JSON."""
     (path,) = write(tmp_path, "\ufeff1\n2\n".encode(encoding))
     with pytest.raises(
-        SourceError, match=r"expected UTF-8, got UTF-16, by .*; convert the file to"
+        SourceError, match=r"expected UTF-8, got the byte order mark of UTF-16, f. f.; conv"
     ):
         open_source({"type": kind, "path": path.name}, tmp_path)
 

@@ -32,7 +32,6 @@ from ._shelf import PLACE_BYTES, Place, Shelf, of_process, unless_held
 
 __all__ = ["Folder"]
 
-
 _LOOK_SECONDS = 1.0
 """How often, at most, a miss looks for what other processes have written. Chosen: looking
 takes 11 to 17 microseconds of processor time for each segment that others have written."""
@@ -295,9 +294,7 @@ def _shelf(folder: Path, key: bytes, samples: int) -> Shelf:
 
 def _make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
-    status = path.lstat()
-    # A junction is a folder to Windows, and leads elsewhere all the same.
-    junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", 0)
+    # Whoever made a link would decide where we write. A junction is a folder to Windows.
+    status, junction = path.lstat(), getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", 0)
     if not stat.S_ISDIR(status.st_mode) or getattr(status, "st_reparse_tag", None) == junction:
-        # Whoever made the link would decide where we write.
         raise OSError(errno.ENOTDIR, f"{path.name} in it is a link")

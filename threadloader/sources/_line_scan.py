@@ -33,12 +33,12 @@ def first_byte(reader: FileReader) -> int:
     """Give where the text begins: after a byte order mark, if there is one.
 
     Raises:
-        SourceError: it is the mark of UTF-16, which PowerShell writes; none of UTF-8 begins so.
+        SourceError: it is that of UTF-16, as PowerShell writes; nothing in UTF-8 begins so.
     """
     begin = reader.read(0, min(len(_BOM), reader.size))
     if begin[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        message = "expected UTF-8, got UTF-16, by its first two bytes; convert the file to UTF-8"
-        raise SourceError(message, reader.path)
+        got = f"the byte order mark of UTF-16, {begin[:2].hex(' ')}"
+        raise SourceError(f"expected UTF-8, got {got}; convert the file to UTF-8", reader.path)
     return len(_BOM) if begin == _BOM else 0
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import re
+from pathlib import Path
 
 __all__ = ["escaped", "starts"]
+
+_ESCAPED = r"[\b\f\n\r\t]"
 
 
 def starts(path: str) -> str:
@@ -13,16 +17,13 @@ def starts(path: str) -> str:
     itself = {
         r"{.*}": 'braces stand for themselves: write "*" for what differs, or a list of names',
         r"(^|[/\\])~|\$": '"~" and "$" stand for themselves: write the whole path',
+        _ESCAPED: "in JSON a backslash is written twice, or as /",
     }
     texts = [text for sign, text in itself.items() if re.search(sign, path)]
-    return "; ".join([f"{hint} folder", *texts]) + escaped(path)
+    return "; ".join([f"{hint} folder", *texts])
 
 
-def escaped(path: str) -> str:
-    r"""Say what to do, behind a semicolon, about a path in which JSON has read a backslash.
-
-    >>> escaped("C:\temp"), escaped("C:\\temp")
-    ('; in JSON a backslash is written twice, or as /', '')
-    """
-    found = re.search(r"[\b\f\n\r\t]", path)
-    return "; in JSON a backslash is written twice, or as /" if found else ""
+def escaped(path: Path, error: Exception) -> str:
+    """Say so, behind a semicolon, where Windows takes the name for none that a file can have."""
+    wrong = getattr(error, "errno", None) == errno.EINVAL and re.search(_ESCAPED, str(path))
+    return "; in JSON a backslash is written twice, or as /" if wrong else ""

@@ -77,7 +77,7 @@ def expand(
                 if file.parent not in folders:
                     folders[file.parent] = real(file.parent)
                 folder, name_there = folders[file.parent], file.name
-                if os.name == "nt" and file == base / name:  # as it was spelt, not listed
+                if os.name == "nt" and file == base / name and not is_link:  # spelt, not listed
                     name_there = PurePath(real(file)).name
             where = folder, os.path.normcase(name_there)
             if where in seen:
@@ -113,7 +113,7 @@ def inside(path: Path, root: Path | None) -> Path:
         there = real(path)
         outside = not PurePath(there).is_relative_to(bound)
         # What is made in it later, as the folder of a cache, makes it.
-        if (outside or os.path.lexists(bound)) and not os.path.isdir(bound):  # noqa: PTH112
+        if (outside or os.path.lexists(bound)) and not os.path.isdir(root):  # noqa: PTH112
             got = f"{bound}, which is none"
             raise ConfigError(Problem("/root", "a folder", got, "name one that is there"))
         if outside:
@@ -131,7 +131,8 @@ def real(path: Path, *, of_root: bool = False) -> str:
     """
     try:
         # Windows leaves what says that a path is to be taken as it is; without it it is the same.
-        return re.sub(r"^\\\\\?\\(?=[A-Za-z]:)", "", os.path.realpath(path))
+        found = re.sub(r"^\\\\\?\\(?=[A-Za-z]:)", "", os.path.realpath(path))
+        return re.sub(r"^\\\\\?\\UNC\\", r"\\\\", found)
     except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
         if by_handler(error):
             raise
@@ -270,8 +271,8 @@ def listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None, 
                 got = "got a file; name the folder that it is in"
             raise SourceError(f"expected the folder {folder}, {got}", pattern) from error
         reason = getattr(error, "strerror", None) or error
-        message = f"expected a folder that can be listed, got: {reason}{too_many(error)}"
-        message += escaped(str(folder))
+        hint = too_many(error) or escaped(folder, error)
+        message = f"expected a folder that can be listed, got: {reason}{hint}"
         raise SourceError(message, folder) from error
 
 

@@ -95,7 +95,7 @@ def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
         got = f"{error.object[error.start : error.end]!a}; set PYTHONUTF8=1, or a UTF-8 locale"
         return SourceError(f"expected {expected}, got {got}", path)
     reason = getattr(error, "strerror", None) or error
-    hint = too_many(error) + escaped(str(path))
+    hint = too_many(error) or escaped(path, error)
     return SourceError(f"expected a file that can be read, got: {reason}{hint}", path)
 
 

@@ -4,53 +4,55 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from ..errors import SourceError
-from ._paths import MAGIC, is_there, listing
+from ._paths import MAGIC, inside, is_there, listing
 
 __all__ = ["check_spelling"]
 
 _ANY_CASE = os.name == "nt" or sys.platform == "darwin"
 
 
-def check_spelling(folder: Path, patterns: Sequence[str]) -> None:
+def check_spelling(folder: Path, patterns: Sequence[str], root: Path | None) -> None:
     """Refuse a name in a pattern that the disk has in another spelling, on systems that find it.
 
-    Such a name would stand in samples, and decide in which order they come.
+    Such a name would stand in samples, and decide in which order they come. Letters and their
+    accents may be apart on the disk.
 
     Args:
         folder: below it the patterns are.
         patterns: each up to its first name with a ``*``, ``?`` or ``[``.
+        root: the folder that none on the way may lie outside of; None for no bound.
 
     Raises:
-        SourceError: there is one, or a folder on the way cannot be listed.
+        SourceError: there is one, or a folder on the way cannot be listed or lies outside of root.
     """
     if not _ANY_CASE:
         return
-    listed: dict[Path, set[str]] = {}
+    listed: dict[Path, dict[str, str]] = {}
     for pattern in patterns:
         there = folder
         for part in PurePath(pattern).parts:
             if MAGIC & set(part) or not is_there(there / part):
                 break
             if there not in listed:
-                listed[there] = {name for name, _, _ in listing(there, None)}
-            if part not in listed[there]:
-                _refuse_spelling(there / part, listed[there])
+                names = [name for name, _, _ in listing(inside(there, root), None)]
+                listed[there] = dict(zip(map(_composed, names), names, strict=True))
+            if _composed(part) not in listed[there]:
+                raise _misspelt(there / part, listed[there])
             there /= part
 
 
-def _refuse_spelling(path: Path, names: Collection[str]) -> None:
+def _composed(name: str) -> str:
     import unicodedata  # imported when it is asked for
 
-    def composed(name: str) -> str:
-        return unicodedata.normalize("NFC", name)
+    return unicodedata.normalize("NFC", name)
 
-    name = composed(path.name)
-    if name in map(composed, names):  # a disk may have letters and their accents apart
-        return
-    near = [it for it in names if composed(it).casefold() == name.rstrip(". ").casefold()]
+
+def _misspelt(path: Path, names: dict[str, str]) -> SourceError:
+    meant = _composed(path.name).rstrip(". ").casefold()
+    near = [name for composed, name in names.items() if composed.casefold() == meant]
     hint = f"write {near[0]!r}" if near else "see how the folder lists it"
-    raise SourceError(f"expected a name as the disk has it, got {path.name!r}; {hint}", path)
+    return SourceError(f"expected a name as the disk has it, got {path.name!r}; {hint}", path)

@@ -176,7 +176,7 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
                     'name the place in "folder"',
                 )
             )
-    check_spelling(folder, patterns)
+    check_spelling(folder, patterns, root)
     found = [
         path.relative_to(folder).parts for path in expand(folder, patterns, root, overlapping=True)
     ]

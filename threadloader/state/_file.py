@@ -195,11 +195,11 @@ def _refuse_others(mode: int, path: str) -> None:
 def _name(path: Any) -> str:
     """Give a path as text; the system takes others, the number of an open file among them."""
     name = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if isinstance(name, str) and name and "\0" not in name:
-        return name
-    got = repr(name) if isinstance(name, str) else type(path).__name__
     # Not left to the system: Python says it on Windows by an OSError that has no number.
     nul = isinstance(name, str) and "\0" in name
+    if isinstance(name, str) and name and not nul:
+        return name
+    got = repr(name) if isinstance(name, str) else type(path).__name__
     hint = "no name has a NUL character" if nul else "give a str or a pathlib.Path"
     raise ConfigError(Problem("path", "the name of a file", got, hint))
 
