@@ -95,7 +95,7 @@ class IndexCache:
         except OSError as error:  # a SourceError is one
             if by_handler(error):
                 raise
-            # There another process may put it in place now; what is wrong else, `save` says.
+            # Another process may be putting it in place; what else is wrong, `save` says.
             denied = _WINDOWS and isinstance(error.__cause__, PermissionError)
             if not (denied or isinstance(error.__cause__, FileNotFoundError)):
                 self._warn(path, error)
