@@ -1,7 +1,6 @@
 """Files that several threads read at once, each read saying where.
 
-What a kind of source needs for its files is here: `expand` and `inside` find them, and
-are explained in `_paths`.
+What a kind of source needs for its files is here: `expand` and `inside`, of `_paths`, find them.
 """
 
 from __future__ import annotations

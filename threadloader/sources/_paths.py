@@ -241,9 +241,8 @@ def _matcher(part: str) -> Callable[[str], object]:
         most = f"at most {_LONGEST:,} characters between two slashes"
         raise SourceError(f"expected a pattern of {most}, got one of {len(part):,}")
     expression = re.compile(fnmatch.translate(part)).match
-    if part.startswith("."):
-        return expression
-    return lambda name: not name.startswith(".") and expression(name)
+    hidden = part.startswith(".")
+    return lambda name: (hidden or not name.startswith(".")) and expression(name)
 
 
 def listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None, bool]]:
