@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from denied import denied_at_first
 from hypothesis import example, given
 from hypothesis import strategies as st
 from links import make_link
@@ -342,7 +343,7 @@ def test_where_another_process_is_at_an_index_windows_waits_for_it(
     monkeypatch.setattr(_once_free, "_WINDOWS", windows)
     monkeypatch.setattr(_index_cache, "_WINDOWS", windows)
     monkeypatch.setattr(_once_free, "_PAUSE_SECONDS", 0)
-    refused, opened, replace = [1, 2, 3], _index_cache.open_regular, os.replace
+    opened = _index_cache.open_regular
 
     def denied(path):
         try:
@@ -350,14 +351,8 @@ def test_where_another_process_is_at_an_index_windows_waits_for_it(
         except PermissionError as error:
             raise SourceError("expected a file that can be read", path) from error
 
-    def replaced(*paths):
-        if refused:
-            refused.pop()
-            raise PermissionError(errno.EACCES, "Access is denied")
-        return replace(*paths)
-
     monkeypatch.setattr(_index_cache, "open_regular", denied)
-    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "replace", denied_at_first(os.replace))
     assert LINES == read(file)
     assert (windows, 0 if windows else 1) == (index_of(file).exists(), len(caplog.records))
     monkeypatch.setattr(_index_cache, "open_regular", opened)

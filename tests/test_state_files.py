@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from campaigns import states as campaign
 from damaged_states import accepted, cut, flipped
+from denied import denied_at_first
 from links import make_link
 
 from threadloader import Loader, StateError
@@ -494,19 +495,11 @@ def test_a_state_that_somebody_reads_is_replaced_as_soon_as_that_is_over(windows
 def test_a_state_that_is_just_replaced_is_read_as_soon_as_that_is_over(folder, monkeypatch):
     """Windows opens no file that another one is put in place of."""
     write(PLAIN, folder / "run.state")
-    refused, real = [1, 2, 3], _file.FileIO
-
-    def opened(*args):
-        if refused:
-            refused.pop()
-            raise PermissionError(errno.EACCES, "Access is denied")
-        return real(*args)
-
     monkeypatch.setattr(_once_free, "_WINDOWS", True)
     monkeypatch.setattr(_once_free, "_PAUSE_SECONDS", 0)
-    monkeypatch.setattr(_file, "FileIO", opened)
+    monkeypatch.setattr(_file, "FileIO", denied_at_first(io.FileIO))
     assert PLAIN == read(folder / "run.state")
-    refused.append(4)
+    monkeypatch.setattr(_file, "FileIO", denied_at_first(io.FileIO))
     monkeypatch.setattr(_once_free, "_WINDOWS", False)
     with pytest.raises(PermissionError):
         read(folder / "run.state")
@@ -533,15 +526,7 @@ def test_what_a_handler_raises_while_a_file_is_waited_for_passes(
 def test_a_state_that_may_not_be_looked_at_for_a_moment_is_read(windows, folder, monkeypatch):
     """As it is while another one is put in its place."""
     write(PLAIN, folder / "run.state")
-    refused, real = [1, 2], os.stat
-
-    def stat_(*args, **options):
-        if refused:
-            refused.pop()
-            raise PermissionError(errno.EACCES, "Access is denied")
-        return real(*args, **options)
-
-    monkeypatch.setattr(os, "stat", stat_)
+    monkeypatch.setattr(os, "stat", denied_at_first(os.stat))
     assert PLAIN == read(folder / "run.state")
 
 

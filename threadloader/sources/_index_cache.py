@@ -129,8 +129,10 @@ class IndexCache:
                         stream.write(part.data)
                     stream.flush()
                     os.fsync(stream.fileno())
-                # Once that was in vain, it is not waited for at each of a thousand files.
-                own.replace(path) if self._warned else once_free(own.replace, path)
+                if self._warned:  # once in vain, it is not waited for at each of many files
+                    own.replace(path)
+                else:
+                    once_free(own.replace, path)
             finally:  # around the opening, too: an interrupt may come right after it
                 try:
                     own.unlink()

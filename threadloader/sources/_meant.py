@@ -9,6 +9,9 @@ from pathlib import Path
 __all__ = ["escaped", "starts"]
 
 _ESCAPED = r"[\b\f\n\r\t]"
+"""What JSON makes of a single backslash and the letter behind it."""
+
+_TWICE = "in JSON a backslash is written twice, or as /"
 
 
 def starts(path: str) -> str:
@@ -17,13 +20,13 @@ def starts(path: str) -> str:
     itself = {
         r"{.*}": 'braces stand for themselves: write "*" for what differs, or a list of names',
         r"(^|[/\\])~|\$": '"~" and "$" stand for themselves: write the whole path',
-        _ESCAPED: "in JSON a backslash is written twice, or as /",
+        _ESCAPED: _TWICE,
     }
     texts = [text for sign, text in itself.items() if re.search(sign, path)]
     return "; ".join([f"{hint} folder", *texts])
 
 
 def escaped(path: Path, error: Exception) -> str:
-    """Say so, behind a semicolon, where Windows takes the name for none that a file can have."""
+    """Say what to do, behind a semicolon, about a name that Windows takes for none of a file."""
     wrong = getattr(error, "errno", None) == errno.EINVAL and re.search(_ESCAPED, str(path))
-    return "; in JSON a backslash is written twice, or as /" if wrong else ""
+    return f"; {_TWICE}" if wrong else ""
