@@ -84,3 +84,10 @@ def test_a_name_with_which_no_file_begins_is_bad_usage(small, capsys):
         mutants.main(["--only", "nothing"])
     assert 2 == caught.value.code
     assert "--only: expected the beginning of a file's name" in capsys.readouterr().err
+
+
+def test_each_key_of_the_table_begins_the_name_of_a_file():
+    """One that was renamed would be tried with the tests of its whole room."""
+    package = planted.ROOT / "threadloader"
+    names = [path.relative_to(package).as_posix() for path in package.rglob("*.py")]
+    assert [] == [key for key in mutants.TESTS if not any(it.startswith(key) for it in names)]

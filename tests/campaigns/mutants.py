@@ -59,13 +59,14 @@ TESTS = {
     "sources/": "sources columns take_into per_thread open_files loader damaged_files",
     "sources/_csv": "csv columns damaged_files",
     "sources/_decode": "files tar csv",
-    "sources/_expand": "files_expand files",
     "sources/_files": "open_files npy text tokens jsonl csv damaged_files",
     "sources/_index": "line_index jsonl text csv",
     "sources/_label": "columns files npy csv no_label",
     "sources/_line": "line_index jsonl text csv damaged_files",
+    "sources/_meant": "files_expand telling cli",
     "sources/_npy": "npy npz files",
     "sources/_path": "sources files files_expand tokens",
+    "sources/_spelling": "files",
     "sources/_sqlite": "sqlite on_error",
     "sources/_stamp": "stamp cache_key caching",
     "sources/csv": "csv columns damaged_files",
@@ -181,9 +182,8 @@ def _code(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("cast", "TypeVar"):
             continue
         if isinstance(node, ast.AnnAssign):
-            inside: list[ast.AST] = [node.value] if node.value else []
-            for part in inside:
-                yield from _code(ast.Expression(part))
+            if node.value is not None:
+                yield from _code(ast.Expression(node.value))
             continue
         if isinstance(node, (ast.expr, ast.stmt)):
             yield node
