@@ -16,7 +16,7 @@ from .._tried import examined
 from ..adapters import torch_loader
 from ..errors import ConfigError, LoaderError
 from ._picture import picture
-from ._plan import add_arguments, plan_of
+from ._plan import Plan, add_arguments
 from ._progress import progress
 from ._run import run
 
@@ -37,7 +37,7 @@ def add_command(commands: Any) -> None:
 def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
     """Run the command; what it prints is put into ``out`` and ``err``, its progress at once."""
     try:
-        plan = plan_of(arguments)
+        plan = Plan(**{name: getattr(arguments, name) for name in Plan.__dataclass_fields__})
     except ConfigError as error:
         err += [line(f"threadloader bench: {problem}") for problem in error.problems]
         return USAGE

@@ -9,9 +9,20 @@ from typing import Any
 from .._named import add_code, add_config, integer, number
 from ..errors import ConfigError, Problem, shown
 
-__all__ = ["STEPS", "Plan", "add_arguments", "plan_of"]
+__all__ = ["STEPS", "Plan", "add_arguments"]
 
 STEPS = ("sleep", "gil", "numpy")
+
+EXPECTED = {
+    "workers": "integers from 0 to 1024",
+    "seconds": "a number above 0, up to 86400",
+    "batches": "an integer from 2 to 10**9",
+    "repeat": "an integer from 1 to 1000",
+    "step": f"one of {', '.join(STEPS)}",
+    "step_ms": "a number from 0 to 60000",
+    "compare": '"torch" or ""',
+}
+"""What each attribute of a plan may be, in words."""
 
 DESCRIPTION = """\
 Runs epochs of a config with several numbers of workers, reports the result of each,
@@ -65,43 +76,19 @@ class Plan:
     def __post_init__(self) -> None:
         seconds = 2.0 if self.seconds is None and self.batches is None else self.seconds
         object.__setattr__(self, "seconds", seconds)
+        right = {
+            "workers": bool(self.workers) and all(_whole(n, 0, 1024) for n in self.workers),
+            "seconds": seconds is None or (_number(seconds, 86400) and seconds > 0),
+            "batches": self.batches is None or _whole(self.batches, 2, 10**9),
+            "repeat": _whole(self.repeat, 1, 1000),
+            "step": self.step in STEPS,
+            "step_ms": _number(self.step_ms, 60000),
+            "compare": self.compare in ("", "torch"),
+        }
         problems = [
-            Problem(option, expected, shown(got))
-            for option, expected, got, right in (
-                (
-                    "--workers",
-                    "integers from 0 to 1024",
-                    self.workers,
-                    bool(self.workers) and all(_whole(n, 0, 1024) for n in self.workers),
-                ),
-                (
-                    "--seconds",
-                    "a number above 0, up to 86400",
-                    seconds,
-                    seconds is None or (_number(seconds, 86400) and seconds > 0),
-                ),
-                (
-                    "--batches",
-                    "an integer from 2 to 10**9",
-                    self.batches,
-                    self.batches is None or _whole(self.batches, 2, 10**9),
-                ),
-                (
-                    "--repeat",
-                    "an integer from 1 to 1000",
-                    self.repeat,
-                    _whole(self.repeat, 1, 1000),
-                ),
-                ("--step", f"one of {', '.join(STEPS)}", self.step, self.step in STEPS),
-                (
-                    "--step-ms",
-                    "a number from 0 to 60000",
-                    self.step_ms,
-                    _number(self.step_ms, 60000),
-                ),
-                ("--compare", '"torch" or ""', self.compare, self.compare in ("", "torch")),
-            )
-            if not right
+            Problem(f"--{name.replace('_', '-')}", expected, shown(getattr(self, name)))
+            for name, expected in EXPECTED.items()
+            if not right[name]
         ]
         if problems:
             raise ConfigError(problems)
@@ -179,15 +166,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--json", action="store_true", help="print JSON instead of the table")
     add("--svg", metavar="FILE", help="also draw a picture into this file")
-
-
-def plan_of(arguments: argparse.Namespace) -> Plan:
-    """Give the plan that parsed arguments ask for.
-
-    Raises:
-        ConfigError: one of them is out of bounds.
-    """
-    return Plan(**{name: getattr(arguments, name) for name in Plan.__dataclass_fields__})
 
 
 def _integers(text: str) -> tuple[int, ...]:

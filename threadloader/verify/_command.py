@@ -16,7 +16,7 @@ from .._tried import examined
 from ..errors import ConfigError, LoaderError, WorkerError
 from ._case import CODE
 from ._follow import told
-from ._plan import add_arguments, plan_of
+from ._plan import Plan, add_arguments
 from ._progress import Progress
 from ._run import run
 
@@ -39,7 +39,7 @@ def add_command(commands: Any) -> None:
 def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
     """Run the command; what it prints is put into ``out`` and ``err``, its progress at once."""
     try:
-        plan = plan_of(arguments)
+        plan = Plan(epochs=arguments.epochs, batches=arguments.batches)
     except ConfigError as error:
         err += [line(f"threadloader verify: {problem}") for problem in error.problems]
         return USAGE

@@ -11,7 +11,7 @@ from .._named import add_code, add_config, code_name, integer
 from ..config import LoaderConfig
 from ..errors import ConfigError, Problem, shown
 
-__all__ = ["DEEP", "Leg", "Plan", "Run", "add_arguments", "plan_of", "runs"]
+__all__ = ["DEEP", "Leg", "Plan", "Run", "add_arguments", "runs"]
 
 DEEP = 16
 """The deepest prefetch that is tried: far more than a training run needs."""
@@ -189,12 +189,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="imports the module and uses the function of (epoch, n) as the sampler",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-
-
-def plan_of(arguments: argparse.Namespace) -> Plan:
-    """Give the plan that parsed arguments ask for.
-
-    Raises:
-        ConfigError: one of them is out of bounds.
-    """
-    return Plan(epochs=arguments.epochs, batches=arguments.batches)
