@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from .errors import from_signal
 
-__all__ = ["chained", "digest", "place"]
+__all__ = ["chained", "digest", "place", "used_bytes"]
 
 SIZE = 16
 """Bytes of a digest: two of 2**64 batches meet with a chance of about 0.4."""
@@ -119,6 +119,21 @@ def place(path: Path) -> str:
     "batch['x'][3]"
     """
     return "batch" + "".join(f"[{key!r:.60}]" for key in path)
+
+
+def used_bytes(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Give the bytes of each value, in this machine's order, along a new last axis.
+
+    Of a long double of 80 bits without the rest of its 12 or 16 bytes, which is anything.
+
+    Args:
+        values: of a dtype of numpy that holds no objects, at least one.
+    """
+    native = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+    found = native.reshape(-1).view(np.uint8)
+    if values.dtype.char in "gG" and np.finfo(np.longdouble).nmant == 63:
+        found = found.reshape(-1, np.dtype(np.longdouble).itemsize)[:, :10]
+    return found.reshape(*values.shape, found.size // values.size)
 
 
 def _feed(update: Update, value: Any, path: Path) -> None:
@@ -251,7 +266,7 @@ def _values(update: Update, values: npt.NDArray[Any], path: Path) -> None:
     if not values.nbytes:
         return
     if dtype.kind in "fc" and dtype.itemsize > 8 * (1 + (dtype.kind == "c")):
-        update(_without_unused(values))
+        update(used_bytes(values).tobytes())
         return
     little = dtype.newbyteorder("<")
     if values.ndim == 0:
@@ -262,10 +277,3 @@ def _values(update: Update, values: npt.NDArray[Any], path: Path) -> None:
     for start in range(0, len(values), rows):
         block = np.ascontiguousarray(values[start : start + rows], little)
         update(block.reshape(-1).view(np.uint8))  # as bytes: hashlib takes no buffer of dates
-
-
-def _without_unused(values: npt.NDArray[Any]) -> bytes:
-    """Give the bytes of long doubles; of 80 bits, the rest of their 12 or 16 bytes is anything."""
-    native = np.ascontiguousarray(values, values.dtype.newbyteorder("=")).view(np.longdouble)
-    used = 10 if np.finfo(np.longdouble).nmant == 63 else native.itemsize
-    return native.reshape(-1).view(np.uint8).reshape(-1, native.itemsize)[:, :used].tobytes()

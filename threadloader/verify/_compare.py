@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..fingerprint import digest, place
+from ..fingerprint import digest, place, used_bytes
 
 __all__ = ["Field", "differing"]
 
@@ -92,23 +92,13 @@ def _arrays(name: str, there: npt.NDArray[Any], here: npt.NDArray[Any], rows: in
         wrong = tuple(row for row in range(rows) if digest(there[row]) != digest(here[row]))
     if there.dtype.kind not in "biufcmMSU":
         return Field(name, f"{kinds[0]}, its values differ", wrong)
-    differs = (_bits(there) != _bits(here)).any(axis=-1)
+    differs = (used_bytes(there) != used_bytes(here)).any(axis=-1)
     count = int(np.count_nonzero(differs))
     at = tuple(int(axis[0]) for axis in np.nonzero(differs)) if there.ndim else ()
     values = f"expected {_short(there[at].item())}, got {_short(here[at].item())}"
     where = f", the first at [{', '.join(map(str, at))}]" if at else ""
     verb = "differs" if count == 1 else "differ"
     return Field(name, f"{count:,} of {there.size:,} values {verb}{where}: {values}", wrong)
-
-
-def _bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Give the bytes of each value, along a new last axis."""
-    native = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-    bits = native.reshape(-1).view(np.uint8)
-    if values.dtype.char in "gG" and np.finfo(np.longdouble).nmant == 63:
-        # A long double of 80 bits: the rest of its 12 or 16 bytes is anything.
-        bits = bits.reshape(-1, np.dtype(np.longdouble).itemsize)[:, :10].reshape(-1)
-    return bits.reshape(*values.shape, bits.size // values.size)
 
 
 def _is_array(value: Any) -> bool:
