@@ -44,13 +44,12 @@ def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference 
     try:
         with contextlib.closing(follow(case, run, epochs, tape.more)) as items:
             for item in items:
-                place, mark = next(expected, (None, None))
-                if mark is None or place != item.place:
-                    there = "the end"
-                    if place is not None and mark is not None:
-                        there = f"epoch {place[0]}, step {mark.step}"
+                due = next(expected, None)
+                if due is None or due[0] != item.place:
+                    there = f"epoch {due[0][0]}, step {due[1].step}" if due else "the end"
                     what = f"expected {there}, got a batch"
                     return _steps(run, item.place[0], item.mark, what), []
+                mark = due[1]
                 if item.mark != mark:
                     # A copy: workers that are ahead may be writing into what it is made of.
                     item = item._replace(batch=copy.deepcopy(item.batch))

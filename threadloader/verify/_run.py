@@ -136,34 +136,26 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
     tape = record(case, epochs, plan.batches, shown.tick)
     deep = max(1, min(DEEP, AHEAD_BYTES // max(1, tape.batch_bytes)))
     tried = runs(own, deep, epochs=epochs, steps=tape.steps, whole=tape.whole, seed=config.seed)
+    others = () if process is None else (other_run(tape, own[1]),)
     left = _left_out(case, epochs, tape, deep)
-    same, first, indices = [], None, tape.indices
-    for number, run in enumerate(tried, 2):
-        shown.begin(number, expected, str(run))
+    same, first, indices, elsewhere = [], None, tape.indices, False
+    for number, run in enumerate((*tried, *others), 2):
+        there = run.begins is not None
+        shown.begin(expected if there else number, expected, str(run))
         try:
-            difference, around = compared(case, run, tape, epochs)
-        except ShortError as error:
-            left.append(f"{run}: {error}")
+            if process is not None and there:
+                difference, around = process.compared(run, tape, epochs)
+            else:
+                difference, around = compared(case, run, tape, epochs)
+        except (ShortError, LostError) as error:
+            left.append(f"{'another process' if there else run}: {error}")
             continue
         same.append((run, difference is None))
         if difference is not None and first is None:
-            first, indices = difference, [*around, *tape.indices]
-    other = None
-    if process is not None:
-        run = other_run(tape, own[1])
-        shown.begin(expected, expected, str(run))
-        try:
-            difference, around = process.compared(run, tape, epochs)
-        except LostError as error:
-            left.append(f"another process: {error}")
-        else:
-            same.append((run, difference is None))
-            if difference is not None and first is None:
-                first = other = difference
-                indices = [*around, *tape.indices]
+            first, indices, elsewhere = difference, [*around, *tape.indices], there
     if first is None:
         found, may = faults(case, indices)
-    elif other is not None and process is not None:
+    elif process is not None and elsewhere:
         # What one process shows, too, comes first: each run has drawn something else, say.
         found, may = faults(case, indices, CALLS)
         found, may = found or (process.cause(indices),), ()
