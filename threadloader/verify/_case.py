@@ -44,16 +44,9 @@ def hurried() -> Iterator[None]:
 
 
 class Case:
-    """What is verified.
+    """The config and what takes its place in code, each as `run` takes it.
 
-    Args:
-        config: the options; workers, prefetch and number of epochs are replaced in each run.
-        base: the folder to which relative paths in it are relative.
-        source: called without arguments, anew for each run, for the source that takes the
-            place of the config's; None: that of the config.
-        transform: takes the place of the config's, or None.
-        collate: the same.
-        sampler: the same; as `Loader` takes it.
+    In each run workers, prefetch and number of epochs are replaced.
     """
 
     def __init__(
@@ -109,12 +102,7 @@ class Case:
 
     @contextlib.contextmanager
     def batches(self, leg: Leg, guarded: Iterable[str] = ()) -> Iterator[Batches]:
-        """Open the batches of one leg.
-
-        Args:
-            leg: workers and prefetch.
-            guarded: names of `PARTS` that have one lock around them, all the same.
-        """
+        """Open the batches of a leg; the parts that `guarded` names have one lock around all."""
         config = dataclasses.replace(
             unlisted(self.config),
             num_workers=leg.workers,

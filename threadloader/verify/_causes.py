@@ -64,11 +64,6 @@ def faults(
 ) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
     """Find what made no run differ: by a few calls of each part in one thread, and in several.
 
-    Args:
-        case: what is run.
-        indices: dataset indices to look at.
-        calls: how many of each.
-
     Returns:
         What is at fault all the same, since every run has it; and what is a danger.
     """
@@ -91,16 +86,7 @@ def causes(
     depth: int,
     tell: Callable[[str], None],
 ) -> tuple[Cause, ...]:
-    """Find what makes batches differ.
-
-    Args:
-        case: what is run.
-        tape: what the first run gave.
-        difference: the first difference.
-        indices: dataset indices to look at, those that differ first.
-        epochs: how many epochs a run has.
-        depth: the deepest prefetch that memory allows.
-        tell: is told what is being looked at.
+    """Find what makes batches differ, by samples of which those that differ come first.
 
     Returns:
         What was found; last, one of kind "unknown" where nothing was shown.

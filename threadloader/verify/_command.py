@@ -24,11 +24,7 @@ __all__ = ["add_command"]
 
 
 def add_command(commands: Any) -> None:
-    """Add ``verify`` to the commands.
-
-    Args:
-        commands: what `argparse` calls the subparsers.
-    """
+    """Add ``verify`` to the commands, which `argparse` calls subparsers."""
     parser = commands.add_parser(
         "verify", help="prove that a config gives the same batches whatever the threads do"
     )

@@ -30,12 +30,7 @@ class Field(NamedTuple):
 
 
 def differing(there: Any, here: Any, rows: int) -> list[Field]:
-    """List the fields in which two batches differ, in the order of the first.
-
-    Args:
-        there: the batch as it should be.
-        here: the batch as it came.
-        rows: how many rows they have.
+    """List the fields in which a batch of so many rows is not as it should be, in its order.
 
     >>> differing({"x": np.array([1, 2])}, {"x": np.array([1, 3])}, 2)
     [Field(name="batch['x']", what='1 of 2 values differs, the first at [1]: expected 2, got 3', \

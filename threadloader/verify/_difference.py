@@ -26,12 +26,6 @@ INDICES = 8
 def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference | None, list[int]]:
     """Make a run and compare each batch with that of the first one.
 
-    Args:
-        case: what is run.
-        run: how.
-        tape: what the first run gave.
-        epochs: how many epochs.
-
     Returns:
         The first difference, or None; and the dataset indices of its batch, those that differ
         first, as far as they are known.

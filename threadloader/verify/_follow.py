@@ -90,12 +90,7 @@ def follow(
 ) -> Generator[Item, None, None]:
     """Make the batches of a run, leg by leg, each going on with the state of the one before.
 
-    Args:
-        case: what is run.
-        run: how.
-        epochs: how many epochs.
-        more: whether an epoch has another batch to be looked at: (epoch, its number) -> bool.
-        guarded: what has a lock around it.
+    `more` says of an epoch, and the number of a batch in it, whether that is to be looked at.
 
     Raises:
         VerifyError: a batch holds something that cannot be compared.
@@ -145,13 +140,7 @@ def _leg(
 
 
 def made(place: tuple[int, int], batch: Any, info: BatchInfo | None, before: str) -> Item:
-    """Give a batch that was delivered as an item.
-
-    Args:
-        place: as of `Item`.
-        batch: the batch.
-        info: what the run says of it.
-        before: the state before it, as JSON.
+    """Give a batch that was delivered, and the state before it, as an item.
 
     Raises:
         VerifyError: its content cannot be compared.
@@ -237,13 +226,9 @@ class Tape:
 
 
 def record(case: Case, epochs: int, most: int | None, tick: Callable[[], None]) -> Tape:
-    """Make the first run, without workers, and write it down.
+    """Make the first run, without workers, and write it down; `tick` is called for each batch.
 
-    Args:
-        case: what is run.
-        epochs: how many epochs.
-        most: the most batches of an epoch; None: as many as there is time for.
-        tick: called for each batch.
+    An epoch has at most so many batches; None: as many as there is time for.
 
     Raises:
         VerifyError: it has no batch, or one that cannot be compared.

@@ -42,13 +42,7 @@ CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset, deque)
 
 
 def held(thing: Any) -> dict[str, bytes]:
-    """Take a mark of each place in which a function or an object keeps something.
-
-    Args:
-        thing: a function, or an object whose methods are called.
-
-    Returns:
-        From the name of the place, as the user wrote it, to its mark.
+    """Give a mark of each place in which a thing keeps something, by its name as the user wrote it.
 
     >>> draws = random.Random(0)
     >>> def noise(sample):

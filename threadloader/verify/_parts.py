@@ -38,13 +38,7 @@ class Part(NamedTuple):
 
 
 def parts_of(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
-    """Give the parts, with calls of them on samples that can be had.
-
-    Args:
-        case: what is run.
-        source: its source, open.
-        indices: dataset indices of the samples.
-    """
+    """Give the parts, with calls of them on those of the samples that can be had."""
     read = case.reader(source)
     calls: dict[int, Call] = {index: partial(read, index) for index in indices}
     fresh = _fresh(calls)
@@ -70,15 +64,9 @@ def parts_of(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
 
 
 def results(case: Case, indices: Sequence[int]) -> dict[str, dict[str, str]]:
-    """Make each call of each part once.
+    """Make each call of each part once, and give what came of it by part and by name of the call.
 
-    Args:
-        case: what is run.
-        indices: dataset indices of the samples.
-
-    Returns:
-        By part and by name of the call what came of it, as text: to be compared with what
-        another process gives.
+    As text: to be compared with what another process gives.
     """
     with case.source() as source:
         found = {

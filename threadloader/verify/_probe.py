@@ -86,14 +86,13 @@ def _small() -> list[Any]:
 def repeated(call: Call, function: Any, most: int = CALLS, seconds: float = TICK_SECONDS) -> Repeat:
     """Repeat a call until it gives something else; then find out what it depends on.
 
+    The global random states are left as they were.
+
     Args:
         call: it.
         function: what it calls in the end: what that keeps is looked at.
         most: how often it is called.
         seconds: for how long at least, unless that is less often than by default.
-
-    Returns:
-        What came of it. The global random states are left as they were.
     """
     before = _states()
     try:
@@ -129,15 +128,10 @@ def repeated(call: Call, function: Any, most: int = CALLS, seconds: float = TICK
 
 
 class _Trial:
-    """A call, made again and again under conditions.
-
-    Args:
-        call: it.
-        function: what it calls in the end.
-        full: whether it is called as often as by default.
+    """A call, made again and again under conditions, and what it calls in the end.
 
     Attributes:
-        full: as given.
+        full: whether it is called as often as by default.
         again: so many calls are enough to see that something does not differ.
     """
 
@@ -157,11 +151,7 @@ class _Trial:
         return result(self._call)
 
     def ahead(self, usual: bytes) -> float:
-        """Give by how many seconds the clock has to be ahead for another result; 0: no matter.
-
-        Args:
-            usual: the result where it is not.
-        """
+        """Give by how many seconds a clock must be ahead for an unusual result; 0: no matter."""
         by = FAR_AHEAD_SECONDS if self.full else AHEAD_SECONDS
 
         def later() -> bytes:
@@ -177,11 +167,9 @@ class _Trial:
             return by if told and all((self.anew(), later()) == both for _ in rounds) else 0
 
     def steady(self, prepare: Callable[[], object], end: float = 0) -> bool:
-        """Say whether the call always gives the same.
+        """Say whether the call always gives the same, where `prepare` is called before each.
 
-        Args:
-            prepare: called before each call.
-            end: until when at least, on the monotonic clock.
+        It is made until `end` at least, on the monotonic clock.
         """
         prepare()
         first, made = self.anew(), 1
@@ -195,8 +183,7 @@ class _Trial:
     def steady_by_clock(self, usual: tuple[bytes, ...]) -> bool:
         """Say whether the call always gives the same while the clock is stopped.
 
-        Args:
-            usual: results where it is not.
+        `usual` are results where it is not.
         """
         with stopped_clock(self._function):
             # What fails only there, as by dividing by the time that has passed, shows nothing.
@@ -205,12 +192,7 @@ class _Trial:
 
 
 def overwritten(first: Call, second: Call) -> bool:
-    """Whether what one call has given changes when another one is made.
-
-    Args:
-        first: the one.
-        second: the other, of which another result is expected.
-    """
+    """Whether what one call has given changes by another call, of another result."""
     try:
         given = first()
         before = seen(given)

@@ -32,12 +32,7 @@ class LostError(Exception):
 
 
 def other_run(tape: Tape, depth: int) -> Run:
-    """Give the run that goes on in another process, or is made there where nothing came before.
-
-    Args:
-        tape: what the first run gave.
-        depth: prefetch_batches.
-    """
+    """Give the run that goes on in another process, or is made there where nothing came before."""
     place, state = tape.resumable or ((0, 0), "")
     legs = (Leg(0, depth, place), Leg(0, depth)) if state else (Leg(0, depth),)
     return Run(legs, begins=(place, state))
@@ -46,10 +41,7 @@ def other_run(tape: Tape, depth: int) -> Run:
 class Process:
     """Other processes, with the same config and code.
 
-    Args:
-        case: what is run.
-        base: the folder to which relative paths in its config are relative.
-        names: from the parts that are given in code to the MODULE:FUNCTION that names them.
+    That is found there by its MODULE:FUNCTION, which `names` has by part.
     """
 
     def __init__(self, case: Case, base: Path, names: Mapping[str, str]) -> None:
@@ -57,15 +49,7 @@ class Process:
         self._spec = {"config": case.config.as_dict(), "base": str(base), "names": dict(names)}
 
     def compared(self, run: Run, tape: Tape, epochs: int) -> tuple[Difference | None, list[int]]:
-        """Have a run made in another process and compared with the first one.
-
-        Args:
-            run: it, by `other_run`.
-            tape: what the first run gave.
-            epochs: how many epochs.
-
-        Returns:
-            As `_difference.compared`.
+        """Have a run made in another process, and give what `_difference.compared` gives.
 
         Raises:
             LostError: the process ended without an answer.
@@ -91,11 +75,7 @@ class Process:
         return found, answer["indices"]
 
     def cause(self, indices: Sequence[int]) -> Cause:
-        """Find which part gives something else in another process.
-
-        Args:
-            indices: dataset indices to look at, those that differ first.
-        """
+        """Find, by these samples, which part gives something else in another process."""
         one, other = _seeds()
         there = []
         try:
@@ -124,10 +104,10 @@ class Process:
         return _words.other_process("", "no call of one part by itself gave something else there")
 
     def _ask(self, what: Mapping[str, Any], seed: str) -> dict[str, Any]:
-        """Start a process, tell it what to do, and give what it answers.
+        """Start a process, ask `_child.answer` there, and give what it says.
 
         Args:
-            what: what `_child.answer` takes besides the config.
+            what: what that takes besides the config.
             seed: decides how it hashes str.
 
         Raises:

@@ -30,13 +30,7 @@ class Progress:
         self._waiting: tuple[int, int, str] | None = None
 
     def begin(self, number: int, total: int, what: str) -> None:
-        """Tell that a run begins.
-
-        Args:
-            number: its number, from 1.
-            total: about how many there are.
-            what: what it is.
-        """
+        """Tell that a run begins: its number, from 1, of about how many, and what it is."""
         self._waiting = (number, total, what)
         self.tick()
 

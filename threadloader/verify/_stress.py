@@ -39,13 +39,10 @@ class Stress(NamedTuple):
 def stressed(
     calls: Sequence[Call], seconds: float, *, lock: bool = False, count: int = THREADS
 ) -> Stress:
-    """Make calls in threads that take turns as often as they can, until enough is known.
+    """Make calls in threads that take turns as often as they can, for so many seconds at most.
 
-    Args:
-        calls: of the same part, each with another sample; each gives the same in one thread.
-        seconds: for how long, at most.
-        lock: whether only one is made at a time.
-        count: how many threads.
+    All are of one part, with another sample each, and give the same in one thread. With `lock`
+    one is made at a time.
     """
     expected = [result(call) for call in calls]
     one = threading.Lock() if lock else contextlib.nullcontext()
@@ -93,15 +90,7 @@ def differs(
     depth: int,
     guarded: Collection[str],
 ) -> bool:
-    """Whether a hurried run with 8 workers differs from the first one, as far as time allows.
-
-    Args:
-        case: what is run.
-        tape: what the first run gave.
-        epochs: how many epochs.
-        depth: prefetch_batches.
-        guarded: the parts that have one lock around them.
-    """
+    """Whether a hurried run with 8 workers differs from the first one, as far as time allows."""
     deadline = time.monotonic() + SECONDS
     run = Run((Leg(THREADS, depth, hurried=True),))
     with contextlib.closing(follow(case, run, epochs, tape.more, guarded)) as items:

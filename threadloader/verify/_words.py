@@ -241,10 +241,7 @@ def unsafe(part: str, free: Stress, locked: Stress, moved: tuple[str, ...]) -> C
 def locked(parts: tuple[str, ...], free: tuple[int, int], guarded: tuple[int, int]) -> Cause:
     """Say that whole runs do not differ with a lock around a part, or the same around several.
 
-    Args:
-        parts: which.
-        free: without the lock, how many runs differed, and of how many.
-        guarded: the same with it.
+    How many runs differed, and of how many, is told of those without the lock and of those with it.
     """
     names = " and ".join(f"the {part}" for part in parts)
     evidence = (
