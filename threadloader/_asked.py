@@ -30,14 +30,11 @@ _MARK = b"\x1ethreadloader: "
 
 
 def child_command(child: str) -> list[str]:
-    """Give the command that starts a child, for `subprocess.Popen`.
+    """Give the command that starts a child, for `subprocess.Popen`: it runs the module's ``main``.
 
     It has the modules of this process, wherever they came from, and nothing of the current folder
     beyond that; and the options of this interpreter, so that user code does there what it does
     here: its asserts, what is an error and not a warning, the GIL.
-
-    Args:
-        child: the module whose function ``main`` it runs.
     """
     path = list(_absolute(sys.path))
     code = f"import sys; sys.path[:] = {path!r}; from {child} import main; main()"
@@ -109,11 +106,9 @@ def _options() -> list[str]:
 
 
 def answered(answer: Callable[[Any], Any], told: Callable[[BaseException], Any]) -> None:
-    """Answer the question, which is what a child has been started for.
+    """Answer the question, which is what a child has been started for; all are plain JSON values.
 
-    Args:
-        answer: gives the answer to a question; both are plain JSON values.
-        told: gives the answer where that raised this.
+    `told` gives the answer in place of what `answer` raises.
     """
     question, out = _asked()
     if not question:

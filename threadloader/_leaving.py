@@ -21,9 +21,6 @@ def leave(code: int = 0) -> NoReturn:
     Python itself would wait for threads, however long they run; they end with the process. Child
     processes that wait for work from here would never end, so they are ended. Exit functions
     are called, such as those that remove a temporary folder.
-
-    Args:
-        code: the exit code.
     """
     try:
         multiprocessing = sys.modules.get("multiprocessing")  # not imported, it has no children

@@ -37,12 +37,7 @@ class UsageError(LoaderError, ValueError):
 
 
 def add_config(parser: argparse.ArgumentParser, metavar: str = "CONFIG") -> None:
-    """Add the config, and what becomes of unknown keys in it.
-
-    Args:
-        parser: of a command.
-        metavar: how its help names the config.
-    """
+    """Add the config, which the help calls `metavar`, and what becomes of unknown keys in it."""
     parser.add_argument(
         "config", metavar=metavar, help=f"the config; {metavar}#/training for a section"
     )
@@ -117,11 +112,7 @@ def code_name(text: str) -> str:
 
 
 def named(option: str, name: str) -> Callable[..., Any]:
-    """Import what ``MODULE:FUNCTION`` names.
-
-    Args:
-        option: the option that names it, for messages.
-        name: the module, a colon, and what in it, with dots between the parts.
+    """Import what ``MODULE:FUNCTION`` names, with dots between the parts of each, for an option.
 
     Raises:
         CodeError: the module raises another exception when it is imported, or ends the process.

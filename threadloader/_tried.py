@@ -131,16 +131,11 @@ def _right_part(report: Report) -> LoaderConfig | None:
 
 
 def _kept_out(report: Report, config: LoaderConfig, source: Any) -> list[Problem]:
-    """What keeps a loader of a config from entering.
+    """What keeps a loader of a config, or of what is right of it, from entering.
 
     Entering ends at the first thing that is wrong. The option that names it goes back to its
     default then, and what is left is tried, until that enters, or no option is known to be at
-    fault.
-
-    Args:
-        report: says where the options stand.
-        config: the config, or what is right of it.
-        source: the open source; None where there is none.
+    fault. The source is the open one, or None.
     """
     problems: list[Problem] = []
     defaults = LoaderConfig()

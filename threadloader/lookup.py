@@ -48,11 +48,7 @@ _MOST_ROWS = 100_000
 
 
 def add_command(commands: Any) -> None:
-    """Add ``order`` to the commands.
-
-    Args:
-        commands: what `argparse` calls the subparsers.
-    """
+    """Add ``order`` to the commands, which `argparse` calls subparsers."""
     parser = commands.add_parser(
         "order",
         help="say which samples come when, without a run",
@@ -131,16 +127,7 @@ def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
 
 
 def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Base, source: Any) -> str:
-    """Answer what was asked.
-
-    Args:
-        arguments: the options of the command.
-        config: the config.
-        base: the folder to which relative paths in it are relative.
-        source: the open source, or anything of its length.
-
-    Returns:
-        What to print.
+    """Answer what was asked, of the open source or anything of its length; give what to print.
 
     Raises:
         ConfigError: what the config names does not fit, its sampler asks a source for labels

@@ -131,14 +131,7 @@ def _offers_many(transform: Any) -> bool:
 
 
 class Several:
-    """A bound transform that offers ``many``.
-
-    Args:
-        given: the transform.
-
-    Attributes:
-        given: likewise.
-    """
+    """`given`, a transform that offers ``many``, bound."""
 
     def __init__(self, given: Any) -> None:
         self.given = given

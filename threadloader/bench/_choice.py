@@ -59,24 +59,17 @@ class Choice:
 
 
 def cached(rows: Sequence[Row]) -> Row | None:
-    """Give the row of which most samples came from the config's cache; None if hardly any did.
-
-    Args:
-        rows: at least one.
-    """
+    """Give the row of which most samples came from the config's cache; None if hardly any did."""
     most = max(rows, key=lambda row: row.cached_fraction or 0.0)
     return most if (most.cached_fraction or 0.0) >= KEPT else None
 
 
 def choose(rows: Sequence[Row]) -> Choice:
-    """Choose a number of workers.
+    """Choose a number of workers, of at least one row.
 
     Of all settings that come within 5% of the best samples per second, the one with the
     fewest workers; with a training step, the fewest among those of them whose data wait is
     below 1%, if there are any. None where samples came from a cache.
-
-    Args:
-        rows: at least one, each with another number of workers.
     """
     if cached(rows):
         return Choice(None, "Samples came from the config's cache.")
@@ -147,12 +140,7 @@ def findings(rows: Sequence[Row], *, step_seconds: float, cores: int, gil: bool)
 
 
 def compared(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
-    """Say how the best settings of two loaders compare.
-
-    Args:
-        ours: the rows of threadloader.
-        theirs: the rows of PyTorch's DataLoader.
-    """
+    """Say how the best settings of threadloader and of PyTorch's DataLoader compare."""
     here, there = (max(rows, key=lambda row: row.samples_per_second) for rows in (ours, theirs))
     ratio = here.samples_per_second / there.samples_per_second
     processes = _workers(there, "process", "processes")

@@ -24,11 +24,7 @@ __all__ = ["add_command"]
 
 
 def add_command(commands: Any) -> None:
-    """Add ``bench`` to the commands.
-
-    Args:
-        commands: what `argparse` calls the subparsers.
-    """
+    """Add ``bench`` to the commands, which `argparse` calls subparsers."""
     parser = commands.add_parser("bench", help="measure a config with several numbers of workers")
     add_arguments(parser)
     parser.set_defaults(command=_bench, batch=False, cache=True)  # the runs use the cache

@@ -81,14 +81,9 @@ class Plot:
 
 
 def picture(report: Report) -> str:
-    """Draw a report.
+    """Draw a report, as the text of an SVG file.
 
-    Args:
-        report: of any number of settings.
-
-    Returns:
-        The text of an SVG file. Without a training step there is no data wait to draw, and
-        the picture says so.
+    Without a training step there is no data wait to draw, and the picture says so.
     """
     plots = list(_plots(report))
     workers = report.plan.workers

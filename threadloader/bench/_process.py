@@ -40,13 +40,7 @@ class BenchError(LoaderError, RuntimeError):
 
 
 def in_process(spec: dict[str, Any]) -> dict[str, Any]:
-    """Measure one run in a process of its own.
-
-    Args:
-        spec: as `_child.run` takes it.
-
-    Returns:
-        What the process said.
+    """Measure one run in a process of its own, and give what `_child.run` says there.
 
     Raises:
         BenchError: it failed, could not be started, or ended without a word.

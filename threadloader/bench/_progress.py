@@ -67,12 +67,9 @@ class Bar(Progress):
 
 
 def progress(stream: TextIO | None, total: int, *, json: bool) -> Progress:
-    """Give what tells of the runs.
+    """Give what tells of so many runs on stderr.
 
-    Args:
-        stream: stderr.
-        total: how many runs there will be.
-        json: whether JSON was asked for; then only people are told, at a terminal.
+    Where JSON was asked for, only people are told, at a terminal.
     """
     terminal = stream is not None and stream.isatty()
     if stream is None or (json and not terminal):

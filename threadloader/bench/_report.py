@@ -96,14 +96,7 @@ class Row:
 
 
 def row_of(loader: str, workers: int, runs: Sequence[Run], *, has_step: bool) -> Row:
-    """Give what the runs of one setting come to.
-
-    Args:
-        loader: whose.
-        workers: how many it had.
-        runs: at least one.
-        has_step: whether there is a training step, and so a data wait.
-    """
+    """Give what the runs of one setting, at least one, come to."""
     rates = [run["samples"] / run["seconds"] for run in runs]
     gaps = [gap for run in runs for gap in run["epoch_gap_seconds"]]
     hits, misses = (sum(run[name] for run in runs) for name in ("cache_hits", "cache_misses"))
@@ -180,11 +173,7 @@ class Report:
 
 
 def system(torch: str | None) -> dict[str, Any]:
-    """Say what is measured on.
-
-    Args:
-        torch: its version, if it takes part.
-    """
+    """Say what is measured on; `torch` is its version, if it takes part."""
     gil = getattr(sys, "_is_gil_enabled", lambda: True)()
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))

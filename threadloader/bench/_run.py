@@ -129,13 +129,7 @@ def _refuse(plan: Plan, options: LoaderConfig) -> None:
 
 
 def _numbers(runner: Runner, asked: dict[str, Any], setting: str, on_error: Any) -> dict[str, Any]:
-    """Make one run, in which there must be a sample.
-
-    Args:
-        runner: makes it.
-        asked: what it is asked for.
-        setting: what errors call it.
-        on_error: of the config.
+    """Make one run, in which there must be a sample; `setting` is what errors call it.
 
     Raises:
         BenchError: it failed, or had no batch, or none with a sample.

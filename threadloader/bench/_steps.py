@@ -33,12 +33,8 @@ def amount(kind: str, milliseconds: float, clock: Callable[[], float] | None = N
     """Give how much of a kind of step takes so long where nothing else runs.
 
     It is found once and then the same for all runs, so that a step which its workers slow
-    down takes longer in the run, and is seen to.
-
-    Args:
-        kind: "sleep", "gil" or "numpy".
-        milliseconds: how long a step shall take.
-        clock: gives seconds; None: the one that suits the kind.
+    down takes longer in the run, and is seen to. `clock` gives seconds;
+    None: the one that suits the kind.
 
     Returns:
         Seconds for "sleep", rounds of the loop for "gil", products for "numpy".

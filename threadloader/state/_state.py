@@ -211,13 +211,10 @@ def load(
 def checksum(state: Mapping[str, Any], excluded: Excluded) -> str:
     """Give the checksum of a state, made the same way in every version.
 
-    Args:
-        state: the state; a checksum that it has already does not count.
-        excluded: what it has as ``"exclude"``.
+    One that it has already does not count; `excluded` is what it has as ``"exclude"``.
 
     Raises:
-        TypeError: it holds something else than plain JSON values.
-        ValueError: so it does.
+        TypeError, ValueError: it holds something else than plain JSON values.
     """
     body = {name: value for name, value in state.items() if name != "checksum"}
     body["exclude"] = excluded.digest

@@ -67,12 +67,7 @@ class Tally(NamedTuple):
         return self._replace(skipped=self.skipped + skipped, retried=self.retried + retried)
 
     def stats(self, now: float, **known: Any) -> "Stats":
-        """Give the snapshot of a moment.
-
-        Args:
-            now: the time.
-            known: what else is known, as attributes of `Stats`.
-        """
+        """Give the snapshot of a moment; what else is `known` are attributes of `Stats`."""
         from ._stats import Stats  # imported when it is asked for
 
         return Stats(
