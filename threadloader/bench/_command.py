@@ -11,23 +11,104 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .._named import add_code, add_config, integer, number
 from .._told import GOOD, PROBLEM, USAGE, in_words, line
 from .._tried import examined
 from ..adapters import torch_loader
 from ..errors import ConfigError, LoaderError
 from ._picture import picture
-from ._plan import Plan, add_arguments
+from ._plan import STEPS, Plan
 from ._progress import progress
 from ._run import run
 
 __all__ = ["add_command"]
 
+DESCRIPTION = """\
+Runs epochs of a config with several numbers of workers, reports the result of each,
+and says which one it would choose and why.
+
+Each run is a process of its own, one after the other; the config's num_workers and
+num_epochs are replaced, the budget of its on_error is lifted, everything else stays.
+Without --step-ms nothing is done with a batch: then samples/s is what loading alone can
+reach, and the data wait means nothing.
+
+Exit code: 0 measured; 1 a problem with the config, with what it names, or in a run;
+2 bad usage, a file that the system cannot read or write, or a package that is missing.
+"""
+
 
 def add_command(commands: Any) -> None:
     """Add ``bench`` to the commands, which `argparse` calls subparsers."""
-    parser = commands.add_parser("bench", help="measure a config with several numbers of workers")
-    add_arguments(parser)
+    parser = commands.add_parser(
+        "bench",
+        help="measure a config with several numbers of workers",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.set_defaults(command=_bench, batch=False, cache=True)  # the runs use the cache
+    add, usual = parser.add_argument, Plan()
+    add_config(parser)
+    add(
+        "--workers",
+        type=_integers,
+        default=usual.workers,
+        metavar="N,N,...",
+        help=f"the numbers of workers to try (default: {','.join(map(str, usual.workers))})",
+    )
+    add(
+        "--step-ms",
+        type=number,
+        default=usual.step_ms,
+        metavar="MS",
+        help="how long your training step takes, in milliseconds (default: 0, no step)",
+    )
+    add(
+        "--step",
+        choices=STEPS,
+        default=usual.step,
+        help="what stands in for it: sleep, like waiting for an accelerator (default); gil, Python "
+        "code; numpy, matrix products",
+    )
+    add(
+        "--seconds",
+        type=number,
+        metavar="S",
+        help=f"how long to measure each run (default: {usual.seconds:g}, or no bound with"
+        " --batches)",
+    )
+    add(
+        "--batches",
+        type=integer,
+        metavar="N",
+        help="how many batches a run lasts, the first one included, whatever time they take; with "
+        "--seconds whichever is reached first",
+    )
+    add(
+        "--repeat",
+        type=integer,
+        default=usual.repeat,
+        metavar="N",
+        help=f"runs of each setting, taken in turns; medians are shown (default: {usual.repeat})",
+    )
+    add_code(parser)
+    add(
+        "--compare",
+        choices=["torch"],
+        default=usual.compare,
+        help="also run the same source under PyTorch's DataLoader, with as many processes",
+    )
+    add("--json", action="store_true", help="print JSON instead of the table")
+    add("--svg", metavar="FILE", help="also draw a picture into this file")
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    """Read ``0,2,16``."""
+    try:
+        return tuple(integer(part.strip()) for part in text.split(","))
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"expected integers with commas between them, such as 0,2,16, got {text!r}"
+        ) from None
 
 
 def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:

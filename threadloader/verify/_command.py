@@ -10,26 +10,69 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._asked import current_folder
-from .._named import UsageError, named
+from .._named import UsageError, add_code, add_config, code_name, integer, named
 from .._told import GOOD, PROBLEM, USAGE, line
 from .._tried import examined
 from ..errors import ConfigError, LoaderError, WorkerError
 from ._case import CODE
 from ._follow import told
-from ._plan import Plan, add_arguments
+from ._plan import EPOCHS, Plan
 from ._progress import Progress
 from ._run import run
 
 __all__ = ["add_command"]
 
+DESCRIPTION = """\
+Proves on your own data that the config gives the same batches whatever the threads do.
+
+The config is run without workers and then with 1, 2 and 8, with several prefetch depths,
+and with runs that are stopped, saved as JSON and resumed, one of them in another
+process. Every batch is compared with that of the run without workers: content, dataset
+indices, padding. If one differs, it says which, and looks for the cause by experiments on
+the source, the transform, the collate and the sampler.
+
+Exit code: 0 all the same; 1 a difference, a fault (UNSAFE), samples that fail, or a problem
+with the config or with what it names; 2 bad usage, or a file that the system cannot read.
+"""
+
 
 def add_command(commands: Any) -> None:
     """Add ``verify`` to the commands, which `argparse` calls subparsers."""
     parser = commands.add_parser(
-        "verify", help="prove that a config gives the same batches whatever the threads do"
+        "verify",
+        help="prove that a config gives the same batches whatever the threads do",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_arguments(parser)
     parser.set_defaults(command=_verify, batch=False, cache=False)  # no run uses the cache
+    add_config(parser)
+    parser.add_argument(
+        "--epochs",
+        type=integer,
+        metavar="N",
+        help=f"epochs of each run (default: {EPOCHS}, or 1 where num_epochs of the config is 1)",
+    )
+    parser.add_argument(
+        "--batches",
+        type=integer,
+        metavar="N",
+        help="compare at most N batches of each epoch (default: as many as the run without "
+        "workers makes in a few seconds)",
+    )
+    add_code(parser)
+    parser.add_argument(
+        "--collate",
+        metavar="MODULE:FUNCTION",
+        type=code_name,
+        help="imports the module and uses the function as the collate",
+    )
+    parser.add_argument(
+        "--sampler",
+        metavar="MODULE:FUNCTION",
+        type=code_name,
+        help="imports the module and uses the function of (epoch, n) as the sampler",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:

@@ -1,17 +1,15 @@
-"""`Plan`: how much is compared, and its options on the command line; which runs that makes."""
+"""`Plan`: how much is compared; which runs that makes."""
 
 from __future__ import annotations
 
-import argparse
 import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .._named import add_code, add_config, code_name, integer
 from ..config import LoaderConfig
 from ..errors import ConfigError, Problem, shown
 
-__all__ = ["DEEP", "Leg", "Plan", "Run", "add_arguments", "runs"]
+__all__ = ["DEEP", "EPOCHS", "Leg", "Plan", "Run", "runs"]
 
 DEEP = 16
 """The deepest prefetch that is tried: far more than a training run needs."""
@@ -22,19 +20,6 @@ One where the config's own run has no more: its budget of `on_error` need not la
 
 MANY = 8
 """The most workers that are tried, unless the config has more."""
-
-DESCRIPTION = """\
-Proves on your own data that the config gives the same batches whatever the threads do.
-
-The config is run without workers and then with 1, 2 and 8, with several prefetch depths,
-and with runs that are stopped, saved as JSON and resumed, one of them in another
-process. Every batch is compared with that of the run without workers: content, dataset
-indices, padding. If one differs, it says which, and looks for the cause by experiments on
-the source, the transform, the collate and the sampler.
-
-Exit code: 0 all the same; 1 a difference, a fault (UNSAFE), samples that fail, or a problem
-with the config or with what it names; 2 bad usage, or a file that the system cannot read.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,37 +140,3 @@ prefetch_batches 3; after 7 batches of epoch 1 resumed with num_workers 0
     elif epochs > 1 and last:
         found.append(Run((*last, Leg(0, own[1]))))
     return tuple(found)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``threadloader verify`` to a parser."""
-    parser.description = DESCRIPTION
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add_config(parser)
-    parser.add_argument(
-        "--epochs",
-        type=integer,
-        metavar="N",
-        help=f"epochs of each run (default: {EPOCHS}, or 1 where num_epochs of the config is 1)",
-    )
-    parser.add_argument(
-        "--batches",
-        type=integer,
-        metavar="N",
-        help="compare at most N batches of each epoch (default: as many as the run without "
-        "workers makes in a few seconds)",
-    )
-    add_code(parser)
-    parser.add_argument(
-        "--collate",
-        metavar="MODULE:FUNCTION",
-        type=code_name,
-        help="imports the module and uses the function as the collate",
-    )
-    parser.add_argument(
-        "--sampler",
-        metavar="MODULE:FUNCTION",
-        type=code_name,
-        help="imports the module and uses the function of (epoch, n) as the sampler",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
