@@ -281,7 +281,7 @@ STATE = [
     _bug(
         "A save that fails leaves its temporary file.",
         "threadloader/state/_file.py",
-        "            _remove(temporary)  #",
+        "            _attempt(os.unlink, temporary)  #",
         "            pass  #",
         "state_files.py",
     ),

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import FileIO
 from typing import Any, BinaryIO
 
@@ -82,7 +82,8 @@ def _replace(place: str, prefix: str, mode: int | None, text: bytes) -> None:
             with open(temporary, "xb") as file:
                 # On Windows there is one from Python 3.13 on; what it makes read-only stays.
                 if mode is not None and hasattr(os, "fchmod") and not _WINDOWS:
-                    _permit(file.fileno(), mode)
+                    # Not every file system has permissions.
+                    _attempt(os.fchmod, file.fileno(), mode)
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -91,19 +92,20 @@ def _replace(place: str, prefix: str, mode: int | None, text: bytes) -> None:
         except BaseException as error:
             if file is not None:
                 file.close()  # a Ctrl-C came before; on Windows what is open cannot be removed
-            _remove(temporary)  # where it cannot be, the first error is the one to tell
+            _attempt(os.unlink, temporary)  # where it cannot be, the first error is the one to tell
             # Another one has tidied up at that moment; or the folder is gone, as the last says.
             if not (again and isinstance(error, FileNotFoundError)) or by_handler(error):
                 raise
 
 
-def _permit(number: int, mode: int) -> None:
-    """Give a file permissions. Not every file system has them; a state is saved there, too."""
+def _attempt(call: Callable[..., Any], *given: Any) -> Any:
+    """Call the system; None where it refuses, which keeps no state from being saved."""
     try:
-        os.fchmod(number, mode)
+        return call(*given)
     except OSError as error:
         if by_handler(error):
             raise
+        return None
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -173,15 +175,11 @@ def _place(path: str | os.PathLike[str]) -> tuple[str, int | None]:
 
 def _followed(path: str) -> str:
     """Give where the links of a path lead; where they lead in a circle, a link of it."""
-    try:
-        # Unless strict, it takes a link that it cannot look at for a file, which the rename would
-        # replace, and swallows what a signal handler raises.
-        return os.path.realpath(path, strict=True)
-    except OSError as error:  # mostly there is no such file yet
-        if by_handler(error):
-            raise
-    # Twice, since the first may have taken a link for a file.
-    return os.path.realpath(os.path.realpath(path))
+    # Unless strict, it takes a link that it cannot look at for a file, which the rename would
+    # replace, and swallows what a signal handler raises.
+    found: str | None = _attempt(lambda: os.path.realpath(path, strict=True))
+    # None: mostly there is no such file yet. Twice, since the first may have taken a link for one.
+    return found or os.path.realpath(os.path.realpath(path))
 
 
 def _refuse_others(mode: int, path: str) -> None:
@@ -224,25 +222,9 @@ def _text(state: Mapping[str, Any]) -> bytes:
 
 def _tidy(folder: str, prefix: str) -> None:
     left_over = re.compile(re.escape(prefix) + r"\d+-[0-9a-f]{8}\.tmp")
-    # What cannot be listed or removed does not keep a state from being saved.
-    try:
-        names = os.listdir(folder)
-    except OSError as error:
-        if by_handler(error):
-            raise
-        return
-    for name in names:
+    for name in _attempt(os.listdir, folder) or ():
         if left_over.fullmatch(name):
-            _remove(os.path.join(folder, name))
-
-
-def _remove(file: str) -> None:
-    """Remove a file, if it is there and the system lets it be removed."""
-    try:
-        os.unlink(file)
-    except OSError as error:
-        if by_handler(error):
-            raise
+            _attempt(os.unlink, os.path.join(folder, name))
 
 
 def _open_folder(folder: str, numbers: list[int]) -> None:
