@@ -92,8 +92,10 @@ def _ours(
             numbers = _numbers(timing, part.samples, steps, ready, peak, stored)
             return numbers | {"cache_hits": part.cache_hits, "cache_misses": part.cache_misses}
     finally:
-        if source is not None:
-            _close(source)
+        close = getattr(source, "close", None)
+        if callable(close):
+            with contextlib.suppress(Exception):
+                close()
 
 
 def _torch(
@@ -163,13 +165,6 @@ class _Transform:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_bound": None}
-
-
-def _close(source: Any) -> None:
-    close = getattr(source, "close", None)
-    if callable(close):
-        with contextlib.suppress(Exception):
-            close()
 
 
 def _numbers(

@@ -113,31 +113,32 @@ def _integers(text: str) -> tuple[int, ...]:
 
 def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
     """Run the command; what it prints is put into ``out`` and ``err``, its progress at once."""
+
+    def refuse(told: object, code: int = USAGE) -> int:
+        err.append(line(f"threadloader bench: {told}"))
+        return code
+
     try:
         plan = Plan(**{name: getattr(arguments, name) for name in Plan.__dataclass_fields__})
     except ConfigError as error:
-        err += [line(f"threadloader bench: {problem}") for problem in error.problems]
+        for problem in error.problems:
+            refuse(problem)
         return USAGE
     if arguments.svg == "":  # as of a variable of the shell that is not set
-        err.append("threadloader bench: --svg: expected the name of a file, got ''")
-        return USAGE
+        return refuse("--svg: expected the name of a file, got ''")
     # Said before it takes its time.
     if arguments.svg and (refused := _refused(Path(arguments.svg))):
-        err.append(line(f"threadloader bench: cannot write {arguments.svg}: {refused}"))
-        return USAGE
+        return refuse(f"cannot write {arguments.svg}: {refused}")
     arguments.source_in_code = bool(arguments.source)
     said = err if arguments.json else out
     report, code, _ = examined(arguments, said, err)
     if report is None or report.config is None or code:
         return code
     if arguments.svg and _same(report.file, arguments.svg):
-        got = f"got {arguments.svg}"
-        err.append(line(f"threadloader bench: --svg: expected another file than the config, {got}"))
-        return USAGE
-    broken = _broken_torch() if plan.compare else ""
-    if broken:  # a process of torch's own would find that out when one of ours has run
-        err.append(line(f"threadloader bench: {broken}"))
-        return USAGE
+        return refuse(f"--svg: expected another file than the config, got {arguments.svg}")
+    # A process of torch's own would find that out when one of ours has run.
+    if plan.compare and (broken := _broken_torch()):
+        return refuse(broken)
     shown = progress(sys.stderr, plan.runs, json=arguments.json)
     try:
         found = run(
@@ -150,8 +151,7 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
             shown=shown,
         )
     except (LoaderError, OSError) as error:
-        err.append(line(f"threadloader bench: {error}"))
-        return USAGE if getattr(error, "usage", False) else PROBLEM
+        return refuse(error, USAGE if getattr(error, "usage", False) else PROBLEM)
     if arguments.json:
         out.append(json.dumps(found.as_dict(), indent=2))
     else:
@@ -160,8 +160,7 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         try:
             Path(arguments.svg).write_text(picture(found), encoding="utf-8")
         except OSError as error:
-            err.append(line(f"threadloader bench: cannot write {arguments.svg}: {error.strerror}"))
-            return USAGE
+            return refuse(f"cannot write {arguments.svg}: {error.strerror}")
     return GOOD
 
 

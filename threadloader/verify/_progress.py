@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any, TextIO
 
@@ -42,10 +41,6 @@ class Progress:
             if self._shown is None:
                 self._shown = self._open(total)
             self._shown.begin(number, what)
-
-    def telling(self, total: int) -> Callable[[str], None]:
-        """Give what tells of the search for the cause, after the last run."""
-        return lambda what: self.begin(total, total, f"looking for the cause: {what}")
 
     def close(self) -> None:
         """Tell that there is no more."""

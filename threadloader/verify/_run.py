@@ -160,7 +160,10 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         found, may = faults(case, indices, CALLS)
         found, may = found or (process.cause(indices),), ()
     else:
-        tell = shown.telling(expected)
+
+        def tell(what: str) -> None:
+            shown.begin(expected, expected, f"looking for the cause: {what}")
+
         found = causes(case, tape, first, indices, epochs=epochs, depth=deep, tell=tell)
         may = ()
     return Report(
