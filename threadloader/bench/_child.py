@@ -16,15 +16,7 @@ from .._told import with_cause
 from ..adapters import torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig
-from ..loader import (
-    Loader,
-    based,
-    deal_of,
-    fills_of,
-    open_configured,
-    transform_of,
-    unlisted,
-)
+from ..loader import Loader, based, deal_of, fills_of, open_configured, transform_of, unlisted
 from ..sources import PerThread, as_source
 from ..transforms import bind
 from ._measure import Memory, Timing, storage_bytes, take_time

@@ -20,16 +20,7 @@ from ._state import LAST_EPOCH, NOTHING, Cursor, Excluded, dump, load
 if TYPE_CHECKING:
     from ._file import read, write
 
-__all__ = [
-    "LAST_EPOCH",
-    "NOTHING",
-    "Cursor",
-    "Excluded",
-    "dump",
-    "load",
-    "read",
-    "write",
-]
+__all__ = ["LAST_EPOCH", "NOTHING", "Cursor", "Excluded", "dump", "load", "read", "write"]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,13 +16,4 @@ from ._plan import Plan
 from ._report import Cause, Difference, Failure, Report
 from ._run import run
 
-__all__ = [
-    "Cause",
-    "Difference",
-    "Failure",
-    "Plan",
-    "Report",
-    "VerifyError",
-    "add_command",
-    "run",
-]
+__all__ = ["Cause", "Difference", "Failure", "Plan", "Report", "VerifyError", "add_command", "run"]

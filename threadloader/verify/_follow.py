@@ -82,11 +82,7 @@ def told(error: BaseException) -> str:
 
 
 def follow(
-    case: Case,
-    run: Run,
-    epochs: int,
-    more: Callable[[int, int], bool],
-    guarded: Iterable[str] = (),
+    case: Case, run: Run, epochs: int, more: Callable[[int, int], bool], guarded: Iterable[str] = ()
 ) -> Generator[Item, None, None]:
     """Make the batches of a run, leg by leg, each going on with the state of the one before.
 

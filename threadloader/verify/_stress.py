@@ -83,13 +83,7 @@ def stressed(
     return Stress(sum(made for made, _ in counts), sum(wrong for _, wrong in counts))
 
 
-def differs(
-    case: Case,
-    tape: Tape,
-    epochs: int,
-    depth: int,
-    guarded: Collection[str],
-) -> bool:
+def differs(case: Case, tape: Tape, epochs: int, depth: int, guarded: Collection[str]) -> bool:
     """Whether a hurried run with 8 workers differs from the first one, as far as time allows."""
     deadline = time.monotonic() + SECONDS
     run = Run((Leg(THREADS, depth, hurried=True),))
