@@ -82,7 +82,6 @@ def causes(
     difference: Difference,
     indices: Sequence[int],
     *,
-    epochs: int,
     depth: int,
     tell: Callable[[str], None],
 ) -> tuple[Cause, ...]:
@@ -106,7 +105,7 @@ def causes(
             shown = list(_in_threads(case, indices, found.moved, STRESS_SECONDS))
         if not shown:
             tell("whole runs, with a lock around each part")
-            shown = [_locked(case, tape, epochs, depth), *found.may]
+            shown = [_locked(case, tape, depth), *found.may]
     except Exception as error:  # noqa: BLE001 - the difference is told all the same
         return (_words.unknown((f"the experiments themselves failed: {told(error)}",)),)
     return tuple(shown)
@@ -218,13 +217,13 @@ def _in_threads(
                 yield _words.unsafe(part.name, free, locked, moved.get(part.name, ()))
 
 
-def _locked(case: Case, tape: Tape, epochs: int, depth: int) -> Cause:
+def _locked(case: Case, tape: Tape, depth: int) -> Cause:
     """Look whether whole runs still differ with a lock around one part, or around all."""
     given = {"source": True, "transform": case.transform, "collate": case.collate}
     parts = tuple(name for name in PARTS if given[name])
 
     def count(*guarded: str) -> tuple[int, int]:
-        return sum(differs(case, tape, epochs, depth, guarded) for _ in range(TRIES)), TRIES
+        return sum(differs(case, tape, depth, guarded) for _ in range(TRIES)), TRIES
 
     free = count()
     tried = [f"{free[0]} of {free[1]} further runs with 8 workers differed"]

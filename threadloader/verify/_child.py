@@ -51,7 +51,7 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
         if "indices" in spec:
             return {"results": results(case, spec["indices"])}
         given = spec["tape"]
-        tape = Tape()
+        tape = Tape(given["epochs"])
         tape.whole, tape.steps, tape.of_epoch = (given[it] for it in ("whole", "steps", "of_epoch"))
         for epoch, number, content, dealt, error, step, what in given["marks"]:
             mark = Mark(bytes.fromhex(content), bytes.fromhex(dealt), error, step)
@@ -60,7 +60,7 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
                 tape.errors[epoch, number] = what
         (epoch, number), state = given["begins"]
         run = Run((Leg(0, case.config.prefetch_batches),), begins=((epoch, number), state))
-        found, around = compared(case, run, tape, given["epochs"])
+        found, around = compared(case, run, tape)
         return {"difference": None if found is None else asdict(found), "indices": around}
     finally:
         case.close()

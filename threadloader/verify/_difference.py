@@ -23,7 +23,7 @@ INDICES = 8
 """Dataset indices that are shown."""
 
 
-def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference | None, list[int]]:
+def compared(case: Case, run: Run, tape: Tape) -> tuple[Difference | None, list[int]]:
     """Make a run and compare each batch with that of the first one.
 
     Returns:
@@ -36,7 +36,7 @@ def compared(case: Case, run: Run, tape: Tape, epochs: int) -> tuple[Difference 
     """
     expected = iter(tape.marks.items())
     try:
-        with contextlib.closing(follow(case, run, epochs, tape.more)) as items:
+        with contextlib.closing(follow(case, run, tape)) as items:
             for item in items:
                 due = next(expected, None)
                 if due is None or due[0] != item.place:
@@ -78,7 +78,7 @@ def _difference(
 ) -> tuple[Difference, list[int]]:
     """Say how a batch differs from that of the first run."""
     epoch, step = item.place[0], item.mark.step
-    there = tape.batch(item.place)
+    there = tape.kept.get(item.place)
     anew = _anew(case, item)
     info = item.info or (anew and anew.info)
     indices = [] if info is None else info.indices.tolist()

@@ -82,11 +82,11 @@ def told(error: BaseException) -> str:
 
 
 def follow(
-    case: Case, run: Run, epochs: int, more: Callable[[int, int], bool], guarded: Iterable[str] = ()
+    case: Case, run: Run, tape: Tape, guarded: Iterable[str] = ()
 ) -> Generator[Item, None, None]:
-    """Make the batches of a run, leg by leg, each going on with the state of the one before.
+    """Make the batches of a run, as many as a tape has, leg by leg.
 
-    `more` says of an epoch, and the number of a batch in it, whether that is to be looked at.
+    Each leg goes on with the state of the one before; the guarded parts have a lock around them.
 
     Raises:
         VerifyError: a batch holds something that cannot be compared.
@@ -100,7 +100,7 @@ def follow(
         with case.batches(leg, guarded) as batches:
             if state:
                 batches.load_state_dict(json.loads(state))
-            for item in _leg(batches, leg, again.place if again else first, epochs, more):
+            for item in _leg(batches, leg, again.place if again else first, tape.epochs, tape.more):
                 if again is None or (again.place, again.mark) != (item.place, item.mark):
                     yield item
                 last, again = item, None
@@ -163,6 +163,7 @@ class Tape:
     """What the first run gave.
 
     Attributes:
+        epochs: how many epochs each run has.
         marks: what every run must give, by place, in order.
         errors: what was raised, by place.
         steps: batches of an epoch that are compared: those of the first one.
@@ -175,9 +176,11 @@ class Tape:
         indices: the first dataset indices that came.
         resumable: the place after the first batch that did not fail, and the state there, as
             JSON; None where there is none.
+        kept: the first batches, as far as there is room for them, by place.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
         self.marks: dict[tuple[int, int], Mark] = {}
         self.errors: dict[tuple[int, int], str] = {}
         self.steps = 0
@@ -188,7 +191,7 @@ class Tape:
         self.batch_bytes = 0
         self.indices: list[int] = []
         self.resumable: tuple[tuple[int, int], str] | None = None
-        self._kept: dict[tuple[int, int], Any] = {}
+        self.kept: dict[tuple[int, int], Any] = {}
         self._room = KEPT_BYTES
 
     def more(self, epoch: int, number: int) -> bool:
@@ -213,12 +216,8 @@ class Tape:
         if size <= self._room:
             # A copy: what it is made of may be written again.
             with contextlib.suppress(Exception):
-                self._kept[item.place] = copy.deepcopy(item.batch)
+                self.kept[item.place] = copy.deepcopy(item.batch)
                 self._room -= size
-
-    def batch(self, place: tuple[int, int]) -> Any:
-        """Give a batch of the first run, or None if it is not kept any more."""
-        return self._kept.get(place)
 
 
 def record(case: Case, epochs: int, most: int | None, tick: Callable[[], None]) -> Tape:
@@ -230,7 +229,7 @@ def record(case: Case, epochs: int, most: int | None, tick: Callable[[], None]) 
         VerifyError: it has no batch, or one that cannot be compared.
         Exception: the source does not open.
     """
-    tape = Tape()
+    tape = Tape(epochs)
     leg = Leg(0, case.config.prefetch_batches)
     with case.batches(leg) as batches:
         deadline = time.monotonic() + BUDGET_SECONDS / epochs

@@ -48,7 +48,7 @@ class Process:
         self._case = case
         self._spec = {"config": case.config.as_dict(), "base": str(base), "names": dict(names)}
 
-    def compared(self, run: Run, tape: Tape, epochs: int) -> tuple[Difference | None, list[int]]:
+    def compared(self, run: Run, tape: Tape) -> tuple[Difference | None, list[int]]:
         """Have a run made in another process, and give what `_difference.compared` gives.
 
         Raises:
@@ -60,8 +60,8 @@ class Process:
             for place, (content, dealt, error, step) in tape.marks.items()
             if place >= run.begins[0]
         ]
-        given = {"marks": marks, "begins": run.begins, "epochs": epochs}
-        given |= {name: getattr(tape, name) for name in ("whole", "steps", "of_epoch")}
+        given = {"marks": marks, "begins": run.begins}
+        given |= {name: getattr(tape, name) for name in ("epochs", "whole", "steps", "of_epoch")}
         answer = self._ask({"tape": given}, _seeds()[0])
         if "error" in answer:
             return Difference(run=str(run), kind="run", what=answer["error"]), []

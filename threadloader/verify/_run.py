@@ -137,16 +137,16 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
     deep = max(1, min(DEEP, AHEAD_BYTES // max(1, tape.batch_bytes)))
     tried = runs(own, deep, epochs=epochs, steps=tape.steps, whole=tape.whole, seed=config.seed)
     others = () if process is None else (other_run(tape, own[1]),)
-    left = _left_out(case, epochs, tape, deep)
+    left = _left_out(case, tape, deep)
     same, first, indices, elsewhere = [], None, tape.indices, False
     for number, run in enumerate((*tried, *others), 2):
         there = run.begins is not None
         shown.begin(expected if there else number, expected, str(run))
         try:
             if process is not None and there:
-                difference, around = process.compared(run, tape, epochs)
+                difference, around = process.compared(run, tape)
             else:
-                difference, around = compared(case, run, tape, epochs)
+                difference, around = compared(case, run, tape)
         except (ShortError, LostError) as error:
             left.append(f"{'another process' if there else run}: {error}")
             continue
@@ -164,7 +164,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         def tell(what: str) -> None:
             shown.begin(expected, expected, f"looking for the cause: {what}")
 
-        found = causes(case, tape, first, indices, epochs=epochs, depth=deep, tell=tell)
+        found = causes(case, tape, first, indices, depth=deep, tell=tell)
         may = ()
     return Report(
         config=name,
@@ -186,7 +186,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
     )
 
 
-def _left_out(case: Case, epochs: int, tape: Tape, deep: int) -> list[str]:
+def _left_out(case: Case, tape: Tape, deep: int) -> list[str]:
     """Say what was not compared."""
     shard = case.config.shard
     found = []
@@ -195,7 +195,7 @@ def _left_out(case: Case, epochs: int, tape: Tape, deep: int) -> list[str]:
             f"{tape.of_epoch - tape.steps:,} of the {tape.of_epoch:,} batches of each epoch, and a "
             "resume at an epoch's end; --batches N compares more"
         )
-    if epochs == 1:
+    if tape.epochs == 1:
         found.append("what only a second epoch shows; --epochs 2 compares that")
     if deep < DEEP:
         found.append(f"a prefetch of more than {deep} batches: they are large")

@@ -83,11 +83,11 @@ def stressed(
     return Stress(sum(made for made, _ in counts), sum(wrong for _, wrong in counts))
 
 
-def differs(case: Case, tape: Tape, epochs: int, depth: int, guarded: Collection[str]) -> bool:
+def differs(case: Case, tape: Tape, depth: int, guarded: Collection[str]) -> bool:
     """Whether a hurried run with 8 workers differs from the first one, as far as time allows."""
     deadline = time.monotonic() + SECONDS
     run = Run((Leg(THREADS, depth, hurried=True),))
-    with contextlib.closing(follow(case, run, epochs, tape.more, guarded)) as items:
+    with contextlib.closing(follow(case, run, tape, guarded)) as items:
         for item in items:
             if item.mark != tape.marks.get(item.place):
                 return True
