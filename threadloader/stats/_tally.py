@@ -70,19 +70,12 @@ class Tally(NamedTuple):
         """Give the snapshot of a moment; what else is `known` are attributes of `Stats`."""
         from ._stats import Stats  # imported when it is asked for
 
-        return Stats(
-            batches=self.batches,
-            samples=self.samples,
-            failed=self.failed,
-            skipped=self.skipped,
-            retried=self.retried,
-            prepared_here=self.prepared_here,
-            elapsed_seconds=0.0 if self.started is None else max(0.0, now - self.started),
-            first_batch_seconds=self.first_batch_seconds if self.batches else 0.0,
-            data_wait_seconds=self.data_wait_seconds,
-            ready_sum=self.ready_sum,
-            **known,
-        )
+        counted = self._asdict()
+        started = counted.pop("started")
+        elapsed = 0.0 if started is None else max(0.0, now - started)
+        if not self.batches:
+            counted["first_batch_seconds"] = 0.0
+        return Stats(**counted, elapsed_seconds=elapsed, **known)
 
 
 class Told:
