@@ -9,13 +9,10 @@ import sys
 
 
 def cli_of(tool):
-    """Gives the module of the commands, `threadloader.cli`.
+    """Gives the module of the commands, `threadloader.cli`, to a tool of this name.
 
     Where it cannot be had, the process ends: with exit code 2 and a message, with 130 after a
     Ctrl-C, or as the tool does in the .venv that tools/demo has made, where numpy is only there.
-
-    Args:
-        tool: the name of the script, for messages.
     """
     if sys.version_info < (3, 11):  # noqa: UP036 - the check that makes the rule true
         found = sys.version.split()[0]

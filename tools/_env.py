@@ -91,13 +91,10 @@ def _ended(number: int, frame: object) -> None:
 
 
 def environment(extra: str = "") -> Path:
-    """Gives the Python of an environment that has threadloader, making what is not there.
+    """Gives the path of the Python in ``.venv``, which has threadloader, making what is not there.
 
     Args:
         extra: the extra of setup.cfg that is needed; ``""`` is the package alone.
-
-    Returns:
-        The path of the interpreter in ``.venv``.
 
     Raises:
         ToolError: it cannot be made here; the message says why and what to do.
@@ -143,15 +140,9 @@ def _bring_up(python: Path, found: dict[str, Any], stamp: dict[str, Any]) -> Non
 
 
 def call(command: Sequence[object], cwd: Path | None = None, **streams: Any) -> int:
-    """Runs a command to its end and gives its exit code; Ctrl-C leaves it time for its last words.
+    """Runs a command, in the present folder by default, with other `streams` as `Popen` takes them.
 
-    Args:
-        command: the program and its arguments.
-        cwd: the folder to run it in; the present one by default.
-        streams: those that are not this process's own, as `subprocess.Popen` takes them.
-
-    Returns:
-        Its exit code; 130 after a Ctrl-C, about which the command itself has said a line.
+    Gives its exit code; 130 after a Ctrl-C, which leaves it time for its last words.
     """
     child = subprocess.Popen([str(part) for part in command], cwd=cwd, **streams)
     try:
@@ -187,11 +178,7 @@ def _end(child: "subprocess.Popen[Any]") -> None:
 def without_numpy(tool: str) -> int:
     """Runs a tool that found no numpy again, in ``.venv`` where that has it; it makes nothing.
 
-    Args:
-        tool: its name, for the message.
-
-    Returns:
-        The exit code: the tool's own, or 2 after a message that says how to get numpy.
+    Gives the exit code: the tool's own, or 2 after a message that says how to get numpy.
     """
     # Not again where it runs in .venv already: it would run again for ever.
     if _python().exists() and _has_numpy() and Path(sys.prefix) != VENV:
