@@ -56,17 +56,9 @@ def take_time(
 ) -> Timing | None:
     """Run epochs until the time is over.
 
-    Each batch that is counted has its step and its wait in the measured time: it begins
-    when the first batch is there and ends when the last one is.
-
-    Args:
-        begin: begins an epoch.
-        step: done with each batch.
-        seconds: when to end, after the first batch; one more batch comes in any case.
-        batches: after how many to end, the first one included.
-        after_first: called once, when the first batch is there.
-        count: the rows of a batch.
-        clock: gives seconds.
+    Each batch that is counted has its step and its wait in the measured time: it begins when the
+    first batch is there, of which `after_first` is told, and ends when the last one is: `seconds`
+    later, one more batch in any case, or with so many `batches`, the first one included.
 
     Returns:
         The times, or None where the first epoch has no batch.
@@ -145,10 +137,8 @@ class Memory:
 def _peak() -> int | None:
     if sys.platform == "linux":
         # Not getrusage: on Linux its peak is at least that of the process that started this one.
-        with contextlib.suppress(OSError, ValueError):
-            for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            return 1024 * _numbers("self/status", "VmHWM:")[0]
     elif sys.platform == "darwin":  # pragma: no cover - another system
         import resource
 
@@ -158,8 +148,7 @@ def _peak() -> int | None:
 
 def _private(process: int | None) -> int:
     """Give the bytes of a process that no other one shares."""
-    lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8").splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+    return 1024 * sum(_numbers(f"{process}/smaps_rollup", "Private_"))
 
 
 def storage_bytes() -> int | None:
@@ -167,8 +156,12 @@ def storage_bytes() -> int | None:
 
     What the system had in its cache does not count, nor what a network file system reads.
     """
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/self/io").read_text(encoding="utf-8").splitlines():
-            if line.startswith("read_bytes:"):
-                return int(line.split()[1])
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        return _numbers("self/io", "read_bytes:")[0]
     return None
+
+
+def _numbers(file: str, start: str) -> list[int]:
+    """Give the numbers of the lines in a file of /proc that begin so."""
+    lines = Path("/proc", file).read_text(encoding="utf-8").splitlines()
+    return [int(line.split()[1]) for line in lines if line.startswith(start)]

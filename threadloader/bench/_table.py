@@ -24,7 +24,8 @@ def table(report: Report) -> str:
         rows = report.of(loader)
         unit = "num_workers" if loader == "threadloader" else "processes"
         if report.plan.compare:
-            lines.append(_loader(report, loader))
+            torch = f"PyTorch {report.system['torch']}, torch.utils.data.DataLoader:"
+            lines.append(torch if loader == "torch" else "threadloader:")
         lines += [*_aligned([_titles(report, unit), *(_cells(report, row) for row in rows)]), ""]
     lines += _wrapped(f"Choice: {report.choice}")
     for told in report.findings:
@@ -62,12 +63,6 @@ def _heading(report: Report) -> list[str]:
         " of its own." + (" Medians; ± is half the range of the runs." if plan.repeat > 1 else "")
     )
     return [*_wrapped(what), *_wrapped(how), *_wrapped(step)]
-
-
-def _loader(report: Report, loader: str) -> str:
-    if loader == "torch":
-        return f"PyTorch {report.system['torch']}, torch.utils.data.DataLoader:"
-    return "threadloader:"
 
 
 def _titles(report: Report, unit: str) -> list[str]:

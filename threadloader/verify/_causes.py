@@ -67,7 +67,7 @@ def faults(
     Returns:
         What is at fault all the same, since every run has it; and what is a danger.
     """
-    indices = _distinct(indices)[:SAMPLES]
+    indices = list(dict.fromkeys(indices))[:SAMPLES]
     try:
         found = _alone(case, indices[:GLANCE], calls)
         rare = [] if found.shown else _in_threads(case, indices, found.moved, GLANCE_SECONDS)
@@ -90,7 +90,7 @@ def causes(
     Returns:
         What was found; last, one of kind "unknown" where nothing was shown.
     """
-    indices = _distinct(indices)[:SAMPLES]
+    indices = list(dict.fromkeys(indices))[:SAMPLES]
     try:
         # Where samples that fail are left out, what fails decides which ones come.
         if difference.kind == "order" and not _leaves_out(case):
@@ -114,10 +114,6 @@ def causes(
 def _leaves_out(case: Case) -> bool:
     policy = case.config.on_error
     return isinstance(policy, Mapping) and policy["skip"] is not None
-
-
-def _distinct(indices: Sequence[int]) -> list[int]:
-    return list(dict.fromkeys(int(index) for index in indices))
 
 
 def _alone(case: Case, indices: list[int], most: int) -> Found:
