@@ -19,9 +19,9 @@ __all__ = [
     "in_words",
     "line",
     "located",
+    "problem_lines",
     "problems_of",
     "texts",
-    "told",
     "with_cause",
 ]
 
@@ -29,7 +29,7 @@ GOOD, PROBLEM, USAGE = 0, 1, 2
 """Exit codes of all commands."""
 
 
-def told(report: Report, problems: list[Problem]) -> list[str]:
+def problem_lines(report: Report, problems: list[Problem]) -> list[str]:
     """Problems as lines, in the order of the document: the file, and in it the place."""
     problems = sorted(problems, key=lambda it: (it.line, it.column))
     return [line(f"{report.file}:{'' if it.line else ' '}{it}") for it in problems]

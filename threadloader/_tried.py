@@ -17,9 +17,9 @@ from ._told import (
     in_words,
     line,
     located,
+    problem_lines,
     problems_of,
     texts,
-    told,
 )
 from .config import Base, LoaderConfig, Report, examine
 from .errors import CollateError, ConfigError, Problem, SourceError
@@ -46,7 +46,7 @@ def examined(
     if report is None:
         return None, USAGE, []
     problems, lines = _try_out(report, arguments)
-    said += told(report, problems)
+    said += problem_lines(report, problems)
     return report, PROBLEM if problems or report.config is None else GOOD, lines
 
 

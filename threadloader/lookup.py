@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._named import add_config
-from ._told import GOOD, PROBLEM, USAGE, from_source, located, told
+from ._told import GOOD, PROBLEM, USAGE, from_source, located, problem_lines
 from ._tried import read
 from .config import NO_SOURCE, Base, LoaderConfig
 from .errors import ConfigError, Problem
@@ -120,7 +120,7 @@ def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
             problems += located(report, error, "", "an order of the samples")
         return PROBLEM
     finally:
-        err += told(report, problems)
+        err += problem_lines(report, problems)
         if hasattr(source, "close"):
             source.close()
     return GOOD
