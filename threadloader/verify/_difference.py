@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+from functools import partial
 
 from ._case import Case
 from ._compare import Field, differing
@@ -77,7 +78,7 @@ def _difference(
     case: Case, run: Run, item: Item, mark: Mark, tape: Tape
 ) -> tuple[Difference, list[int]]:
     """Say how a batch differs from that of the first run."""
-    epoch, step = item.place[0], item.mark.step
+    differs = partial(Difference, run=str(run), epoch=item.place[0], step=item.mark.step)
     there = tape.kept.get(item.place)
     anew = _anew(case, item)
     info = item.info or (anew and anew.info)
@@ -85,15 +86,13 @@ def _difference(
     if item.error or mark.error:
         error = tape.errors.get(item.place)
         what = f"expected {error or 'a batch'}, got {item.error or 'a batch'}"
-        found = Difference(run=str(run), kind="error", what=what, epoch=epoch, step=step)
-        return found, indices
+        return differs(kind="error", what=what), indices
     if item.mark.dealt != mark.dealt:
         what = f"other dataset indices or other padding, got {_first(indices)}"
         skipped = [] if info is None else list(info.skipped)
         if skipped:
             what += f"; left out {_first(skipped)}"
-        found = Difference(run=str(run), kind="order", what=what, epoch=epoch, step=step)
-        return found, [*skipped, *indices]
+        return differs(kind="order", what=what), [*skipped, *indices]
     if there is None and anew and anew.mark.content == mark.content:
         there = anew.batch
     if there is None:
@@ -103,12 +102,9 @@ def _difference(
         fields = differing(there, item.batch, len(indices))
         what = fields[0].what if fields else "it was overwritten while it was looked at"
     rows = sorted({row for field in fields for row in field.rows})
-    found = Difference(
-        run=str(run),
+    found = differs(
         kind="content",
         what=what,
-        epoch=epoch,
-        step=step,
         rows=tuple(rows),
         indices=tuple(indices[row] for row in rows),
         fields=tuple(field.name for field in fields),
