@@ -99,9 +99,7 @@ def number(text: str) -> float:
 
 
 def code_name(text: str) -> str:
-    """Refuse an empty MODULE:FUNCTION, as an unset shell variable gives.
-
-    It would silently count as not given.
+    """Refuse an empty MODULE:FUNCTION, of an unset shell variable: it would count as not given.
 
     Raises:
         argparse.ArgumentTypeError: it is empty.

@@ -138,7 +138,7 @@ def _peak() -> int | None:
     if sys.platform == "linux":
         # Not getrusage: on Linux its peak is at least that of the process that started this one.
         with contextlib.suppress(OSError, ValueError, LookupError):
-            return 1024 * _numbers("self/status", "VmHWM:")[0]
+            return 1024 * _in_proc("self/status", "VmHWM:")[0]
     elif sys.platform == "darwin":  # pragma: no cover - another system
         import resource
 
@@ -148,7 +148,7 @@ def _peak() -> int | None:
 
 def _private(process: int | None) -> int:
     """Give the bytes of a process that no other one shares."""
-    return 1024 * sum(_numbers(f"{process}/smaps_rollup", "Private_"))
+    return 1024 * sum(_in_proc(f"{process}/smaps_rollup", "Private_"))
 
 
 def storage_bytes() -> int | None:
@@ -157,11 +157,11 @@ def storage_bytes() -> int | None:
     What the system had in its cache does not count, nor what a network file system reads.
     """
     with contextlib.suppress(OSError, ValueError, LookupError):
-        return _numbers("self/io", "read_bytes:")[0]
+        return _in_proc("self/io", "read_bytes:")[0]
     return None
 
 
-def _numbers(file: str, start: str) -> list[int]:
+def _in_proc(file: str, start: str) -> list[int]:
     """Give the numbers of the lines in a file of /proc that begin so."""
     lines = Path("/proc", file).read_text(encoding="utf-8").splitlines()
     return [int(line.split()[1]) for line in lines if line.startswith(start)]
