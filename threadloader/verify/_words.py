@@ -165,21 +165,19 @@ def reopened(what: str) -> Cause:
 
 def other_thread(part: str, name: str, error: str) -> Cause:
     """Say that a part gives something else in another thread, or raises there."""
+    says = "gives something else in another thread"
+    shown = "gave one thing in the main thread and another one in a new thread"
+    advice = "set inside of it what it needs: threads begin without the contextvars and the "
+    advice += "numpy.errstate of the main one, and with empty threading.local objects"
     if error:
-        return Cause(
-            part=part,
-            kind="other-thread",
-            says=f"the {part} fails in another thread than the one that made it",
-            evidence=(f"{name} raised {error} in a new thread",),
-            advice=_SAFE[part],
-        )
+        says = "fails in another thread than the one that made it"
+        shown, advice = f"raised {error} in a new thread", _SAFE[part]
     return Cause(
         part=part,
         kind="other-thread",
-        says=f"the {part} gives something else in another thread",
-        evidence=(f"{name} gave one thing in the main thread and another one in a new thread",),
-        advice="set inside of it what it needs: threads begin without the contextvars and the "
-        "numpy.errstate of the main one, and with empty threading.local objects",
+        says=f"the {part} {says}",
+        evidence=(f"{name} {shown}",),
+        advice=advice,
     )
 
 
@@ -244,25 +242,20 @@ def locked(parts: tuple[str, ...], free: tuple[int, int], guarded: tuple[int, in
     How many runs differed, and of how many, is told of those without the lock and of those with it.
     """
     names = " and ".join(f"the {part}" for part in parts)
-    evidence = (
-        f"{free[0]} of {free[1]} runs with 8 workers differed; with a lock around {names}, "
-        f"{guarded[0]} of {guarded[1]}"
-    )
     if len(parts) == 1:
-        return Cause(
-            part=parts[0],
-            kind="not-thread-safe",
-            says=f"{names} is not safe for several threads at once",
-            evidence=(evidence,),
-            advice=_SAFE[parts[0]],
-        )
+        part, is_not, advice = parts[0], "is not", _SAFE[parts[0]]
+    else:
+        part, is_not = "", "share something that is not"
+        advice = "look for what they both use, such as a file, a connection or a buffer; give each "
+        advice += "thread its own"
+    shown = f"{free[0]} of {free[1]} runs with 8 workers differed; with a lock around {names}, "
+    shown += f"{guarded[0]} of {guarded[1]}"
     return Cause(
-        part="",
+        part=part,
         kind="not-thread-safe",
-        says=f"{names} share something that is not safe for several threads at once",
-        evidence=(evidence,),
-        advice="look for what they both use, such as a file, a connection or a buffer; give each "
-        "thread its own",
+        says=f"{names} {is_not} safe for several threads at once",
+        evidence=(shown,),
+        advice=advice,
     )
 
 
