@@ -218,15 +218,15 @@ def _locked(case: Case, tape: Tape, depth: int) -> Cause:
     given = {"source": True, "transform": case.transform, "collate": case.collate}
     parts = tuple(name for name in PARTS if given[name])
 
-    def count(*guarded: str) -> tuple[int, int]:
-        return sum(differs(case, tape, depth, guarded) for _ in range(TRIES)), TRIES
+    def count(*guarded: str) -> int:
+        return sum(differs(case, tape, depth, guarded) for _ in range(TRIES))
 
     free = count()
-    tried = [f"{free[0]} of {free[1]} further runs with 8 workers differed"]
-    if free[0]:
+    tried = [f"{free} of {TRIES} further runs with 8 workers differed"]
+    if free:
         for guarded in dict.fromkeys([*((name,) for name in parts), parts]):
             locked = count(*guarded)
-            if not locked[0]:
-                return _words.locked(guarded, free, locked)
-            tried.append(f"with a lock around {' and '.join(guarded)}, {locked[0]} of {locked[1]}")
+            if not locked:
+                return _words.locked(guarded, free, TRIES)
+            tried.append(f"with a lock around {' and '.join(guarded)}, {locked} of {TRIES}")
     return _words.unknown(tuple(tried))

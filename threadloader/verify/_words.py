@@ -236,10 +236,10 @@ def unsafe(part: str, free: Stress, locked: Stress, moved: tuple[str, ...]) -> C
     )
 
 
-def locked(parts: tuple[str, ...], free: tuple[int, int], guarded: tuple[int, int]) -> Cause:
-    """Say that whole runs do not differ with a lock around a part, or the same around several.
+def locked(parts: tuple[str, ...], differed: int, runs: int) -> Cause:
+    """Say that no run differs with a lock around a part, or the same around several.
 
-    How many runs differed, and of how many, is told of those without the lock and of those with it.
+    Without it so many of as many runs differed.
     """
     names = " and ".join(f"the {part}" for part in parts)
     if len(parts) == 1:
@@ -248,8 +248,8 @@ def locked(parts: tuple[str, ...], free: tuple[int, int], guarded: tuple[int, in
         part, is_not = "", "share something that is not"
         advice = "look for what they both use, such as a file, a connection or a buffer; give each "
         advice += "thread its own"
-    shown = f"{free[0]} of {free[1]} runs with 8 workers differed; with a lock around {names}, "
-    shown += f"{guarded[0]} of {guarded[1]}"
+    shown = f"{differed} of {runs} runs with 8 workers differed; "
+    shown += f"with a lock around {names}, 0 of {runs}"
     return Cause(
         part=part,
         kind="not-thread-safe",
