@@ -44,7 +44,7 @@ def _plant_import():
         branch.properties["type"] for branch in _check.schema().properties["source"]._branches[1:]
     ]
     words[0]._words.extend(hostile.NAMES)
-    sources._KINDS.update({name: (name, False) for name in hostile.NAMES})
+    sources._KINDS.update({name: name for name in hostile.NAMES})
     ours = sources.import_module
     sources.import_module = lambda name, package: (
         __import__(name[1:]) if name[1:] in hostile.NAMES else ours(name, package)

@@ -5,12 +5,17 @@ that is given in code goes through `as_source`; one that a config describes, suc
 ``{"type": "npz", "path": "digits.npz"}``, is opened by `open_source`.
 
 How to add a kind: write ``sources/<kind>.py`` with a class that has the methods of
-`Source` and a function ``open_<kind>(spec, base, root)``; name the file in ``_KINDS``
-below; describe its options in ``config_schema.json`` and for users in
-``docs/sources/<kind>.md``. It is read by several threads at once (`_files.FileReader`
-reads files by position for that); data that is damaged, missing or changed is a
-`SourceError` that names file and place; ``fingerprint`` includes the sizes of the
-files; paths go through `_files.expand`; what it opens, ``close`` closes.
+`Source` and a function ``open_<kind>(spec, base, root)``, which is what `open_source` says;
+name the file in ``_KINDS`` below; describe its options in ``config_schema.json`` and for
+users in ``docs/sources/<kind>.md``. What holds for every kind, and is not said again in each:
+
+- Any number of threads may read at once (`_files.FileReader` reads files by position for that).
+- An index is 0 .. ``len - 1``, counted through all files: anything else is an `IndexError`, what
+  is no integer a `TypeError`. The same goes for each index of ``take``, which is C-contiguous.
+- Data that is missing, damaged, or no longer what it was at opening is a `SourceError` that names
+  file and place; options that do not fit together are a `ConfigError`.
+- ``fingerprint`` includes the sizes of the files; paths go through `_files.expand`.
+- What it opens, ``close`` closes, once; a read after that is a `ClosedError`.
 """
 
 from __future__ import annotations
@@ -112,23 +117,14 @@ class OpenSource(Source, Protocol):
         ...
 
 
-Opener = Callable[..., OpenSource]
-"""Opens a source: ``(spec, base, root)``, or ``(spec, base, root, decoders)``."""
-
-
-# The registry: what a config calls a kind, the file that holds it, and whether it is given
-# the decoders. A file is imported when its kind is asked for.
-_KINDS: dict[str, tuple[str, bool]] = {
-    "npz": ("npz", False),
-    "npy": ("npy", False),
-    "csv": ("csv_file", False),
-    "jsonl": ("jsonl", False),
-    "text": ("text", False),
-    "tokens": ("tokens", False),
-    "files": ("files", True),
-    "tar": ("tar", True),
-    "sqlite": ("sqlite", False),
+# The registry: what a config calls a kind -> the file that holds it, which is imported when it
+# is asked for.
+_KINDS = {
+    kind: "csv_file" if kind == "csv" else kind  # "csv" would be the standard library's module
+    for kind in ("npz", "npy", "csv", "jsonl", "text", "tokens", "files", "tar", "sqlite")
 }
+_DECODING = ("files", "tar")
+"""Kinds that are given the decoders as well."""
 
 
 def open_source(
@@ -144,15 +140,16 @@ def open_source(
             gives it, which refuses what the schema does. Options are not checked again here:
             unknown ones may be ignored, and missing or wrong ones raise any exception.
         base: the folder to which relative paths in it are relative.
-        root: a folder that no path may leave, links followed; relative to ``base``.
+        root: a folder that no path may leave, links followed; relative to ``base``. None: no bound.
         decoders: what makes a sample of a file's bytes where that needs another
-            package: name to a function that gives the decoder.
+            package, as ``"image"``: name to a function that gives the decoder.
 
     Returns:
         The open source, which the caller closes.
 
     Raises:
-        SourceError: what a checked spec names is missing or damaged.
+        SourceError: a pattern finds nothing; a file is missing, damaged, outside of root or named
+            twice, or lacks what the options ask for; or a package is missing.
         ConfigError: there is no such type, or the options of a checked spec contradict each
             other.
     """
@@ -160,13 +157,13 @@ def open_source(
     if not isinstance(kind, str) or kind not in _KINDS:
         known = ", ".join(f'"{name}"' for name in _KINDS)
         raise ConfigError(Problem("/source/type", f"one of {known}", repr(kind)))
-    file, decodes = _KINDS[kind]
-    opener: Opener = getattr(import_module(f".{file}", __name__), f"open_{kind}")
+    opener = getattr(import_module(f".{_KINDS[kind]}", __name__), f"open_{kind}")
     from pathlib import Path  # imported where there are files
 
     base = base if isinstance(base, Path) else Path(base)  # one that is gone stays that
     inside = None if root is None else base / root
-    return opener(spec, base, inside, decoders) if decodes else opener(spec, base, inside)
+    opened: OpenSource = opener(spec, base, inside, *([decoders] if kind in _DECODING else []))
+    return opened
 
 
 def per_thread(factory: Callable[[], Any]) -> PerThread:

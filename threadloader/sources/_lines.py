@@ -42,17 +42,7 @@ _CHUNK = 4 << 20
 
 
 def open_lines(spec: Mapping[str, Any], base: Path, root: Path | None) -> LineFiles:
-    """Open the files that ``path``, ``skip_blank`` and ``index`` of a config describe.
-
-    Args:
-        spec: the section of the config.
-        base: the folder to which relative paths are relative.
-        root: the folder that nothing may lie outside of; None for no bound.
-
-    Raises:
-        SourceError: as `LineFiles` and `expand` say.
-        ConfigError: the list of files is empty.
-    """
+    """Open the files that ``path``, ``skip_blank`` and ``index`` of a config describe."""
     files = expand(base, spec["path"], root, through_links=True)
     index = spec.get("index", "memory")
     if isinstance(index, Mapping):
@@ -82,23 +72,14 @@ class Line:
     ended: bool
 
     def text(self) -> str:
-        """Decode it.
-
-        Raises:
-            SourceError: it is not UTF-8.
-        """
+        """Decode it; a SourceError if it is not UTF-8."""
         try:
             return self.data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise self.error(not_utf8(self.path, error), error.start) from error
 
     def error(self, message: str, at: int = 0) -> SourceError:
-        """Make an error that names file, line and byte.
-
-        Args:
-            message: what was expected, what came, what to do.
-            at: the byte of the line that it is about.
-        """
+        """Make an error that names file, line, and the byte ``at`` in the line."""
         return SourceError(message, self.path, f"line {self.number}, byte {self.begin + at}")
 
 
@@ -146,25 +127,16 @@ class LineFiles:
         return self._first[-1]
 
     def __getitem__(self, index: int) -> Line:
-        """Read one line.
-
-        Args:
-            index: 0 .. ``len - 1``, counted through all files.
+        """Read one line, of the index counted through all files.
 
         Raises:
-            IndexError: there is no such line.
             SourceError: the file is no longer the one that was indexed, or cannot be read.
-            ClosedError: the files have been closed.
         """
         file, row = self._find(index)
         return file.line(row)
 
     def locate(self, index: int) -> str:
-        """Say where a line stands: ``path:line``, with its number in the file, from 1.
-
-        Raises:
-            IndexError: there is no such line.
-        """
+        """Say where a line stands: ``path:line``, with its number in the file, from 1."""
         file, row = self._find(index)
         return f"{file.reader.path}:{row + 1}"
 
@@ -185,11 +157,7 @@ class LineFiles:
 
 
 class LineSource:
-    """A source each of whose samples is made of one line.
-
-    Args:
-        lines: the lines of the files.
-    """
+    """A source each of whose samples is made of one of these lines."""
 
     def __init__(self, lines: LineFiles) -> None:
         self._lines = lines

@@ -42,18 +42,7 @@ _STR_BYTES = sys.getsizeof("")
 def open_csv(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> CsvSource:
     """Open ``{"type": "csv", "path": names or patterns, "dtypes": {"*": "float32"}}``.
 
-    Args:
-        spec: the section of the config; see `CsvOptions`.
-        base: the folder to which relative paths are relative.
-        root: the folder that no file may lie outside of; None for no bound.
-
-    Returns:
-        The source; no file is open any more.
-
-    Raises:
-        SourceError: a file is missing, damaged, or lies outside of root; it lacks these
-            columns, or a value that its dtype does not hold.
-        ConfigError: the options do not fit together.
+    All options are those of `CsvOptions`. No file is open any more afterwards.
     """
     rest = {name: value for name, value in spec.items() if name not in ("type", "path")}
     rest["quote"] = rest.get("quote", '"') or ""
@@ -96,17 +85,7 @@ class CsvSource(ArraySource):
         self._texts = files.texts
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Give one sample.
-
-        Args:
-            index: 0 .. ``len - 1``, counted through all files.
-
-        Returns:
-            Field -> numpy scalar or str.
-
-        Raises:
-            IndexError: there is no such sample.
-        """
+        """Give one sample: field -> numpy scalar or str."""
         sample: dict[str, Any] = super().__getitem__(index)
         for field, joined in self._texts.items():
             begin, end = sample[field].tolist()
@@ -118,19 +97,7 @@ class CsvSource(ArraySource):
     take = ArraySource.take
 
     def take_into(self, indices: npt.ArrayLike, empty: Empty) -> dict[str, Any]:
-        """Give a batch: the same as the samples of these indices, stacked. `take` is this, too.
-
-        Args:
-            indices: ``(batch,)``, integers.
-            empty: makes the arrays, as `numpy.empty` does.
-
-        Returns:
-            Field -> array ``(batch,)`` of its dtype, or a list of str.
-
-        Raises:
-            IndexError: one of them is negative or too large.
-            TypeError: they are not integers in one row.
-        """
+        """Give a batch as `take` does: field -> array ``(batch,)`` of its dtype, or list of str."""
         batch: dict[str, Any] = super().take_into(indices, empty)
         for field, joined in self._texts.items():
             batch[field] = [joined[begin:end].decode() for begin, end in batch[field].tolist()]

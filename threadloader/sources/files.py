@@ -44,22 +44,7 @@ def open_files(
     root: Path | None = None,
     decoders: Decoders | None = None,
 ) -> FilesSource:
-    """Open ``{"type": "files", "folder": ..., "pattern": ..., "decode": ..., "label": ...}``.
-
-    Args:
-        spec: the section of the config.
-        base: the folder to which relative paths are relative.
-        root: the folder that no file may lie outside of; None for no bound.
-        decoders: makes the decoders that need a package, as ``"image"``.
-
-    Returns:
-        The open source.
-
-    Raises:
-        SourceError: the pattern finds nothing, a file cannot be read or lies outside of
-            root, a label is missing, or a package is.
-        ConfigError: the options contradict each other.
-    """
+    """Open ``{"type": "files", "folder": ..., "pattern": ..., "decode": ..., "label": ...}``."""
     # Absolute: files are opened as long as it lives, wherever the process has gone by then.
     folder = inside(base / spec["folder"], root).absolute()
     decoder, said = decoder_of(spec.get("decode", "bytes"), decoders, image_options(spec))
@@ -73,18 +58,15 @@ class FilesSource:
 
     The label is an int (of a class: 0 .. number of classes - 1) or a float, the path a
     str relative to the folder, with forward slashes. Files are opened for each read and
-    closed again: any number of threads may read at once.
+    closed again.
 
     Args:
         folder: where the files are.
         names: their paths relative to it, with forward slashes.
         decoder: makes a value of the bytes of a file.
         labels: one for each, or None.
-        classes: the names of the classes, in the order of their numbers.
+        classes: the names of the classes, in the order of their numbers; also an attribute.
         said: what a fingerprint tells of the options.
-
-    Attributes:
-        classes: the names of the classes; empty without.
 
     Raises:
         SourceError: a file is missing, not a regular one, or cannot be looked at.
@@ -124,16 +106,7 @@ class FilesSource:
         return len(self._names)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Give one sample.
-
-        Args:
-            index: 0 .. ``len - 1``.
-
-        Raises:
-            IndexError: there is no such sample.
-            SourceError: the file is damaged, or not the one that was there at opening.
-            ClosedError: the source has been closed.
-        """
+        """Give one sample; a SourceError if its file is damaged, or not the one that was there."""
         row = row_number(index, len(self._names))
         name = self._names[row]
         path = self._folder / name

@@ -32,18 +32,7 @@ _DEEPEST = 32
 def open_jsonl(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> JsonlSource:
     """Open ``{"type": "jsonl", "path": names or patterns, "fields": ..., "dtypes": {}}``.
 
-    Args:
-        spec: the section of the config; ``skip_blank`` and ``index`` as for text.
-        base: the folder to which relative paths are relative.
-        root: the folder that no file may lie outside of; None for no bound.
-
-    Returns:
-        The open source.
-
-    Raises:
-        SourceError: a file is missing, not a regular one, or cannot be read; a pattern
-            finds none; or a file comes twice or lies outside of root.
-        ConfigError: the options do not fit together.
+    ``skip_blank`` and ``index`` are as for text.
     """
     shape = Shape(spec.get("fields"), spec.get("dtypes") or {})
     return JsonlSource(open_lines(spec, base, root), shape)
@@ -115,15 +104,10 @@ class Shape:
 
 
 class JsonlSource(LineSource):
-    """Samples are the JSON values of lines.
+    """Samples are the JSON values of lines; see `LineSource`.
 
     Objects are dicts, arrays lists, and the rest str, int, float, bool and None, as
-    Python's `json` gives them. Lines are read by position: any number of threads may read
-    at once.
-
-    Args:
-        lines: the lines of the files.
-        shape: what of a line's value makes the sample.
+    Python's `json` gives them. `shape` says what of a line's value makes the sample.
     """
 
     def __init__(self, lines: LineFiles, shape: Shape) -> None:
@@ -132,19 +116,11 @@ class JsonlSource(LineSource):
         self._decoders = _Decoders()
 
     def __getitem__(self, index: int) -> Any:
-        """Give the value of one line.
-
-        Args:
-            index: 0 .. ``len - 1``, counted through all files.
-
-        Returns:
-            The value, newly made; with ``fields`` a dict of them, in their order.
+        """Give the value of one line, newly made; with ``fields`` a dict of them, in their order.
 
         Raises:
-            IndexError: there is no such line.
-            SourceError: it is not strict JSON, lacks the fields, has a value that its
-                dtype does not hold, or the file has changed since it was opened.
-            ClosedError: the source has been closed.
+            SourceError: it is not strict JSON, lacks the fields, or has a value that its dtype
+                does not hold.
         """
         line = self._lines[index]
         return self._shape.sample(line, self._parsed(line))

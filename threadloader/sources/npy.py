@@ -40,21 +40,7 @@ _Array = npt.NDArray[Any]
 
 
 def open_npy(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> NpySource:
-    """Open ``{"type": "npy", "fields": {field: path}, "mmap": false}``, or ``"path"`` for one.
-
-    Args:
-        spec: the section of the config.
-        base: the folder to which relative paths are relative.
-        root: the folder that no file may lie outside of; None for no bound.
-
-    Returns:
-        The open source.
-
-    Raises:
-        SourceError: a file is missing or damaged, lies outside of root, or does not have
-            as many rows as the others.
-        ConfigError: it names no file, or names them in both ways.
-    """
+    """Open ``{"type": "npy", "fields": {field: path}, "mmap": false}``, or ``"path"`` for one."""
     path, fields = spec.get("path"), spec.get("fields")
     if (path is None) == (fields is None):
         raise ConfigError(
@@ -74,8 +60,7 @@ class NpySource:
     """Samples are rows of the array in a ``.npy`` file, or dicts of rows of several.
 
     They are read by position, a row at a time, or a run of neighbouring rows in one read;
-    or the files are mapped into memory and rows are copied from there. Any number of
-    threads may read at once.
+    or the files are mapped into memory and rows are copied from there.
 
     Args:
         data: the file, or a mapping of field to file.
@@ -132,40 +117,12 @@ class NpySource:
         return self._length
 
     def __getitem__(self, index: int) -> Any:
-        """Give one sample, in memory of its own.
-
-        Args:
-            index: 0 .. ``len - 1``.
-
-        Returns:
-            What `ArraySource` gives for an array in memory: an array of shape
-            ``sample_shape`` and the file's dtype, or a single value as a numpy scalar;
-            with fields, a dict of these.
-
-        Raises:
-            IndexError: there is no such sample.
-            SourceError: the file has no longer the size it had, or cannot be read.
-            ClosedError: the source has been closed.
-        """
+        """Give one sample, as `ArraySource` gives it, in memory of its own."""
         row = row_number(index, self._length)
         return self._built([rows.one(row) for rows in self._rows])
 
     def take(self, indices: npt.ArrayLike) -> Any:
-        """Give a batch: the same as the samples of these indices, stacked.
-
-        Args:
-            indices: ``(batch,)``, integers.
-
-        Returns:
-            An array of shape ``(batch, *sample_shape)`` and the file's dtype, newly made
-            and C-contiguous; with fields, a dict of these.
-
-        Raises:
-            IndexError: one of them is negative or too large.
-            TypeError: they are not integers in one row.
-            SourceError: the file has no longer the size it had, or cannot be read.
-            ClosedError: the source has been closed.
-        """
+        """Give a batch, as `ArraySource.take` gives it."""
         return self.take_into(indices, np.empty)
 
     def take_into(self, indices: npt.ArrayLike, empty: Empty) -> Any:
@@ -204,8 +161,7 @@ class NpySource:
     def fingerprint(self) -> str:
         """Tell this data from other data: length, sizes, dtypes, shapes, checksum of 64 rows.
 
-        The rows are spread evenly from the first to the last. Whether the files are mapped
-        does not count.
+        Whether the files are mapped does not count.
         """
         digest = sha256()
         # Row by row, since a row may be large; the empty batch says dtypes and shapes.

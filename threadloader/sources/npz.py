@@ -40,26 +40,12 @@ _DAMAGED = "copy the file again, or make it again with numpy.savez"
 
 
 def open_npz(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> NpzSource:
-    """Open ``{"type": "npz", "path": ..., "fields": null, a list or an object}``.
-
-    Args:
-        spec: the section of the config.
-        base: the folder to which a relative path is relative.
-        root: the folder that the file may not lie outside of; None for no bound.
-
-    Returns:
-        The source; no file is open any more.
-
-    Raises:
-        SourceError: the file is missing or damaged, does not have these fields, or lies
-            outside of root.
-        ConfigError: the choice of fields is empty, or names one twice.
-    """
+    """Open ``{"type": "npz", "path": ..., "fields": null, a list or an object}``."""
     return NpzSource(inside(base / spec["path"], root), spec.get("fields"))
 
 
 class NpzSource(ArraySource):
-    """Samples are dicts of rows of the arrays in an ``.npz`` file.
+    """Samples are dicts of rows of the arrays in an ``.npz`` file, which is read and closed.
 
     Args:
         path: the file.

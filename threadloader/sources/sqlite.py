@@ -51,22 +51,7 @@ _LIMITED_VIEWS = "SELECT 1 FROM sqlite_master WHERE type = 'view' AND sql LIKE '
 
 
 def open_sqlite(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> SqliteSource:
-    """Open ``{"type": "sqlite", "path": ..., "query": "SELECT ...", "key": "id"}``.
-
-    Args:
-        spec: the section of the config.
-        base: the folder to which a relative path is relative.
-        root: the folder that the file may not lie outside of; None for no bound.
-
-    Returns:
-        The open source.
-
-    Raises:
-        SourceError: the database is missing, damaged or outside of root, or a key is not
-            an integer or comes twice.
-        ConfigError: the query is not a single SELECT that only reads, or asks for what is
-            not there.
-    """
+    """Open ``{"type": "sqlite", "path": ..., "query": "SELECT ...", "key": "id"}``."""
     return SqliteSource(inside(base / spec["path"], root), spec["query"], spec["key"])
 
 
@@ -224,19 +209,11 @@ class SqliteSource:
         return len(self._keys)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Give one row.
-
-        Args:
-            index: 0 .. ``len - 1``.
-
-        Returns:
-            Its columns.
+        """Give one row, a dict of its columns.
 
         Raises:
-            IndexError: there is no such row.
             SourceError: it holds NULL or text that is not UTF-8, or the database is
                 damaged or has changed.
-            ClosedError: the source has been closed.
         """
         key = int(self._keys[row_number(index, len(self._keys))])
         place = f"{self._key}={key}"

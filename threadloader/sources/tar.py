@@ -50,22 +50,7 @@ def open_tar(
     root: Path | None = None,
     decoders: Decoders | None = None,
 ) -> TarSource:
-    """Open ``{"type": "tar", "path": names or patterns, "fields": null, "decode": {}}``.
-
-    Args:
-        spec: the section of the config.
-        base: the folder to which relative paths are relative.
-        root: the folder that no file may lie outside of; None for no bound.
-        decoders: makes the decoders that need a package, as ``"image"``.
-
-    Returns:
-        The open source.
-
-    Raises:
-        SourceError: an archive is missing, damaged, or outside of root; samples differ in
-            their fields; or a package is missing.
-        ConfigError: the options contradict each other.
-    """
+    """Open ``{"type": "tar", "path": names or patterns, "fields": null, "decode": {}}``."""
     return TarSource(
         expand(base, spec["path"], root, through_links=True),
         spec.get("fields"),
@@ -78,8 +63,7 @@ def open_tar(
 class TarSource:
     """Samples are dicts: ``"__key__"`` and a value for each field.
 
-    An index (16 bytes for each member, and the keys) is made at opening, from the
-    headers alone. Members are read by position: any number of threads may read at once.
+    An index (16 bytes for each member, and the keys) is made at opening, from the headers alone.
 
     Args:
         paths: the archives, at least one.
@@ -94,7 +78,9 @@ class TarSource:
         fields: the fields of a sample, in the order given or sorted.
 
     Raises:
-        SourceError, ConfigError: as for `open_tar`.
+        SourceError: an archive is missing or damaged; samples differ in their fields; or a
+            package is missing.
+        ConfigError: the options contradict each other.
     """
 
     def __init__(
@@ -160,20 +146,7 @@ class TarSource:
         return self._first[-1]
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Give one sample.
-
-        Args:
-            index: 0 .. ``len - 1``, counted through all archives.
-
-        Returns:
-            Its key, a str, and its fields.
-
-        Raises:
-            IndexError: there is no such sample.
-            SourceError: a member cannot be decoded, or the file has no longer the size it
-                had.
-            ClosedError: the source has been closed.
-        """
+        """Give one sample: its key, a str, and its fields, each as its decoder gives it."""
         archive, row = self._find(index)
         key, reader = archive.keys[row], archive.reader
         sample: dict[str, Any] = {KEY: key}

@@ -42,21 +42,7 @@ _Array = npt.NDArray[Any]
 
 
 def open_tokens(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> TokensSource:
-    """Open ``{"type": "tokens", "path": names or patterns, "window": W, ...}``.
-
-    Args:
-        spec: the section of the config.
-        base: the folder to which relative paths are relative.
-        root: the folder that no file may lie outside of; None for no bound.
-
-    Returns:
-        The open source.
-
-    Raises:
-        SourceError: a file is missing or damaged, or lies outside of root; a pattern finds
-            none; or a file comes twice.
-        ConfigError: the options contradict each other.
-    """
+    """Open ``{"type": "tokens", "path": names or patterns, "window": W, ...}``."""
     rest = {name: value for name, value in spec.items() if name not in ("type", "path")}
     return TokensSource(expand(base, spec["path"], root, through_links=True), **rest)
 
@@ -64,8 +50,7 @@ def open_tokens(spec: Mapping[str, Any], base: Path, root: Path | None = None) -
 class TokensSource:
     """Samples are windows over files of tokens.
 
-    Nothing is in memory but where each file's windows begin. Tokens are read by
-    position: any number of threads may read at once.
+    Nothing is in memory but where each file's windows begin: tokens are read by position.
 
     Args:
         paths: the files, at least one.
@@ -132,19 +117,10 @@ class TokensSource:
         return self._first[-1]
 
     def __getitem__(self, index: int) -> Any:
-        """Give one window.
-
-        Args:
-            index: 0 .. ``len - 1``, counted through all files.
-
-        Returns:
-            ``(window,)``, of the dtype ``output``; with targets, ``{"x", "y"}`` of two such.
+        """Give one window, ``(window,)``, of the dtype ``output``; with targets, ``{"x", "y"}``.
 
         Raises:
-            IndexError: there is no such window.
-            SourceError: the file has no longer the size it had, cannot be read, or has a
-                token that does not fit into int32 where that is asked for.
-            ClosedError: the source has been closed.
+            SourceError: it has a token that does not fit into int32, where that is asked for.
         """
         file, window = self._find(index)
         offset = self._begins[file] + window * self._stride * self._stored.itemsize
@@ -156,37 +132,11 @@ class TokensSource:
         return {"x": tokens[:-1].astype(self._output), "y": tokens[1:].astype(self._output)}
 
     def take(self, indices: npt.ArrayLike) -> Any:
-        """Give a batch: the same as the windows of these indices, stacked.
-
-        Args:
-            indices: ``(batch,)``, integers.
-
-        Returns:
-            ``(batch, window)``, of the dtype ``output``; with targets, ``{"x", "y"}`` of two
-            such.
-
-        Raises:
-            IndexError: one of them is negative or too large.
-            TypeError: they are not integers in one row.
-            SourceError: as a single window.
-            ClosedError: the source has been closed.
-        """
+        """Give a batch: the windows of these indices, stacked, ``(batch, window)``."""
         return self.take_into(indices, np.empty)
 
     def take_into(self, indices: npt.ArrayLike, empty: Empty) -> Any:
-        """Give a batch as `take` does, in arrays that ``empty`` makes.
-
-        Args:
-            indices: ``(batch,)``, integers.
-            empty: called with shape and dtype of an array, as `numpy.empty` is; for the
-                batch, and for the tokens as they are stored.
-
-        Returns:
-            What `take` gives.
-
-        Raises:
-            IndexError, TypeError, SourceError, ClosedError: as `take`.
-        """
+        """Give a batch as `take` does; ``empty`` makes it, and memory for the tokens as stored."""
         numbers = row_numbers(indices, len(self))
         shape = (len(numbers), self._window)
         x = empty(shape, self._output)
@@ -229,11 +179,7 @@ class TokensSource:
         return self._window * self._output.itemsize * (1 + self._targets)
 
     def locate(self, index: int) -> str:
-        """Say where a window stands: ``path[a:b]``, tokens a to b - 1 of the file.
-
-        Raises:
-            IndexError: there is no such window.
-        """
+        """Say where a window stands: ``path[a:b]``, tokens a to b - 1 of the file."""
         file, window = self._find(index)
         start = window * self._stride
         return f"{self._readers[file].path}[{start}:{start + self._span}]"
