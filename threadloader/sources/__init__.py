@@ -199,9 +199,6 @@ def behind(source: Any) -> Any:
 def fingerprint(source: Source) -> str:
     """Give what tells this source's data from other data.
 
-    Args:
-        source: any source.
-
     Returns:
         What the source's own ``fingerprint()`` says; without one, its class and length.
 

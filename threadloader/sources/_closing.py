@@ -46,11 +46,9 @@ class Token:
 
 
 class Held(Generic[_Thing]):
-    """What a thread has made for itself, and others may close.
+    """What a thread, which has this token, has made for itself, and others may close.
 
-    Args:
-        thing: what it is. It may be closed twice, and inside of its own closing by the same thread.
-        token: of the thread.
+    The thing may be closed twice, and inside of its own closing by the same thread.
     """
 
     __slots__ = ("_closing", "_process", "_token", "thing")
@@ -79,11 +77,9 @@ class Held(Generic[_Thing]):
 
 
 def close_left_over(held: dict[Held[_Thing], None], close: Callable[[_Thing], object]) -> None:
-    """Close what is left over.
+    """Close what is left over of what threads have made, and take it out.
 
-    Args:
-        held: what threads have made; what is closed is taken out.
-        close: closes one. An error of that is passed over: whoever is here has not caused it.
+    An error of that is passed over: whoever is here has not caused it.
     """
     for each in held.copy():
         if not each.is_left_over():
@@ -100,11 +96,7 @@ def close_left_over(held: dict[Held[_Thing], None], close: Callable[[_Thing], ob
 def close_all(closes: Sequence[Callable[[], object]]) -> None:
     """Call each of these, one after the other.
 
-    Args:
-        closes: what closes the things.
-
-    Raises:
-        BaseException: the last that they raise, with the others as its context.
+    The last exception that they raise is raised, with the others as its context.
     """
     # By halves: so the interpreter itself chains what they raise, in a few frames that hold
     # none of it. An ExitStack keeps the exception in its own frame, and all of this in a cycle.
@@ -129,9 +121,7 @@ _log: Callable[[Sequence[str]], object] = _each  # replaced once: see `warn_by`
 def close_each(close: Callable[[_Thing, list[str]], object], things: Sequence[_Thing]) -> None:
     """Close things, as `close_all` does, and warn of what that leaves open.
 
-    Args:
-        close: closes a thing, and adds to a list what there is to say of one that stays open.
-        things: what to close.
+    ``close`` closes a thing, and adds to a list what there is to say of one that stays open.
     """
     told: list[str] = []
     try:

@@ -30,9 +30,9 @@ class Column:
         dtype: of the array that comes out.
     """
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: Any, row_shape: tuple[int, ...] = ()) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self._parts: list[npt.NDArray[Any]] = []
+        self._parts: list[npt.NDArray[Any]] = [np.empty((0, *row_shape), self.dtype)]
 
     def add(self, cells: Sequence[str]) -> None:
         """Take some more rows.
@@ -45,10 +45,7 @@ class Column:
     def finish(self) -> npt.NDArray[Any]:
         """Give the array of all rows; the first dimension counts them."""
         parts, self._parts = self._parts, []
-        return np.concatenate([np.empty((0, *self._row_shape()), self.dtype), *parts])
-
-    def _row_shape(self) -> tuple[int, ...]:
-        return ()
+        return np.concatenate(parts)
 
 
 class Numbers(Column):
@@ -57,10 +54,8 @@ class Numbers(Column):
     Args:
         dtype: one of `DTYPES`.
         missing: the texts that stand for a missing value.
-        fill: the value that takes its place; None: a missing value is an error.
-
-    Raises:
-        UnfitError: the dtype does not hold ``fill``.
+        fill: the value that takes its place; None: a missing value is an error. A dtype that
+            does not hold it is an UnfitError.
     """
 
     def __init__(
@@ -118,16 +113,7 @@ class Numbers(Column):
 
 
 class Categories(Column):
-    """Texts out of a list, as their places in it: int64.
-
-    Args:
-        names: the texts; each once.
-        missing: the texts that stand for a missing value.
-        fill: the number that takes its place; None: a missing value is an error.
-
-    Raises:
-        UnfitError: ``fill`` is no int64.
-    """
+    """Texts out of a list, as their places in it: int64. The rest is as of `Numbers`."""
 
     def __init__(
         self, names: Sequence[str], missing: Iterable[str] = (), fill: float | None = None
@@ -159,7 +145,7 @@ class Texts(Column):
     """
 
     def __init__(self) -> None:
-        super().__init__(np.int64)
+        super().__init__(np.int64, (2,))
         self._texts: list[bytes] = []
         self._size = 0
         self.joined = b""
@@ -177,9 +163,6 @@ class Texts(Column):
         texts, self._texts = self._texts, []
         self.joined = b"".join(texts)
         return super().finish()
-
-    def _row_shape(self) -> tuple[int, ...]:
-        return (2,)
 
 
 def filler(fill: float, dtype: np.dtype[Any]) -> Any:

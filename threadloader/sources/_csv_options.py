@@ -80,9 +80,8 @@ class CsvOptions:
     def columns_of(self, names: Sequence[str]) -> dict[str, int]:
         """Give field -> position, for a file that has these columns.
 
-        Raises:
-            KeyError: names or positions without a column, or names of several; it has them all.
-            ConfigError: two of the list are fields of one name.
+        Names or positions without a column, or names of several, are a KeyError that has them all;
+        two of the list that are fields of one name a ConfigError.
         """
         fields = chosen_fields(self.fields, "every column")
         if fields is None:
@@ -106,15 +105,7 @@ class CsvOptions:
         return chosen
 
     def check_fields(self, fields: Iterable[str], file: object) -> None:
-        """Refuse options that name a field which is not there.
-
-        Args:
-            fields: those that there are.
-            file: in which they stand.
-
-        Raises:
-            ConfigError: there is one.
-        """
+        """Refuse options that name a field which is none of those that there are, in this file."""
         there = [*fields, _OTHERS]
         problems = [
             *unknown_fields("dtypes", self.dtypes, there, file),
@@ -127,8 +118,7 @@ class CsvOptions:
     def column(self, name: str) -> Column:
         """Make the column that takes the texts of a field.
 
-        Raises:
-            ConfigError: it does not hold what takes the place of a missing value.
+        A ConfigError: it does not hold what takes the place of a missing value.
         """
         dtype = self.dtypes.get(name, self.dtypes.get(_OTHERS, "str"))
         names = self.categories.get(name)
@@ -155,12 +145,7 @@ class CsvOptions:
         return make()
 
     def meaning(self, name: str, cell: str) -> str:
-        """Say by which option a cell gets a meaning.
-
-        Args:
-            name: the field.
-            cell: what it does not take.
-        """
+        """Say by which option a cell gets a meaning that the field of this name does not take."""
         listed = cell in self.missing_text
         if not listed and (name in self.missing or _OTHERS in self.missing):
             what = 'add it to "missing_text" if the value is missing'

@@ -41,20 +41,12 @@ class Block:
 def read_blocks(
     reader: FileReader, options: CsvOptions, chunk: int
 ) -> Iterator[tuple[Block, list[str] | None]]:
-    """Read a file to its end.
-
-    Args:
-        reader: the file.
-        options: how it is written.
-        chunk: bytes read at once; a row that is longer is read whole.
+    """Read a file to its end, by chunks of so many bytes; a row that is longer is read whole.
 
     Yields:
         The rows, and the first row of the file: the header if there is one. Without a header
         that row is also the first of the first block. A file without any row, or with no
         more than a header, gives one block of no rows.
-
-    Raises:
-        SourceError: the file is damaged.
     """
     rows = _Rows(reader, options)
     at, left = first_byte(reader), b""
@@ -113,11 +105,7 @@ class _Rows:
             ) from error
 
     def parse(self, text: str, *, last: bool) -> tuple[Block, int]:
-        """Take the rows of a piece that ends with a line.
-
-        Args:
-            text: the piece, from the beginning of a row on.
-            last: whether the file ends with it.
+        """Take the rows of a piece of text that ends with a line, and perhaps with the file.
 
         Returns:
             The rows, and how many characters they are. What follows them is the beginning

@@ -45,10 +45,10 @@ def image_options(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decoder_of(kind: str, more: Decoders | None, image: Mapping[str, Any]) -> tuple[Decoder, str]:
-    """Give a decoder, and what a fingerprint says about it.
+    """Give the decoder that a word of the config means, and what a fingerprint says about it.
 
     Args:
-        kind: the word of the config.
+        kind: the word.
         more: makes the decoders that are not built in.
         image: the options of ``"image"``, as `image_options` gives them.
 
@@ -61,32 +61,23 @@ def decoder_of(kind: str, more: Decoders | None, image: Mapping[str, Any]) -> tu
     make = (more or {}).get(kind)
     if make is None:
         known = ", ".join(f'"{name}"' for name in [*_BUILT_IN, *(more or ())])
-        hint = ""
-        if kind == "image":
-            hint = (
-                'in code, give open_source(..., decoders={"image": image_decoder}), which '
-                "threadloader.adapters.pillow has"
-            )
+        hint = (
+            'in code, give open_source(..., decoders={"image": image_decoder}), which '
+            "threadloader.adapters.pillow has"
+        )
+        hint = hint if kind == "image" else ""
         raise ConfigError(Problem("/source/decode", f"one of {known}", repr(kind), hint))
     # The bound of an image's size does not change the samples, so no fingerprint has it.
     return make(**image), f"{kind} ({image.get('mode', 'RGB')})"
 
 
 def apply(decoder: Decoder, data: bytes, path: object, place: str = "") -> Any:
-    """Decode, and say of what cannot be decoded where it stands.
-
-    Raises:
-        SourceError: the data is damaged, or of another kind.
-    """
+    """Decode; a SourceError of what cannot be decoded says where it stands."""
     try:
         return decoder(data)
     except SourceError as error:
         error.path, error.place = str(path), place
         raise
-
-
-def _bytes(data: bytes) -> bytes:
-    return data
 
 
 def _text(data: bytes) -> str:
@@ -135,7 +126,7 @@ def _npy(data: bytes) -> npt.NDArray[Any]:
 
 
 _BUILT_IN: dict[str, Decoder] = {
-    "bytes": _bytes,
+    "bytes": bytes,  # of bytes, themselves
     "text": _text,
     "npy": _npy,
     "json": _json,

@@ -41,11 +41,7 @@ class UnfitError(ValueError):
 
 
 def number_dtype(name: str) -> np.dtype[Any]:
-    """Give the dtype of a name.
-
-    Raises:
-        ConfigError: it is not one of `DTYPES`.
-    """
+    """Give the dtype of a name; a ConfigError if it is not one of `DTYPES`."""
     if name not in DTYPES:
         raise ConfigError(Problem("/source/dtypes", f"one of {', '.join(DTYPES)}", repr(name)))
     return np.dtype(name)
@@ -62,17 +58,10 @@ def int64_of(text: str) -> int | None:
 
 
 def to_array(values: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Make an array of plain values.
+    """Make an array ``(len(values),)`` of bool, int and float objects.
 
     Integers and booleans are held exactly. A float dtype gives the number nearest to what
     Python's float is, as floats always do, but never an infinity in place of a number.
-
-    Args:
-        values: bool, int and float objects (other ones are refused).
-        dtype: one of `DTYPES`.
-
-    Returns:
-        An array ``(len(values),)`` of this dtype.
 
     Raises:
         UnfitError: a value is of another kind (1.5, 1.0 and True are no integers), or it
@@ -119,9 +108,8 @@ def say(value: object) -> str:
     """Name a plain value in a few words."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
-    if (
-        isinstance(value, int) and value.bit_length() > 128
-    ):  # Python refuses to write very long ones
+    # Python refuses to write very long ones.
+    if isinstance(value, int) and value.bit_length() > 128:
         sign = "a negative" if value < 0 else "an"
         return f"{sign} integer of {value.bit_length()} bits"
     if isinstance(value, (dict, list)):

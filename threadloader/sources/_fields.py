@@ -18,14 +18,11 @@ _NEAREST = 10
 def chosen_fields(
     fields: Iterable[Any] | Mapping[str, Any] | None, everything: str
 ) -> dict[Any, Any] | None:
-    """Give the choice of fields as field -> name in the file.
+    """Give the choice of fields as field -> name in the file; None for all.
 
     Args:
         fields: names (or positions), or a mapping of field to name; None for all.
         everything: what null means, for the message.
-
-    Returns:
-        The choice; None for all.
 
     Raises:
         ConfigError: a field twice, or none at all.
@@ -52,11 +49,7 @@ def unknown_fields(
 ) -> list[Problem]:
     """Give what is wrong with an option that names fields which are not there.
 
-    Args:
-        option: the option's name.
-        named: the fields that it names.
-        fields: those that there are.
-        file: in which they stand, if a file says so: it may be the damaged one of the two.
+    ``file`` is where those that there are stand, if a file says so: it may be the damaged one.
     """
     there = list(fields)
     known = set(there)

@@ -38,14 +38,14 @@ Chosen: a page, which the system reads in any case."""
 
 
 class FileReader:
-    """Reads a file by position, from any number of threads at once.
+    """Reads a regular file by position, from any number of threads at once.
 
     Where the system has ``os.pread``, all threads share one handle, since that call
     leaves the handle's position alone. Elsewhere (Windows) each thread gets a handle
     of its own.
 
     Args:
-        path: the file; a regular one.
+        path: the file.
         shared: use ``os.pread``. Default: where there is one; False: for tests.
         keep: hold the file open. Otherwise each read opens it, and closes it again: for a
             source of more files than a process may have open, see `kept_open`.
@@ -54,8 +54,8 @@ class FileReader:
         path: the file.
         size: its size in bytes when it was opened.
 
-    Raises:
-        SourceError: it cannot be opened, or looked at.
+    All of it raises SourceError where the file cannot be opened, looked at or read, or has no
+    longer the size it had, and ClosedError once it is closed.
     """
 
     def __init__(
@@ -87,12 +87,7 @@ class FileReader:
             self._first.close()
 
     def modified(self) -> int:
-        """Give the time of the file's last change, as the system has it now; see `time_of_change`.
-
-        Raises:
-            ClosedError: the reader is closed.
-            SourceError: it cannot be looked at; or it is not kept open, and gone.
-        """
+        """Give the time of the file's last change, as it is now; see `time_of_change`."""
         try:
             with readable(self.path):
                 handle = self._first if self._keep else self._handle()
@@ -107,19 +102,7 @@ class FileReader:
             raise closed_error(self.path) from error
 
     def read(self, offset: int, length: int) -> bytes:
-        """Give the bytes of a range of the file.
-
-        Args:
-            offset: where it begins, from 0.
-            length: how many bytes.
-
-        Returns:
-            Exactly ``length`` bytes.
-
-        Raises:
-            SourceError: the file has no longer the size it had, or cannot be read.
-            ClosedError: the reader is closed.
-        """
+        """Give exactly so many bytes of the file from an offset on."""
         try:
             handle = self._first if self._shared and self._keep else self._handle()
             try:
@@ -161,10 +144,6 @@ class FileReader:
 
         Returns:
             ``(n, length)``, in the order of the offsets.
-
-        Raises:
-            SourceError: the file has no longer the size it had, or cannot be read.
-            ClosedError: the reader is closed.
         """
         given = empty((len(offsets), length), np.uint8)
         if not given.size:
@@ -205,9 +184,6 @@ class FileReader:
             given: uint8, shape (n, length), C-contiguous.
             rows: the rows to be read, in any order.
             begins: where the range of each begins.
-
-        Raises:
-            SourceError, ClosedError: as `read`.
         """
         length = given.shape[1]
         memory, fileno, preadv = given.reshape(-1).data, self._first.fileno, os.preadv
@@ -253,7 +229,8 @@ class FileReader:
         with ExitStack() as undo:
             handle = self._opened_again()
             undo.callback(handle.close)
-            if _identity(handle) != self._identity:
+            status = os.fstat(handle.fileno())
+            if (status.st_dev, status.st_ino) != self._identity:
                 raise SourceError(
                     "expected the file that was opened first, got another one under its "
                     "name; open the source again",
@@ -285,16 +262,7 @@ class FileReader:
             raise
 
     def close(self) -> None:
-        """Close every handle; a second time does nothing.
-
-        Call it when no thread reads any more. One that does gets its bytes or
-        `ClosedError`.
-        """
+        """Close every handle; a thread that still reads gets its bytes or ClosedError."""
         self._closed = True
         # They stay there: what an interrupt leaves open, a second time closes.
         close_all([partial(each.close, FileIO.close) for each in self._handles.copy()])
-
-
-def _identity(handle: FileIO) -> tuple[int, int]:
-    status = os.fstat(handle.fileno())
-    return status.st_dev, status.st_ino

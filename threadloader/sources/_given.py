@@ -66,14 +66,9 @@ def as_source(data: Any) -> Any:
     # a class given instead of an object has none.
     kind = type(data)
     if isinstance(data, str) or not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")):
-        raise ConfigError(
-            Problem(
-                "source",
-                "an object with __len__ and __getitem__",
-                f"the class {data.__name__}" if isinstance(data, type) else kind.__name__,
-                _advice(data),
-            )
-        )
+        got = f"the class {data.__name__}" if isinstance(data, type) else kind.__name__
+        expected = "an object with __len__ and __getitem__"
+        raise ConfigError(Problem("source", expected, got, _advice(data)))
     if isinstance(data, (PerThread, Without)):
         return data
     hidden = [name for name in _AT_ONCE if hasattr(data, name) and not has_own(data, name)]

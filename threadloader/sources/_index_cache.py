@@ -44,11 +44,7 @@ _WINDOWS = os.name == "nt"
 
 
 class IndexCache:
-    """Indexes of files, kept beside them or in one folder.
-
-    Args:
-        folder: the folder; None: beside each file.
-    """
+    """Indexes of files, kept in one folder; None: each beside its file."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -72,24 +68,16 @@ class IndexCache:
     ) -> tuple[IntArray, IntArray | None] | None:
         """Give a file's offsets, and the rows that are not blank, if a sound index has them.
 
-        Args:
-            file: the file.
-            size: its size in bytes.
-            modified: the time of its last change, as `FileReader.modified` gives it.
-            begin: where its first line begins.
-            skip_blank: whether blank lines are left out.
+        It has to be of a file of this size, this time of change as `FileReader.modified` has it,
+        and this beginning of its first line, with or without blank lines.
         """
         path = self.path(file, skip_blank)
         try:
             with open_regular(path) as stream:
                 found = _read(stream, file.name, size, modified, begin, skip_blank)
         except _StaleError as error:
-            log(
-                "info",
-                "%s: the index is for another state of the file (%s); built anew",
-                path,
-                error,
-            )
+            text = "%s: the index is for another state of the file (%s); built anew"
+            log("info", text, path, error)
         except _DamagedError as error:
             log("warning", "%s: this is no sound index (%s); built anew", path, error)
         except OSError as error:  # a SourceError is one
@@ -104,12 +92,7 @@ class IndexCache:
         return None
 
     def save(
-        self,
-        file: Path,
-        size: int,
-        modified: int,
-        offsets: IntArray,
-        kept: IntArray | None,
+        self, file: Path, size: int, modified: int, offsets: IntArray, kept: IntArray | None
     ) -> None:
         """Write a file's index. Where that fails a warning is logged, once."""
         path = self.path(file, kept is not None)

@@ -37,22 +37,13 @@ def labels_of(
         root: the folder that it may not lie outside of; None for no bound.
         folder: where the files are.
         names: their paths relative to it, with forward slashes.
-
-    Raises:
-        SourceError: a label is missing or is not what it should be.
-        ConfigError: the options contradict each other.
     """
     label, classes = spec.get("label"), spec.get("classes")
     kind = label.get("as", "class") if isinstance(label, Mapping) else "class"
     if classes is not None and (label is None or kind != "class"):
-        raise ConfigError(
-            Problem(
-                "/source/classes",
-                "null, since no label is a class",
-                "a list of classes",
-                'leave it out, or choose a "label" that is a class',
-            )
-        )
+        expected = "null, since no label is a class"
+        hint = 'leave it out, or choose a "label" that is a class'
+        raise ConfigError(Problem("/source/classes", expected, "a list of classes", hint))
     if label is None:
         return names, None, ()
     if not isinstance(label, Mapping):
@@ -108,21 +99,17 @@ class _Table:
 
     It is UTF-8 (a byte order mark at its start is left out), its first row names the
     columns, commas part them, and ``"`` stands around what has a comma or a line end in
-    it. Blank lines are passed over.
+    it. Blank lines are passed over. A row without a file or a label, or two for one file,
+    are errors.
 
     Args:
-        path: the csv file.
+        path: the csv file, also an attribute.
         file: the column with the paths of the files, relative to their folder and with
             forward slashes.
         label: the column with their labels.
 
     Attributes:
-        path: the csv file.
         rows: by the path of a file, the line of its row and its label.
-
-    Raises:
-        SourceError: the file is missing or damaged, lacks these columns, or has a row
-            without a file or a label, or two for one file.
     """
 
     def __init__(self, path: Path, file: str, label: str) -> None:
@@ -192,11 +179,7 @@ class _Table:
         self.rows[name] = line, row[label]
 
     def choose(self, names: Sequence[str]) -> list[str]:
-        """Give those of the files that have a row.
-
-        Raises:
-            SourceError: a row names another file, or there is no row at all.
-        """
+        """Give those of the files that have a row; each row has to name one of them."""
         if not self.rows:
             hint = "write a line for each file that is a sample"
             raise SourceError(f"expected a row for each file, got none; {hint}", self.path)
@@ -214,15 +197,7 @@ class _Table:
         return chosen
 
     def number(self, name: str, kind: str) -> int | float:
-        """Give the label of a file as a number.
-
-        Args:
-            name: the path of the file.
-            kind: ``"int"`` for what int64 holds, or ``"float"``.
-
-        Raises:
-            SourceError: it is no such number.
-        """
+        """Give a file's label as a number: ``"int"`` for what int64 holds, or ``"float"``."""
         line, text = self.rows[name]
         bare = text.strip()
         if kind == "int" and (number := int64_of(bare)) is not None:

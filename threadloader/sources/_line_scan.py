@@ -32,8 +32,7 @@ def tell(telling: Telling, reader: FileReader, what: str, done: int) -> None:
 def first_byte(reader: FileReader) -> int:
     """Give where the text begins: after a byte order mark, if there is one.
 
-    Raises:
-        SourceError: it is that of UTF-16, as PowerShell writes; nothing in UTF-8 begins so.
+    That of UTF-16, as PowerShell writes, is a SourceError: nothing in UTF-8 begins so.
     """
     begin = reader.read(0, min(len(_BOM), reader.size))
     if begin[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -45,13 +44,7 @@ def first_byte(reader: FileReader) -> int:
 def scan(
     reader: FileReader, begin: int, skip_blank: bool, chunk: int
 ) -> tuple[IntArray, npt.NDArray[np.uint8]]:
-    """Find where lines begin.
-
-    Args:
-        reader: the file.
-        begin: where its first line begins.
-        skip_blank: whether to class the lines as well.
-        chunk: bytes read at once.
+    """Find where lines begin, from the offset of the first one on; read so many bytes at once.
 
     Returns:
         The offsets at which lines begin, followed by the size of the file if the last line

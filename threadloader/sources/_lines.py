@@ -86,8 +86,7 @@ class Line:
 class LineFiles:
     """The lines of files, one file after the other, counted through all of them.
 
-    The index takes 8 bytes a line; 16 with ``skip_blank``. Lines are read by position:
-    any number of threads may read at once.
+    The index takes 8 bytes a line; 16 with ``skip_blank``. Lines are read by position.
 
     Args:
         paths: the files, at least one.
@@ -95,9 +94,6 @@ class LineFiles:
         index: where indexes are kept: ``"memory"`` for nowhere, ``"beside"`` the files, or
             the path of a folder.
         _chunk: bytes read at once for the index; for tests.
-
-    Raises:
-        SourceError: a file is missing, not a regular one, or cannot be read.
     """
 
     def __init__(

@@ -14,12 +14,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def not_utf8(path: Path, error: UnicodeDecodeError) -> str:
-    """Give what was expected, what came, and what to do.
-
-    Args:
-        path: the file; its first bytes are read.
-        error: of a piece of it.
-    """
+    """Give what was expected, what came, and what to do, of an error in a piece of this file."""
     if _begins(path) == _GZIP:
         return "expected text in UTF-8, got a file compressed by gzip; unpack it first"
     got = f"the byte 0x{error.object[error.start]:02x} ({error.reason})"

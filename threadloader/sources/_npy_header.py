@@ -68,16 +68,13 @@ class Header:
 def read_header(
     stream: IO[bytes], fault: Callable[[str], SourceError], damaged: str, alone: str = ""
 ) -> Header:
-    """Read the header of an array.
+    """Read the header of an array, with which the stream begins.
 
     Args:
-        stream: it begins with the array.
+        stream: it is read up to the values.
         fault: makes the error of a message.
         damaged: what to do about a damaged file, for the message.
         alone: what to do about an array that is a single value.
-
-    Returns:
-        The header.
 
     Raises:
         SourceError: what ``fault`` made: it is no header, or one of Python objects or of a
@@ -104,32 +101,30 @@ def read_header(
         )
     try:
         text = raw.decode("utf-8" if magic[6] == 3 else "latin-1")
+    except UnicodeDecodeError as error:
+        if by_handler(error):
+            raise
+        raise fault(f"expected a readable array, got: {error}; {damaged}") from error
+    # As it stands there: a number may have more digits than Python prints.
+    shown = ascii(text.strip()[:200])[1:-1]
+    unlike = f"expected a dtype and a shape, got {shown}; {damaged}"
+    try:
         header, dtype = _parse(text)
     except Exception as error:
         if by_handler(error):
             raise
-        if isinstance(error, UnicodeDecodeError):
-            raise fault(f"expected a readable array, got: {error}; {damaged}") from error
-        raise fault(f"expected a dtype and a shape, got {_shown(text)}; {damaged}") from error
-    if dtype is None:
-        raise fault(f"expected a dtype and a shape, got {_shown(text)}; {damaged}")
-    if dtype.hasobject:
+        raise fault(unlike) from error
+    if dtype is not None and dtype.hasobject:
         raise fault(
             "expected numbers, or strings of a fixed width, got Python objects, which are "
             "never unpickled; convert it with astype and save it again"
         )
-    shape = header["shape"]
-    if not _fits(dtype, shape):
-        raise fault(f"expected a dtype and a shape, got {_shown(text)}; {damaged}")
+    if dtype is None or not _fits(dtype, shape := header["shape"]):
+        raise fault(unlike)
     if not shape:
         raise fault(f"expected one sample a row, got a single value of shape (){alone}")
     size = math.prod(shape) * dtype.itemsize
     return Header(dtype, shape, header["fortran_order"], 8 + width + length, size)
-
-
-def _shown(text: str) -> str:
-    """Show a header as it stands there: a number may have more digits than Python prints."""
-    return ascii(text.strip()[:200])[1:-1]
 
 
 def _parse(text: str) -> tuple[Any, np.dtype[Any] | None]:

@@ -95,14 +95,10 @@ def expand(
 
 
 def inside(path: Path, root: Path | None) -> Path:
-    """Give the path back if it lies within a folder, after following every link.
+    """Give the path of a file or folder back if it lies within a root, after following every link.
 
-    It bounds what a config can name. It is no defence against somebody who changes links
-    while the file is being opened.
-
-    Args:
-        path: a file or folder; it need not exist.
-        root: the folder; None for no bound.
+    It need not exist; a root of None is no bound. It bounds what a config can name. It is no
+    defence against somebody who changes links while the file is being opened.
 
     Raises:
         SourceError: it lies outside.
@@ -126,8 +122,7 @@ def inside(path: Path, root: Path | None) -> Path:
 def real(path: Path, *, of_root: bool = False) -> str:
     """Give a path with every link followed; it need not exist.
 
-    Raises:
-        SourceError: it cannot be followed; of the config's ``root``, a ConfigError.
+    Where it cannot be followed that is a SourceError; of the config's ``root``, a ConfigError.
     """
     try:
         # Windows leaves what says that a path is to be taken as it is; without it it is the same.
@@ -248,9 +243,7 @@ def _matcher(part: str) -> Callable[[str], object]:
 def listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None, bool]]:
     """List a folder: name, whether it is a folder as `_is_folder` says, whether it is a link.
 
-    Args:
-        folder: the folder.
-        pattern: the one whose search begins in it; None: it was found on the way.
+    ``pattern`` is the one whose search begins in it; None: it was found on the way.
     """
     try:
         with os.scandir(folder) as entries:

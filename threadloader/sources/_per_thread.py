@@ -116,26 +116,18 @@ class _Process:
 class PerThread:
     """A source over objects that a factory makes, one in each thread that reads.
 
-    It is made by `threadloader.sources.per_thread`. An object is made at a thread's
-    first use. Beyond ``len`` and ``[]`` it offers those of ``take``, ``take_into``,
-    ``__getitems__``, ``column`` and ``fingerprint`` that the objects offer. ``sample_bytes``
-    and ``locate`` are those of the calling thread's object: without one there is neither.
-
-    Args:
-        factory: makes an object; what it raises is passed on.
-        adapt: makes a source of such an object.
-
-    Raises:
-        ConfigError: the factory cannot be called without arguments, or is an async function.
+    It is made by `threadloader.sources.per_thread`; ``adapt`` makes a source of such an object.
+    An object is made at a thread's first use. Beyond ``len`` and ``[]`` it offers those of
+    ``take``, ``take_into``, ``__getitems__``, ``column`` and ``fingerprint`` that the objects
+    offer. ``sample_bytes`` and ``locate`` are those of the calling thread's object: without one
+    there is neither.
     """
 
     def __init__(self, factory: Callable[[], Any], adapt: Callable[[Any], Any]) -> None:
-        got: tuple[str, str] | None
+        advice = "give the function that opens the source, not what it gives"
+        got: tuple[str, str] | None = type(factory).__name__, advice
         if callable(factory):
             got = misfit(factory, "say what it needs here, as in per_thread(lambda: opened(path))")
-        else:
-            advice = "give the function that opens the source, not what it gives"
-            got = type(factory).__name__, advice
         if got is not None:
             expected = "a callable without arguments in per_thread"
             raise ConfigError(Problem("source", expected, *got))
@@ -173,8 +165,7 @@ class PerThread:
     def mine(self) -> Any:
         """Give the calling thread's own source, made now if this is its first use.
 
-        Raises:
-            ClosedError: this was closed, and the thread is left over from before.
+        A thread that is left over from before a close gets a ClosedError.
         """
         return self._part().source
 
@@ -254,10 +245,9 @@ class PerThread:
         return method
 
     def _open(self) -> _Part:
-        """Give what the calling thread has, if it has an object that is open.
+        """Give what the calling thread has; without an object that is open, an AttributeError.
 
-        Raises:
-            AttributeError: it has none, so that what would be asked of it is not offered.
+        So what would be asked of it is not offered.
         """
         part: _Part | None = getattr(self._local, "part", None)
         if part is None or part.opening.forks != _forks or part.opening.closed:
@@ -267,12 +257,10 @@ class PerThread:
     def close(self) -> None:
         """Close each object that the factory made, if it has ``close()``.
 
-        It runs in the thread that closes the loader. Each is closed even when one of them raises;
-        the last exception is raised, with the others as its context. Harmless when nothing is
-        open. A fork closes what it made itself, and nothing of its parent's.
-
-        An object that another thread is in a call of stays open, since its ``close()`` might wait:
-        that thread closes it. What an interrupt leaves open, a second time closes.
+        Each is closed even when one of them raises; the last exception is raised, with the others
+        as its context. A fork closes what it made itself, and nothing of its parent's. An object
+        that another thread is in a call of stays open, since its ``close()`` might wait: that
+        thread closes it. What an interrupt leaves open, a second time closes.
         """
         here = self._here()
         opening = here.opening

@@ -66,17 +66,7 @@ def time_of_change(status: os.stat_result) -> int:
 
 
 def open_regular(path: Path) -> FileIO:
-    """Open a regular file for reading bytes, without a buffer.
-
-    Args:
-        path: the file.
-
-    Returns:
-        The open file.
-
-    Raises:
-        SourceError: it is missing, cannot be opened, or is a folder, a pipe or a device.
-    """
+    """Open a file for reading bytes, without a buffer; the errors are those of `regular_status`."""
     regular_status(path)  # before it is opened: opening a pipe waits for its other end
     try:
         return path.open("rb", buffering=0)

@@ -14,14 +14,7 @@ __all__ = ["row_number", "row_numbers"]
 
 
 def row_number(index: Any, length: int) -> int:
-    """Give an index as a Python int, if it is one of ``0 .. length - 1``.
-
-    Args:
-        index: Python int or numpy integer.
-        length: number of samples.
-
-    Returns:
-        The index.
+    """Give an index, a Python int or numpy integer, as a Python int, if it is one of a source's.
 
     Raises:
         IndexError: it is negative or too large; it never counts from the end.
@@ -49,12 +42,7 @@ def _outside(number: int, length: int) -> str:
 
 
 def row_numbers(indices: npt.ArrayLike, length: int) -> npt.NDArray[np.int64]:
-    """Give indices as int64 ``(batch,)``, if each is one of ``0 .. length - 1``.
-
-    Raises:
-        IndexError: one is negative or too large; none ever counts from the end.
-        TypeError: they are not integers in one row.
-    """
+    """Give indices as int64 ``(batch,)``, if each is one of a source's; raise as `row_number`."""
     rows = np.asarray(indices)
     if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
         got = f"{rows.dtype} of shape {rows.shape}"

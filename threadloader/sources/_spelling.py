@@ -19,12 +19,8 @@ def check_spelling(folder: Path, patterns: Sequence[str], root: Path | None) -> 
     """Refuse a name in a pattern that the disk has in another spelling, on systems that find it.
 
     Such a name would stand in samples, and decide in which order they come. Letters and their
-    accents may be apart on the disk.
-
-    Args:
-        folder: below it the patterns are.
-        patterns: each up to its first name with a ``*``, ``?`` or ``[``.
-        root: the folder that none on the way may lie outside of; None for no bound.
+    accents may be apart on the disk. Each pattern counts up to its first name with a ``*``,
+    ``?`` or ``[``.
 
     Raises:
         SourceError: there is one, or a folder on the way cannot be listed or lies outside of root.

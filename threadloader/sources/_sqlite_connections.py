@@ -39,18 +39,13 @@ _Status = tuple[int, ...]
 class Connections:
     """A connection for each thread that asks for one, to a database that stays as it is.
 
-    A fork makes connections of its own, and leaves those of its parent alone.
-
-    Args:
-        path: the database; absolute.
+    A fork makes connections of its own, and leaves those of its parent alone. The path is absolute;
+    a file that is missing, not a regular one, or empty is a SourceError.
 
     Attributes:
         size: of the database in bytes, with what is still in its write-ahead log; 0 before
             the first connection.
         denied: what a statement wanted that is not reading, in words.
-
-    Raises:
-        SourceError: the file is missing, not a regular one, or empty.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,10 +65,7 @@ class Connections:
     def mine(self, place: str = "") -> Iterator[sqlite3.Connection]:
         """Give the calling thread's connection, for one or several statements.
 
-        What SQLite raises inside comes out as the errors below.
-
-        Args:
-            place: what is read, for messages.
+        What SQLite raises inside comes out as the errors below; ``place`` is what is read.
 
         Raises:
             SourceError: the database is damaged or cannot be read; or it was written to.
@@ -155,10 +147,8 @@ class Connections:
     def raise_kept(self, error: Exception) -> None:
         """Raise what a signal handler raised: this error, or what SQLite has made it of.
 
-        Raises:
-            BaseException: what came, perhaps while SQLite asked for leave.
-            KeyboardInterrupt: it came before the first line of `_authorize`, and is lost:
-                something was refused, and nobody has refused it.
+        If it came before the first line of `_authorize` it is lost, and a KeyboardInterrupt here:
+        something was refused, and nobody has refused it.
         """
         kept = self._local.__dict__.pop("kept", error if by_handler(error) else None)
         code = getattr(error, "sqlite_errorcode", 0)
@@ -199,8 +189,8 @@ class Connections:
     def close(self) -> None:
         """Close every connection; a second time does nothing.
 
-        Call it when no thread reads any more. Those that do are told to end their statements
-        and get `ClosedError`; what one of them does not let go of soon stays open.
+        Threads that still read are told to end their statements and get `ClosedError`; what one of
+        them does not let go of soon stays open.
         """
         self._closed = True
         made = self._made.copy()

@@ -23,17 +23,10 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
     from one run to the next. Ask for it *before* the source is opened: a file that is
     written to in between then belongs to a state that does not come back.
 
-    Args:
-        spec: the ``source`` section of a config.
-        base: the folder to which relative paths in it are relative.
-        root: a folder that no path may leave, links followed; relative to ``base``.
+    Arguments and errors are those of `open_source`, but that a missing file is none.
 
     Returns:
         The number of files, and a checksum of their paths, sizes and times.
-
-    Raises:
-        SourceError: a pattern finds nothing, or leads outside of root; or no system has a path.
-        ConfigError: there is no name at all.
     """
     base = base if isinstance(base, Path) else Path(base)
     files = _files_of(spec, base, None if root is None else base / root)
@@ -69,13 +62,9 @@ def _paths_of(files: Iterable[Path]) -> Iterator[str]:
 
 
 def log_status(database: Path) -> os.stat_result | None:
-    """Give the status of the write-ahead log of an SQLite database.
+    """Give the status of the write-ahead log of an SQLite database, or of the link to one.
 
-    Args:
-        database: the database, or a link to it; there is such a file.
-
-    Returns:
-        None where nothing is in the log: those who only read make an empty one, and leave it.
+    None where nothing is in the log: those who only read make an empty one, and leave it.
     """
     # SQLite names the log after the file that a link leads to; on Windows after the link.
     name = database if os.name == "nt" else os.path.realpath(database)

@@ -146,11 +146,11 @@ class _Walk:
                 length = self._number(size, begin)
             if name is None:
                 name = self._name(block)
+            at = begin
             if kind in (b"5", b"V") or (kind == b"\0" and name.endswith(b"/")):
-                at = begin
                 continue
+            at += -(-length // _BLOCK) * _BLOCK
             if kind == b"D":  # a folder of an incremental archive, with a list of what is in it
-                at = begin + -(-length // _BLOCK) * _BLOCK
                 continue
             shown = name.decode("utf-8", "backslashreplace")
             if kind not in (b"0", b"\0", b"7"):
@@ -170,7 +170,6 @@ class _Walk:
                 raise self._fault(
                     f"expected a name in UTF-8, got {shown!r}; rename it", start
                 ) from error
-            at = begin + -(-length // _BLOCK) * _BLOCK
 
     def _check_end(self, at: int) -> None:
         """Compare what follows the first block of zeros with an end."""

@@ -19,12 +19,7 @@ class Telling:
         self._told = time.monotonic()
 
     def tell(self, message: str, *values: object) -> None:
-        """Log this, if the last time is long enough ago.
-
-        Args:
-            message: as `logging` has it, with ``%s`` and the like.
-            values: what stands in their places.
-        """
+        """Log this, as `logging` takes it, if the last time is long enough ago."""
         if time.monotonic() - self._told > _TELL_SECONDS:
             self._told = time.monotonic()
             log("info", message, *values)

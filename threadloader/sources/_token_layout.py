@@ -23,52 +23,27 @@ _HEADER = 256 * 4
 
 
 def stored_dtype(format: str, dtype: str | None) -> np.dtype[Any]:  # noqa: A002 (the option's name)
-    """Give the dtype of the tokens in a file.
-
-    Args:
-        format: "raw" or "shard".
-        dtype: "uint8", "uint16", "uint32", or None for that of a shard.
-
-    Raises:
-        ConfigError: the two contradict each other.
-    """
+    """Give the dtype of the tokens in a file; a ConfigError if the options do not agree."""
     if format == "shard":
         if dtype not in (None, "uint16"):
-            raise ConfigError(
-                Problem(
-                    "/source/dtype",
-                    'null or "uint16" for "format": "shard"',
-                    repr(dtype),
-                    "leave it out, or set the format to raw",
-                )
-            )
+            expected = 'null or "uint16" for "format": "shard"'
+            hint = "leave it out, or set the format to raw"
+            raise ConfigError(Problem("/source/dtype", expected, repr(dtype), hint))
         dtype = "uint16"
     if dtype is None:
-        raise ConfigError(
-            Problem(
-                "/source/dtype",
-                '"uint8", "uint16" or "uint32" for "format": "raw"',
-                "null",
-                "a raw file does not say how its tokens are stored; "
-                'for files with a header of 256 int32 set "format" to "shard"',
-            )
+        expected = '"uint8", "uint16" or "uint32" for "format": "raw"'
+        hint = (
+            "a raw file does not say how its tokens are stored; "
+            'for files with a header of 256 int32 set "format" to "shard"'
         )
+        raise ConfigError(Problem("/source/dtype", expected, "null", hint))
     return np.dtype(dtype).newbyteorder("<")
 
 
 def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int, int]:  # noqa: A002
-    """Give where the tokens of a file begin, and how many there are.
+    """Give the byte of the first token in a file, and how many there are, checked against its size.
 
-    Args:
-        reader: the file.
-        format: "raw" or "shard".
-        stored: what `stored_dtype` gave.
-
-    Returns:
-        The byte of the first token, and the number of tokens, checked against the file's size.
-
-    Raises:
-        SourceError: the file is not of this format, or not of the size it should have.
+    A file that is not of this format, or not of the size it should have, is a SourceError.
     """
     start = reader.read(0, min(12, reader.size))
     header = np.frombuffer(start, "<i4") if len(start) == 12 else None

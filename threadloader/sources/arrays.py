@@ -1,8 +1,7 @@
 """Arrays in memory (or mapped into it) as a source of samples.
 
 One array, or several of equal first length side by side in a tuple, a named tuple or a dict. A
-whole batch is taken with one `numpy.take` a field, into memory that the caller may provide. (It is
-past 300 lines: how data is taken apart, gathered and put together again has to agree.)
+whole batch is taken with one `numpy.take` a field, into memory that the caller may provide.
 """
 
 from __future__ import annotations
@@ -102,18 +101,12 @@ class ArraySource:
     def __getitem__(self, index: int) -> Any:
         """Give one sample, in memory of its own.
 
-        Args:
-            index: 0 .. ``len - 1``.
-
         Returns:
             An array of shape ``sample_shape`` and the array's dtype, or a tuple,
             named tuple or dict of such: as the data came. A single value is a
             numpy scalar; where that cannot carry the dtype (strings of a fixed
             width, a foreign byte order) it is an array of shape ``()``, and
             ``.item()`` gives the plain value.
-
-        Raises:
-            IndexError: there is no such sample.
         """
         row = row_number(index, self._length)
         return self._build(
@@ -124,34 +117,21 @@ class ArraySource:
         )
 
     def take(self, indices: npt.ArrayLike) -> Any:
-        """Give a batch: the same as the samples of these indices, stacked.
+        """Give a batch: the same as the samples of these indices, stacked, newly made.
 
         Args:
             indices: ``(batch,)``, integers.
 
         Returns:
-            Arrays of shape ``(batch, *sample_shape)``, dtype of the data, newly made
-            and C-contiguous; in a tuple, named tuple or dict as the data came.
-
-        Raises:
-            IndexError: one of them is negative or too large.
-            TypeError: they are not integers in one row.
+            Arrays ``(batch, *sample_shape)``, dtype of the data, C-contiguous; in a tuple, named
+            tuple or dict as the data came.
         """
         return self.take_into(indices, np.empty)
 
     def take_into(self, indices: npt.ArrayLike, empty: Empty) -> Any:
-        """Give a batch as `take` does, in memory of the caller.
+        """Give a batch as `take` does, in memory that ``empty(shape, dtype)`` makes.
 
-        Args:
-            indices: ``(batch,)``, integers.
-            empty: called with shape and dtype of a field, as `numpy.empty` is; but not where
-                rows are not one piece of memory: numpy's own array is ready sooner there.
-
-        Returns:
-            What `take` gives.
-
-        Raises:
-            IndexError, TypeError: as `take`.
+        It is not asked where rows are not one piece of memory: numpy's own is ready sooner there.
         """
         return self._build(self._gathered(row_numbers(indices, self._length), empty))
 
@@ -182,9 +162,6 @@ class ArraySource:
         Returns:
             ``(first, last) -> batches``, which makes those from number ``first`` to before
             ``last``: for each what `take` gives, but that they are views of the same memory.
-
-        Raises:
-            IndexError: as `take`.
 
         >>> source = ArraySource({"x": np.array([5, 6, 7])})
         >>> source.take_batches(np.array([[2, 0], [1, 1], [0, 2]]), np.empty)(1, 3)
@@ -260,11 +237,8 @@ def _closed(path: object, rows: object) -> Any:
 
 
 def _is_direct(array: _Array) -> bool:
-    """Tell whether `numpy.take` goes from this array straight into memory that it is given.
-
-    Where it does not, it first copies the *whole* array, or (strings of no width, which it makes
-    one character wide) does not write there what it gives.
-    """
+    """Tell whether `numpy.take` goes from this array straight into memory that it is given."""
+    # Else it first copies the *whole* array, or (of strings of no width) does not write there.
     return array.flags.c_contiguous and array.flags.aligned and array.dtype.itemsize > 0
 
 
@@ -296,26 +270,17 @@ def _checked(kind: str, label: str, field: Any) -> _Array:
     if type(field) not in _PLAIN_TYPES:
         # Asked last: newer numpy imports it only then, 1.2 MiB.
         if isinstance(field, np.ma.MaskedArray):
-            raise refusal(
-                "an array without a mask",
-                name,
-                "the mask would be lost: give array.filled(value) and the mask as two fields",
-            )
+            hint = "the mask would be lost: give array.filled(value) and the mask as two fields"
+            raise refusal("an array without a mask", name, hint)
         more = ", without what its class adds" if isinstance(field, np.ndarray) else samples
         dense = "its toarray()" if is_sparse(field) else f"numpy.asarray(...) of it{more}"
         raise refusal("a numpy array", name, f"give {dense}")
     if field.dtype.hasobject:
-        raise refusal(
-            "numbers, or strings of a fixed width",
-            f"dtype {field.dtype}",
-            "convert it with astype, or give a list of samples",
-        )
+        hint = "convert it with astype, or give a list of samples"
+        raise refusal("numbers, or strings of a fixed width", f"dtype {field.dtype}", hint)
     if field.ndim == 0:
-        raise refusal(
-            "at least one dimension, the samples",
-            "an array of shape ()",
-            f"give one sample a row{samples}",
-        )
+        hint = f"give one sample a row{samples}"
+        raise refusal("at least one dimension, the samples", "an array of shape ()", hint)
     return np.asarray(field)
 
 
@@ -324,13 +289,11 @@ def _common_length(labels: Sequence[str], arrays: Sequence[_Array]) -> int:
         raise ConfigError(Problem("source", "at least one array", "none", "name the fields"))
     for label, array in zip(labels, arrays, strict=True):
         if len(array) != len(arrays[0]):
-            raise ConfigError(
-                Problem(
-                    "source",
-                    "the same number of samples in each field",
-                    f"{len(arrays[0])} in {labels[0]} and {len(array)} in {label}",
-                    "the first dimension counts the samples; "
-                    "for samples of differing length give a list of arrays",
-                )
+            expected = "the same number of samples in each field"
+            got = f"{len(arrays[0])} in {labels[0]} and {len(array)} in {label}"
+            hint = (
+                "the first dimension counts the samples; "
+                "for samples of differing length give a list of arrays"
             )
+            raise ConfigError(Problem("source", expected, got, hint))
     return len(arrays[0])

@@ -32,7 +32,7 @@ def column(
     pointer: str,
     passes: Callable[[int, Exception], bool] = lambda index, error: False,
 ) -> npt.NDArray[Any] | Sequence[Any]:
-    """Give one field of every sample.
+    """Give one field of every sample: an array, shape ``(n, ...)``, or a list.
 
     A source that has its fields apart gives them by a method ``column(field)``; of any
     other every sample is read, once, and the log tells how far it is.
@@ -43,9 +43,6 @@ def column(
         pointer: the option that names it, for messages.
         passes: tells of a sample, and what it raised or why it has no such field, whether
             that does not matter; its value is None then.
-
-    Returns:
-        The values in the order of the source: an array, shape ``(n, ...)``, or a list.
 
     Raises:
         ConfigError: samples have no such field.
@@ -126,9 +123,6 @@ def read_numbers(
     Returns:
         int64 or float64 of shape ``(n,)`` from text, or a list where one is too large for
         that; of a ``.npy`` file what stands in it.
-
-    Raises:
-        SourceError: it is missing, damaged, or has something else in it.
     """
     file = inside(base / path, root)
     with readable(file), open_regular(file) as handle:

@@ -91,7 +91,8 @@ class FilesSource:
         digest = sha256()
         telling = Telling()
         for row, name in enumerate(names):
-            self._status[row] = size, _ = _look(folder / name)
+            status = regular_status(folder / name)
+            self._status[row] = size, _ = status.st_size, time_of_change(status)
             label = "" if labels is None else labels[row]
             digest.update(f"{name}\0{size}\0{label}\n".encode())
             telling.tell("%s: looked at %d of %d files", folder, row + 1, len(names))
@@ -141,20 +142,16 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
     patterns = [pattern] if isinstance(pattern, str) else list(pattern)
     for each in patterns:
         if Path(each).anchor or ".." in Path(each).parts:
-            raise ConfigError(
-                Problem(
-                    "/source/pattern",
-                    'a pattern below the folder, without ".."',
-                    repr(each),
-                    'name the place in "folder"',
-                )
+            expected, hint = (
+                'a pattern below the folder, without ".."',
+                'name the place in "folder"',
             )
+            raise ConfigError(Problem("/source/pattern", expected, repr(each), hint))
     check_spelling(folder, patterns, root)
-    found = [
-        path.relative_to(folder).parts for path in expand(folder, patterns, root, overlapping=True)
-    ]
+    files = expand(folder, patterns, root, overlapping=True)
+    found = [path.relative_to(folder).parts for path in files]
     try:
-        return ["/".join(parts) for parts in sorted(found, key=_utf8)]
+        return list(map("/".join, sorted(found, key=_utf8)))
     except UnicodeEncodeError as error:
         if by_handler(error):
             raise
@@ -173,12 +170,6 @@ def _utf8(parts: Sequence[str]) -> list[bytes]:
 def _shown(path: str) -> str:
     """Give a path that can be printed: what is not Unicode in it is written as Python does."""
     return path.encode("utf-8", "backslashreplace").decode()
-
-
-def _look(path: Path) -> tuple[int, int]:
-    """Give the size of a regular file, and its time as `time_of_change` has it."""
-    status = regular_status(path)
-    return status.st_size, time_of_change(status)
 
 
 def _read(path: Path, size: int, changed: int) -> bytes:

@@ -2,8 +2,7 @@
 
 A header is not believed before it is checked, and nothing is ever unpickled: a file must
 have exactly the bytes that its dtype and shape need. The format has no checksum of the
-values; an ``.npz`` file has one. (It is past 300 lines: what is believed of a header, and how
-rows are then read, by position or mapped, has to be read together.)
+values; an ``.npz`` file has one.
 """
 
 from __future__ import annotations
@@ -43,13 +42,9 @@ def open_npy(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> N
     """Open ``{"type": "npy", "fields": {field: path}, "mmap": false}``, or ``"path"`` for one."""
     path, fields = spec.get("path"), spec.get("fields")
     if (path is None) == (fields is None):
-        raise ConfigError(
-            Problem(
-                "/source",
-                'either "path", for one array, or "fields", for several under names',
-                "neither" if path is None else "both",
-            )
-        )
+        expected = 'either "path", for one array, or "fields", for several under names'
+        got = "neither" if path is None else "both"
+        raise ConfigError(Problem("/source", expected, got))
     if fields is None:
         return NpySource(inside(base / str(path), root), mapped=spec.get("mmap", False))
     files = {field: inside(base / name, root) for field, name in fields.items()}
@@ -78,9 +73,8 @@ class NpySource:
         self._names = list(data) if isinstance(data, Mapping) else None
         files = list(data.values()) if isinstance(data, Mapping) else [data]
         if not files:
-            raise ConfigError(
-                Problem("/source/fields", "at least one field", "none", "name a .npy file")
-            )
+            expected, hint = "at least one field", "name a .npy file"
+            raise ConfigError(Problem("/source/fields", expected, "none", hint))
         self._rows: list[_Positioned | _Mapped] = []
         with ExitStack() as undo:
             missing: dict[Path, None] = {}  # told all at once

@@ -136,14 +136,8 @@ class SqliteSource:
                 got = f"{name.lower()!r} twice, in whatever case"
                 raise _refused("a name for each column", got, "name one with AS")
         if self._key not in columns:
-            raise ConfigError(
-                Problem(
-                    "/source/key",
-                    "a column of the query",
-                    repr(self._key),
-                    near(self._key, columns),
-                )
-            )
+            got, hint = repr(self._key), near(self._key, columns)
+            raise ConfigError(Problem("/source/key", "a column of the query", got, hint))
         return columns
 
     def _key_statement(self, query: str) -> tuple[str, tuple[int, ...]]:

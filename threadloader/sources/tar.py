@@ -122,14 +122,10 @@ class TarSource:
         kinds = [rules.get(field, rules.get(last, "bytes")) for field, last in parts]
         for name in decode:
             if not any(name in each for each in parts):
-                raise ConfigError(
-                    Problem(
-                        f"/source/decode/{name.replace('~', '~0').replace('/', '~1')}",
-                        "a field, or what follows the last dot of one",
-                        repr(name),
-                        f"{near(name, fields)}; all in lower case, without the dot before it",
-                    )
-                )
+                pointer = f"/source/decode/{name.replace('~', '~0').replace('/', '~1')}"
+                expected = "a field, or what follows the last dot of one"
+                hint = f"{near(name, fields)}; all in lower case, without the dot before it"
+                raise ConfigError(Problem(pointer, expected, repr(name), hint))
         return kinds
 
     def _summed(self, said: Sequence[str]) -> str:
