@@ -16,10 +16,10 @@ is 0.9. Where a sampler asks for some samples more often than for others, those 
 and so are more likely to be among the first.
 
 `_base` is what caches have in common, `_memory` and `_folder` are the two kinds; `_samples`
-makes samples safe to share, `_encode` makes them bytes, `_segments` are the files of a folder,
-`_names` what they are called, and `_shelf` says which of them has which sample; `_key` tells what
-kept samples depend on: `_walk` goes through it, `_kinds` asks things what they are, `_code` asks
-functions what they name, and `_graph` makes one digest of them all.
+makes samples safe to share, `_encode` makes them bytes, `_segments` are the files of a folder, and
+`_shelf` says which of them has which sample; `_key` tells what kept samples depend on: `_walk` goes
+through it, `_kinds` asks things what they are, `_code` asks functions what they name, and `_graph`
+makes one digest of them all.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ take (2 to 4 GB, see docs/tuning.md), and not the whole disk, which others need 
 def open_cache(
     spec: Mapping[str, Any], base: str | Path, samples: int, key: Callable[[], str]
 ) -> Cache:
-    """Open the cache that a config describes.
+    """Open the cache that a config describes, to be closed in the end.
 
     Args:
         spec: ``"max_bytes"`` and ``"max_samples"`` bound one in memory; ``"folder"`` makes it
@@ -54,11 +54,8 @@ def open_cache(
             or None.
         base: the folder to which a relative path in it is relative.
         samples: how many samples the source has.
-        key: gives what the samples depend on; asked for a folder only. See `key_of`.
-
-    Returns:
-        The open cache, to be closed in the end. Where the key cannot tell what the samples depend
-        on, one that keeps nothing, and the log says why.
+        key: gives what the samples depend on; asked for a folder only. See `key_of`. Where it
+            cannot tell, the cache keeps nothing, and the log says why.
 
     Raises:
         ConfigError: the folder cannot be made or read, or there is no memory for so many samples.
@@ -90,14 +87,8 @@ def open_cache(
 class Cached:
     """A source whose samples come prepared, from a cache where it has them.
 
-    Args:
-        cache: where they are kept.
-        source: gives ``len`` and, if it can, ``locate(index)``.
-        make: prepares the sample of an index: reads it from the source and does to it what
-            does not depend on chance.
-
-    Attributes:
-        source: the source that it caches.
+    ``make`` prepares the sample of an index: reads it from the source and does to it what does
+    not depend on chance.
     """
 
     def __init__(self, cache: Cache, source: Any, make: Callable[[int], Any]) -> None:

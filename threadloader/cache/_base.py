@@ -45,13 +45,10 @@ class CacheStats:
 
 
 class Count(threading.local):
-    """What has been counted by one thread.
+    """What has been counted by one thread, in a list that goes to all of them.
 
     Each thread counts in a list of its own: no lock on the way of a hit, no increment
     lost, and threads that run at once do not write to one place.
-
-    Args:
-        all_of_them: gets the list of each thread that counts.
     """
 
     HITS, MISSES, UNCACHEABLE, DAMAGED = range(4)
@@ -76,16 +73,10 @@ class Cache:
         self._said_foreign = _thread.allocate_lock()
 
     def get(self, index: int, make: Callable[[int], Any]) -> Any:
-        """Give a sample, prepared now where it is not kept.
+        """Give a sample, prepared now by ``make`` of its index where it is not kept.
 
-        Args:
-            index: its dataset index.
-            make: prepares the sample of an index; what it raises passes.
-
-        Returns:
-            The sample. Hit or miss, its arrays are read-only and its containers are the
-            receiver's own; one that cannot be kept (of a type that is not known) comes
-            as ``make`` gave it.
+        Hit or miss, its arrays are read-only and its containers are the receiver's own; one that
+        cannot be kept (of a type that is not known) comes as ``make`` gave it.
         """
         sample = self.find(index)
         return self.keep(index, make(index)) if sample is MISSING else sample
@@ -95,15 +86,7 @@ class Cache:
         raise NotImplementedError  # pragma: no cover - each cache has its own
 
     def keep(self, index: int, sample: Any) -> Any:
-        """Keep a sample if it can be kept and there is room.
-
-        Args:
-            index: its dataset index.
-            sample: what was prepared for it.
-
-        Returns:
-            The sample to hand out, as `get` gives it.
-        """
+        """Keep a sample if it can be kept and there is room; give the one to hand out, as `get`."""
         try:
             frozen = freeze(sample)
             self._keep(index, frozen)

@@ -50,14 +50,9 @@ class DamagedError(Exception):
 
 
 def encode(frozen: Any) -> list[Part]:
-    """Give the bytes of a sample, in parts.
+    """Give the bytes of a sample that `freeze` gave, in parts to be joined.
 
-    Args:
-        frozen: what `freeze` gave.
-
-    Returns:
-        The parts, to be joined. Contents of arrays are views and not copied, where they
-        are C-contiguous.
+    Contents of arrays are views and not copied, where they are C-contiguous.
 
     Raises:
         ForeignError: it has a named tuple, or an array of a dtype that a name does not
@@ -69,18 +64,10 @@ def encode(frozen: Any) -> list[Part]:
 
 
 def decode(data: bytes, begin: int = 0) -> Any:
-    """Give a sample from its bytes.
+    """Give a sample from its bytes, which hold it from the beginning on to their end.
 
-    Args:
-        data: bytes that hold a sample to their end. Nothing is believed about them, and no
-            memory taken that they do not justify.
-        begin: where it begins.
-
-    Returns:
-        The sample; its arrays are read-only views of the bytes.
-
-    Raises:
-        DamagedError: they are no sample.
+    Nothing is believed about them, and no memory taken that they do not justify. The arrays
+    are read-only views of the bytes. What is no sample is a DamagedError.
 
     >>> decode(b"".join(encode({"x": [1, None, "a"]})))
     {'x': [1, None, 'a']}

@@ -17,7 +17,6 @@ from typing import Any
 from ..errors import ConfigError, Problem, by_handler, log, too_many
 from ._base import MISSING, Cache, Count, follow
 from ._encode import DamagedError, Part, decode, encode
-from ._names import new_name, segment_names
 from ._segments import (
     ENTRY_BYTES,
     FORMAT,
@@ -25,7 +24,9 @@ from ._segments import (
     LARGEST,
     RECORD_HEAD,
     Writer,
+    new_name,
     record,
+    segment_names,
     sound,
 )
 from ._shelf import PLACE_BYTES, Place, Shelf, of_process, unless_held
@@ -113,16 +114,14 @@ class Folder(Cache):
                 raise
             names = []
         others = sum(_SUB_FOLDER.fullmatch(name) is not None for name in names) - 1
-        if samples or others < 1:
-            log("info", "cache: %s: %d samples are kept", self._folder, samples)
-        else:
-            log(
-                "info",
+        text, count = "cache: %s: %d samples are kept", samples
+        if not samples and others >= 1:
+            count = others
+            text = (
                 "cache: %s: begun anew; the %d folders beside it belong to another source, "
-                "transform or version, and can be deleted once nobody uses them",
-                self._folder,
-                others,
+                "transform or version, and can be deleted once nobody uses them"
             )
+        log("info", text, self._folder, count)
 
     def find(self, index: int) -> Any:
         """Give the kept sample of an index, or `MISSING`; counts a hit or a miss."""
@@ -267,8 +266,8 @@ class Folder(Cache):
     def close(self) -> None:
         """Close the files; a second time does nothing. From now on all are misses.
 
-        Call it when no thread reads any more. One that does prepares its sample. It waits
-        for nobody: a disk that hangs must not keep a loader from closing.
+        A thread that still reads prepares its sample. It waits for nobody: a disk that hangs must
+        not keep a loader from closing.
         """
         self._stopped = True
         self._retire()
@@ -282,14 +281,10 @@ def _shelf(folder: Path, key: bytes, samples: int) -> Shelf:
         if by_handler(error):
             raise
         size = samples * PLACE_BYTES
-        raise ConfigError(
-            Problem(
-                "/cache/folder",
-                f"{size / 2**30:,.1f} GiB of memory, {PLACE_BYTES} bytes for each sample",
-                f"less, for {samples:,} samples",
-                'give the samples in parts, or keep some in memory ("max_bytes")',
-            )
-        ) from error
+        expected = f"{size / 2**30:,.1f} GiB of memory, {PLACE_BYTES} bytes for each sample"
+        got = f"less, for {samples:,} samples"
+        hint = 'give the samples in parts, or keep some in memory ("max_bytes")'
+        raise ConfigError(Problem("/cache/folder", expected, got, hint)) from error
 
 
 def _make_folder(path: Path) -> None:

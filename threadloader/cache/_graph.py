@@ -59,11 +59,8 @@ class Node:
 def digest_of(nodes: Sequence[Node]) -> str:
     """Give one digest of all things, as they are seen from the first one.
 
-    Args:
-        nodes: of each thing, by number; they have ended.
-
-    Returns:
-        64 hexadecimal digits: the same for any numbering, and any order of what is in sets.
+    It has 64 hexadecimal digits: the same for any numbering of the nodes, which have ended, and
+    any order of what is in sets.
     """
     colours = _colours(nodes)
     places = {0: 0}  # of the things that have come, by number

@@ -122,9 +122,7 @@ def tells_itself(kind: type) -> bool:
 def attributes(thing: Any, library: Callable[[str], bool]) -> dict[str, Any] | None:
     """Give the attributes that stand in an object; None if it does not let them be read.
 
-    Args:
-        thing: it.
-        library: says of a module whether it is a library's: the slots of its classes are left out.
+    ``library`` says of a module whether it is a library's: slots of its classes are left out.
     """
     try:
         found = dict(getattr(thing, "__dict__", {}))
@@ -145,8 +143,7 @@ def attributes(thing: Any, library: Callable[[str], bool]) -> dict[str, Any] | N
 def pickled_as(thing: Any) -> tuple[Any, ...] | str | None:
     """Give what an object would be pickled as; None if it cannot be.
 
-    Returns:
-        A name, or what to call, with what, and what to set then: state, items, items of a dict.
+    That is a name, or what to call, with what, and what to set then: state, items, items of a dict.
     """
     kind: Any = type(thing)
     try:

@@ -15,12 +15,9 @@ __all__ = ["Memory"]
 class Memory(Cache):
     """Keeps the first samples that fit, and never lets one go for another.
 
-    Args:
-        max_bytes: bytes that the samples may take, at least 0: the contents of arrays
-            exactly, the rest estimated.
-        max_samples: samples that may be kept, at least 0.
-
-    One that is too large is left out; smaller ones that come later may still fit.
+    ``max_bytes`` bounds the bytes that they take, the contents of arrays exactly, the rest
+    estimated, and ``max_samples`` how many there are. One that is too large is left out; smaller
+    ones that come later may still fit.
 
     >>> import numpy as np
     >>> cache = Memory(max_samples=1)

@@ -36,16 +36,13 @@ class ForeignError(Exception):
 def freeze(sample: Any, deepest: int = DEEPEST) -> Any:
     """Give a sample that its receivers cannot spoil for each other.
 
-    Args:
-        sample: any sample.
-        deepest: how many containers may still be inside each other.
-
     Returns:
         The same values: new containers, and arrays as read-only views that share the
         memory of those given (a ``numpy.memmap`` as a plain array).
 
     Raises:
-        ForeignError: a part is of another type, which may be changed or cannot be copied.
+        ForeignError: a part is of another type, which may be changed or cannot be copied; or
+            there are more containers in each other than ``deepest``.
     """
     kind = type(sample)
     if kind in CONSTANTS:
@@ -85,11 +82,7 @@ def freeze(sample: Any, deepest: int = DEEPEST) -> Any:
 def own(frozen: Any) -> Any:
     """Give a copy whose arrays nobody else can write, whatever flags they set.
 
-    Args:
-        frozen: what `freeze` gave.
-
-    Returns:
-        The same values. Each array is C-contiguous and made of a ``bytes`` object of its own.
+    Each array is C-contiguous and made of a ``bytes`` object of its own.
     """
     kind = type(frozen)
     if kind is np.ndarray:
@@ -123,14 +116,10 @@ def give(owned: Any) -> Any:
 
 
 def size_of(frozen: Any) -> int:
-    """Give the bytes that a sample takes when it is kept in memory.
+    """Give the bytes that a frozen sample takes when it is kept in memory.
 
-    Args:
-        frozen: what `freeze` gave.
-
-    Returns:
-        The contents of its arrays, exactly; for everything else an estimate that is
-        rather high: what `sys.getsizeof` says of each object, as if none were shared.
+    The contents of its arrays count exactly; for everything else it is an estimate that is
+    rather high: what `sys.getsizeof` says of each object, as if none were shared.
     """
     return _ENTRY_BYTES + _weigh(frozen)
 

@@ -1,8 +1,8 @@
 """The files of a kept folder: segments, to which one process appends and all may read.
 
-A segment is two files of one name (`_names`). ``NAME.data`` holds records, each a checksum of
-16 bytes followed by the encoded sample. ``NAME.index`` holds a header (magic, format, folder's key)
-and each record's index, place, length.
+A segment is two files of one name: a number that grows, and something random. ``NAME.data`` holds
+records, each a checksum of 16 bytes followed by the encoded sample. ``NAME.index`` holds a header
+(magic, format, folder's key) and each record's index, place, length.
 
 A record is written before its entry, and whatever interrupts a write ends the segment: a whole
 entry has its record before it, a torn one at the end is passed over. The checksum covers key,
@@ -15,6 +15,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
+import secrets
 import stat
 import struct
 import threading
@@ -38,7 +40,9 @@ __all__ = [
     "Entries",
     "Segment",
     "Writer",
+    "new_name",
     "record",
+    "segment_names",
     "sound",
 ]
 
@@ -57,8 +61,26 @@ _MOST = 1 << 30  # bytes asked for in one call: some systems refuse 2 GiB or mor
 LARGEST = (1 << 32) - 1
 """Bytes that a record may have."""
 _SALT = struct.Struct("<qq")
+_NAME = re.compile(r"([0-9a-f]{8}-[0-9a-f]{16})\.index")
 
 Entries = npt.NDArray[np.void]
+
+
+def segment_names(folder: Path) -> list[str]:
+    """List the segments in a folder, those begun later last; an OSError where that fails."""
+    with os.scandir(folder) as entries:
+        found = (_NAME.fullmatch(entry.name) for entry in entries)
+        return sorted(match[1] for match in found if match)
+
+
+def new_name(folder: Path) -> str:
+    """Give the name of a new segment; an OSError if the folder cannot be listed.
+
+    It sorts after all there are, so that a sample prepared anew because its record was
+    damaged is found in place of that one.
+    """
+    last = max((int(name[:8], 16) for name in segment_names(folder)), default=0)
+    return f"{min(last + 1, 0xFFFFFFFF):08x}-{secrets.token_hex(8)}"
 
 
 def record(parts: list[Part], key: bytes, index: int) -> bytearray:
@@ -101,11 +123,8 @@ class Segment:
         shared: use ``os.pread``. Default: where there is one; False: for tests.
 
     Attributes:
-        path: the file of records.
+        path: the file of records. If it is missing or no regular file, that is an OSError.
         size: bytes of both files, when they were last looked at.
-
-    Raises:
-        OSError: the file of records is missing or no regular file.
     """
 
     def __init__(
@@ -124,15 +143,9 @@ class Segment:
             self._file.close()
 
     def new_entries(self, key: bytes, samples: int) -> Iterator[Entries]:
-        """Give what has been written since the last call.
+        """Give what has been written since the last call, at most `_CHUNK` entries at once.
 
-        Args:
-            key: the folder's.
-            samples: how many samples there are.
-
-        Yields:
-            Entries, at most `_CHUNK` at once: those that are about samples that there are
-            and about bytes that the file of records has.
+        They are about samples that there are, and about bytes that the file of records has.
 
         Raises:
             OSError: a file cannot be read.
@@ -166,9 +179,7 @@ class Segment:
     def read(self, offset: int, length: int) -> bytes:
         """Give bytes of the file of records; fewer where it ends before.
 
-        Raises:
-            OSError: it cannot be read.
-            ValueError: it has been closed.
+        An OSError if it cannot be read, a ValueError if it has been closed.
         """
         if not self._keep:
             with _open_regular(self.path) as file:
@@ -198,19 +209,13 @@ class Segment:
 class Writer:
     """A new segment, to which one thread at a time appends.
 
-    Args:
-        folder: where its files are made.
-        name: their name, as `new_name` gives it.
-        key: the folder's.
+    If its files cannot be made that is an OSError, and neither is left.
 
     Attributes:
-        name: their name.
+        name: their name, as `new_name` gives it.
         pid: the process that made it, which alone may append: a fork has the same place in the
             files, and counts for itself where they end.
         size: bytes of both files.
-
-    Raises:
-        OSError: the files cannot be made; then neither is left.
     """
 
     def __init__(self, folder: Path, name: str, key: bytes) -> None:
@@ -230,18 +235,10 @@ class Writer:
         return not self._end and self.pid == os.getpid()
 
     def append(self, made: bytearray, index: int) -> int:
-        """Write a record and its entry.
+        """Write the record of a sample, and its entry; give the record's offset.
 
-        Args:
-            made: the record.
-            index: its sample's index.
-
-        Returns:
-            The record's offset.
-
-        Raises:
-            OSError: the disk is full, or fails. After this or any other exception the
-                writer must not be used again: where its files end is not known any more.
+        After an OSError, as of a full disk, or any other exception the writer must not be used
+        again: where its files end is not known any more.
         """
         offset = self._end
         _write_all(self._data, made)

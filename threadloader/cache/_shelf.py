@@ -11,8 +11,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from ..errors import TOO_MANY, by_handler, log, most_open
-from ._names import segment_names
-from ._segments import Entries, Segment
+from ._segments import Entries, Segment, segment_names
 
 __all__ = ["PLACE_BYTES", "Place", "Shelf", "of_process", "unless_held"]
 
@@ -29,13 +28,7 @@ PLACE_BYTES = _PLACE.itemsize
 
 
 class Place(NamedTuple):
-    """Where a record is.
-
-    Attributes:
-        offset: of its first byte in the segment's file of records.
-        length: its bytes.
-        number: of the segment, from 1.
-    """
+    """Where a record is: the first byte and the length, in the segment of this number, from 1."""
 
     offset: int
     length: int
@@ -45,15 +38,8 @@ class Place(NamedTuple):
 class Shelf:
     """The segments of a folder, and in which of them a sample is.
 
-    `PLACE_BYTES` of memory for each sample that there is, taken where the table is written to.
-
-    Args:
-        folder: where the segments are.
-        key: the folder's.
-        samples: how many samples there are.
-
-    Raises:
-        MemoryError: there is not as much; a ValueError where no memory could have as much.
+    It takes `PLACE_BYTES` of memory for each sample that there is, where the table is written to.
+    Without as much that is a MemoryError; a ValueError where no memory could have as much.
     """
 
     def __init__(self, folder: Path, key: bytes, samples: int) -> None:
@@ -121,22 +107,15 @@ class Shelf:
         self._known[name] = 0
 
     def look_at(self, name: str, number: int, counted: int) -> None:
-        """Look at a segment from now on that was left out: another process writes it.
+        """Look from now on at a segment that was left out, since another process writes it.
 
-        Args:
-            name: its name.
-            number: its number.
-            counted: how many of its bytes have been counted.
+        Of its bytes so many have been counted.
         """
         self._segments[number - 1].size = counted
         self._known[name] = number
 
     def add(self, name: str) -> int:
-        """Open a segment for reading; give its number, or 0 if the shelf has been closed.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
+        """Open a segment for reading; give its number, or 0 if the shelf has been closed."""
         segment = Segment(self._folder, name, keep=len(self._segments) < self._kept_open)
         with self._lock:
             self._segments.append(segment)
@@ -153,8 +132,7 @@ class Shelf:
     def look(self) -> None:
         """Look for what has been written since the last time; not if another thread does.
 
-        Raises:
-            OSError: the folder cannot be listed.
+        A folder that cannot be listed is an OSError.
         """
         unless_held(self._looking, self._look)
 

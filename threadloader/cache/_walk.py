@@ -82,12 +82,7 @@ class Walk:
     def add(self, *things: Any, more_steps: int = 0) -> None:
         """Say what the thing that is told holds: constants at once, others in their turn.
 
-        Args:
-            things: what it holds.
-            more_steps: 1 if it is pickled as these.
-
-        Raises:
-            UntoldError: things have been pickled as others too often.
+        ``more_steps`` is 1 if it is pickled as these; too many are an UntoldError.
         """
         steps = self._steps[self._now] + more_steps
         if steps > _MOST_STEPS:
