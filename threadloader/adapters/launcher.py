@@ -94,19 +94,15 @@ def _number(environ: Mapping[str, str], name: str) -> int:
 
 
 def _problem(expected: str, got: str) -> ConfigError:
-    return ConfigError(
-        Problem(
-            "/shard", expected, got, 'correct the environment, or give {"index": ..., "count": ...}'
-        )
-    )
+    hint = 'correct the environment, or give {"index": ..., "count": ...}'
+    return ConfigError(Problem("/shard", expected, got, hint))
 
 
 def _jax_processes() -> tuple[int, int] | ConfigError | None:
-    """Ask jax, if the program has imported it, whether it runs on several processes.
+    """Ask jax, if the program has imported it, for index and count of the processes.
 
-    Returns:
-        Index and count of the processes; None where there is this one alone; what is to be
-        raised where it cannot be told, unless a launcher tells it.
+    None where there is this one alone; what is to be raised where it cannot be told, unless a
+    launcher tells it.
     """
     jax: Any = sys.modules.get("jax")
     if not hasattr(jax, "distributed"):

@@ -38,24 +38,13 @@ _DAMAGED = "copy the file again, convert it, or exclude the sample"
 _WIDE = ("I", "F")
 """The modes that hold more than 8 bits a value begin with one of these; all have one channel."""
 
-_BITS_PER_SAMPLE = 258
-"""The tag of a TIFF with the bits of a value, for each channel."""
-
-_SAMPLE_FORMAT = 339
-"""The tag of a TIFF that says whether values have a sign: `_SIGNED` for each channel, or not."""
-
-_SIGNED = 2
-
-_CHANNELS = 277
-"""The tag of a TIFF with the number of channels."""
-
-_PLANES = 284
-"""The tag of a TIFF that says whether each channel lies for itself: `_APART`, or not."""
-
-_APART = 2
-
-_ORIENTATION = 274
-"""The tag that says how a picture is to be turned or mirrored."""
+# The tags of a TIFF, all of TIFF 6.0.
+_BITS_PER_SAMPLE = 258  # the bits of a value, for each channel
+_ORIENTATION = 274  # how a picture is to be turned or mirrored
+_CHANNELS = 277  # the number of channels
+_PLANES = 284  # whether each channel lies for itself: `_APART`, or not
+_SAMPLE_FORMAT = 339  # whether values have a sign: `_SIGNED` for each channel, or not
+_APART = _SIGNED = 2
 
 _BACK = {
     2: "FLIP_LEFT_RIGHT",

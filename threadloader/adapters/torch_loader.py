@@ -46,7 +46,7 @@ def find() -> Any:
 class TorchLoader:
     """A `torch.utils.data.DataLoader` over a source that each process can open.
 
-    Leaving its ``with`` ends its processes.
+    Leaving its ``with`` ends its processes. Without torch it is an ImportError.
 
     Args:
         opener: opens the source; it is called once in this process, and in each worker that
@@ -67,9 +67,6 @@ class TorchLoader:
 
     Attributes:
         version: of torch.
-
-    Raises:
-        ImportError: torch is not installed.
     """
 
     def __init__(

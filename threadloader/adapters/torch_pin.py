@@ -39,16 +39,10 @@ class Pinning(NamedTuple):
 
 
 def pinning(option: Literal[True, "auto"]) -> tuple[Pinning | None, str]:
-    """Give what pins batches, or the reason why there is nothing that could.
+    """Give what pins batches, and ""; or None, and what is missing for it.
 
-    Args:
-        option: the config's `pin_memory`: True, or "auto" to go on without torch or CUDA.
-
-    Returns:
-        It, and ""; or None and what is missing.
-
-    Raises:
-        ConfigError: with True, torch or CUDA is missing; it says which.
+    The option is the config's `pin_memory`: "auto" goes on without torch or CUDA; with True that
+    is a ConfigError, which says what is missing.
     """
     missing, install = "", ""
     try:
@@ -70,14 +64,8 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Pinning | None, str]:
         return Pinning(lambda batch: _pinned(torch, batch, ""), partial(_empty, torch)), ""
     if option == "auto":
         return None, missing
-    raise ConfigError(
-        Problem(
-            "/pin_memory",
-            "torch with a CUDA device",
-            missing,
-            f'{install}, or write "auto" to go on with numpy where it is missing',
-        )
-    )
+    hint = f'{install}, or write "auto" to go on with numpy where it is missing'
+    raise ConfigError(Problem("/pin_memory", "torch with a CUDA device", missing, hint))
 
 
 def _empty(torch: Any, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
