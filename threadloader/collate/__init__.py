@@ -24,16 +24,13 @@ __all__ = ["Pad", "RowsMaker", "make_collate", "stack"]
 def make_collate(
     spec: Mapping[str, Any], fills: Mapping[str, float] | None = None
 ) -> Callable[[list[Any]], Any]:
-    """Make the function that a config describes.
+    """Make the function that a config describes, safe to call in several threads.
 
     Args:
         spec: the ``collate`` section: ``{"type": "stack"}``, or ``{"type": "pad"}``
             with the options of `Pad`; what is not given has its default there.
         fills: numbers that pad some fields where the options name none for them; whatever the
             number for all is.
-
-    Returns:
-        A function of the samples of a batch, safe to call in several threads.
 
     Raises:
         ConfigError: there is no such type, or the options contradict each other.

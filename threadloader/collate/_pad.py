@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConfigError, by_handler
-from ._masks import mask_of, masks_of
 from ._pad_options import as_in_json, problems
 from ._stack import (
     Faults,
@@ -116,7 +115,7 @@ class Pad:
         if isinstance(first, np.ndarray) and self.fields is None:
             self._know_names((), first)
             values, lengths = self._pad(samples, (), faults)
-            batch = values, mask_of(lengths, values.shape[1])
+            batch = values, _mask_of(lengths, values.shape[1])
         elif family in ("dict", "tuple", "list"):
             rows = cast("Any", samples).plain if columns else samples
             fields: dict[Any, Any] = dict(columns_of(rows, (), faults) if len(rows) else ())
@@ -133,7 +132,7 @@ class Pad:
                     fields[name], sizes[name] = self._pad(column, (name,), faults)
                 else:
                     fields[name] = stack_field(column, (name,), faults)
-            masks = masks_of(fields, sizes)
+            masks = _masks_of(fields, sizes)
             if family == "dict":
                 batch = _with_masks(fields, masks)
             else:
@@ -264,6 +263,26 @@ class Pad:
                 raise
         message = f"row 0 has dtype {dtype}, which cannot hold the pad value {say(value)}; "
         raise fault(path, message + 'give another "value", or the "fields" to pad', 0)
+
+
+def _masks_of(
+    fields: Mapping[Any, npt.NDArray[Any]], sizes: Mapping[Any, list[int]]
+) -> dict[Any, npt.NDArray[np.bool_]]:
+    """Give the mask of each padded field, by name; fields of equal sizes share the work."""
+    masks: dict[Any, npt.NDArray[np.bool_]] = {}
+    for name, lengths in sizes.items():
+        twin = next((other for other in masks if sizes[other] == lengths), None)
+        width = fields[name].shape[1]
+        masks[name] = _mask_of(lengths, width) if twin is None else masks[twin].copy()
+    return masks
+
+
+def _mask_of(sizes: list[int], width: int) -> npt.NDArray[np.bool_]:
+    """Tell where rows of some sizes, perhaps beyond the width, have data: bool (rows, width)."""
+    narrow = np.min_scalar_type(width)  # the sooner compared
+    ends = np.minimum(sizes, width).astype(narrow)
+    mask: npt.NDArray[np.bool_] = np.arange(width, dtype=narrow) < ends[:, np.newaxis]
+    return mask
 
 
 def _with_masks(fields: dict[Any, Any], masks: dict[Any, Any]) -> dict[Any, Any]:

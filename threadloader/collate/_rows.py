@@ -40,12 +40,7 @@ class RowsMaker:
 
 
 class Rows:
-    """The rows of one batch, filled by several threads, each row by one of them.
-
-    Args:
-        count: rows of the batch.
-        maker: who made it.
-    """
+    """The rows of one batch, filled by several threads, each row by one of them."""
 
     def __init__(self, count: int, maker: RowsMaker) -> None:
         self._count = count
@@ -56,15 +51,7 @@ class Rows:
         self._written: dict[Path, npt.NDArray[np.bool_]] = {}
 
     def put(self, row: int, sample: Any) -> Any:
-        """Write the large arrays of a sample into the batch.
-
-        Args:
-            row: the row.
-            sample: the sample; it is not changed.
-
-        Returns:
-            The sample with these arrays replaced by what was written.
-        """
+        """Write a sample's large arrays into the batch; give the sample with what was written."""
         lighter = self._replaced(row, sample, ())
         if not self._memories:
             self._maker.useful = False
@@ -97,13 +84,9 @@ class Rows:
         return view
 
     def stack(self, samples: Sequence[Any]) -> Any:
-        """Stack the samples that `put` gave, in the order of their rows.
+        """Stack the samples that `put` gave, in the order of their rows, as `stack` does.
 
-        Returns:
-            What `stack` gives. Fields whose rows are all written are not copied again.
-
-        Raises:
-            CollateError: as `stack`.
+        Fields whose rows are all written are not copied again.
         """
         whole = {
             path: memory

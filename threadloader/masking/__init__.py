@@ -77,9 +77,8 @@ class MaskTokens:
             raise ConfigError(problems)
         hiding = Hiding(self.vocabulary, self.mask_token, self.special, self.probability)
         if not len(hiding.ordinary):
-            raise ConfigError(
-                Problem("/transform/special", "a token of the vocabulary left to hide", "none")
-            )
+            expected = "a token of the vocabulary left to hide"
+            raise ConfigError(Problem("/transform/special", expected, "none"))
         name = self.tokens or self.field or "tokens"
         made = {
             "special": tuple(self.special),
@@ -160,9 +159,6 @@ class MaskTokens:
 
         Returns:
             For each what a call gives. The arrays of all are views of the same memory.
-
-        Raises:
-            SourceError: as of a call, for one of them.
         """
         return self._many(samples, self._rows(samples), seeds_of(key, positions))
 
@@ -251,19 +247,9 @@ class MaskTokens:
 
 
 def mlm(vocabulary: int, mask_token: int, **options: Any) -> MaskTokens:
-    """Make the transform that a config describes.
+    """Make the transform that a config describes, with the options of `MaskTokens`.
 
-    Args:
-        vocabulary: as of `MaskTokens`.
-        mask_token: as of `MaskTokens`.
-        options: the other options of `MaskTokens`. 4.0 is the integer 4, as in JSON Schema.
-
-    Returns:
-        The transform, safe to call in several threads.
-
-    Raises:
-        ConfigError: an option is out of bounds.
-        TypeError: there is no such option.
+    4.0 is the integer 4, as in JSON Schema. An option that there is not is a TypeError.
 
     >>> mlm(50.0, 49, special=[0, 1])
     MaskTokens(vocabulary=50, mask_token=49, ..., special=(0, 1), field=None, ...)

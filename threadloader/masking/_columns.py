@@ -32,7 +32,6 @@ class Columns:
         labels: the name of the labels.
 
     Attributes:
-        plain: likewise.
         first: row 0, not masked: it shows what the fields are.
         columns: the fields that pad themselves, in this order. Each has ``sizes`` (how long
             each row is), ``dtype``, and ``padded``.
@@ -74,15 +73,8 @@ class _Tokens:
     def padded(self, width: int, fill: int) -> Integers:
         """Give the masked tokens, each sample in a row; what does not fit is cut off.
 
-        Args:
-            width: the padded length.
-            fill: what is padded with; it need not be a token.
-
-        Returns:
-            int64, shape (rows, width).
-
-        Raises:
-            SourceError: a token is none of the vocabulary.
+        They are int64, ``(rows, width)``, padded with ``fill``, which need not be a token. A token
+        that is none of the vocabulary is a SourceError.
         """
         outside, rows, sizes = self._hiding.outside, self._rows, np.array(self.sizes, np.intp)
         if max(self.sizes) > width:
@@ -112,7 +104,7 @@ class _Labels:
         self._tokens = tokens
 
     def padded(self, width: int, fill: int) -> Integers:
-        """Give the labels, each sample's in a row; arguments and shape as of `_Tokens`."""
+        """Give the labels, each sample's in a row, as `_Tokens` has them."""
         array = np.full((len(self.sizes), width), fill, np.int64)
         if fill != IGNORED:
             array[_filled(np.array(self.sizes), width)] = IGNORED

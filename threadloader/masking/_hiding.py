@@ -52,12 +52,7 @@ _OWN = _BITS - 8
 
 
 def seeds_of(key: int, positions: Integers) -> Bits:
-    """Give the seed of the sequence at each position.
-
-    Args:
-        key: 128 bits, of the epoch.
-        positions: int64, shape (rows,).
-    """
+    """Give the seed of the sequence at each position, int64 (rows,), by a key of 128 bits."""
     seeds = positions.astype(np.uint64)
     seeds += np.uint64(key & _WORD)
     _mix(seeds)
@@ -68,8 +63,7 @@ def seeds_of(key: int, positions: Integers) -> Bits:
 def words_of(rng: Any, count: int) -> Bits:
     """Give words of a generator's raw stream.
 
-    Raises:
-        ConfigError: it is none of numpy's, or its words have 32 bits: half of each would be 0.
+    A ConfigError: it is none of numpy's, or its words have 32 bits: half of each would be 0.
     """
     bits: Any = getattr(rng, "bit_generator", None)
     short = type(bits).__name__ == "MT19937"
@@ -97,11 +91,8 @@ _FIRST, _SECOND = _number(0xBF58476D1CE4E5B9), _number(0x94D049BB133111EB)
 class Hiding:
     """What may be hidden, how often, and what takes its place. Only read once it is made.
 
-    Args:
-        vocabulary: how many tokens there are.
-        mask_token: what takes the place of most that are chosen.
-        special: what is never chosen and never drawn; nor is the mask token.
-        probability: of a token to be chosen.
+    Of so many tokens, what is special is never chosen and never drawn; nor is the mask token,
+    which takes the place of most that are chosen.
 
     Attributes:
         ordinary: int32, the tokens that are not special.
@@ -126,20 +117,12 @@ class Hiding:
         )
 
     def outside(self, tokens: Integers) -> bool:
-        """Tell whether one of these is no token of the vocabulary.
-
-        Args:
-            tokens: int64, C-contiguous, of any shape.
-        """
+        """Tell whether one of these, int64, C-contiguous, is no token of the vocabulary."""
         # Seen as unsigned, a negative number is a very large one: one pass finds both.
         return tokens.size > 0 and int(tokens.view(np.uint64).max()) >= self._vocabulary
 
     def refusal(self, rows: Sequence[npt.NDArray[Any]]) -> SourceError:
-        """Give the error for the first that is no token of the vocabulary.
-
-        Args:
-            rows: the tokens of each sequence, of any integer dtype; there is such a one.
-        """
+        """Give the error for the first in these rows that is no token of the vocabulary."""
         wrong = (
             (place, token)
             for row in rows
@@ -202,14 +185,9 @@ class Hiding:
         return self._replace(tokens, places[chosen], places[unsure[shown]], numbers[shown])
 
     def hide_by(self, tokens: Integers, words: Bits) -> tuple[Places, Integers]:
-        """Hide tokens of one sequence in place, by random words.
+        """Hide tokens of one sequence, int64 (size,), in place, by random words, uint64 (size,).
 
-        Args:
-            tokens: int64, shape (size,).
-            words: uint64, shape (size,); the highest 63 bits of each are a number.
-
-        Returns:
-            As `hide`.
+        The highest 63 bits of each word are a number. It gives what `hide` gives.
         """
         numbers = words >> _1
         places = ((numbers < self._chosen) & self._may_hide[tokens]).nonzero()[0]

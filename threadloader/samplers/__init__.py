@@ -70,13 +70,7 @@ class Sampler(Protocol):
 
 
 class Plain:
-    """The sampler of a plain order: every sample once.
-
-    Args:
-        seed: seed of the run.
-        shuffle: whether each epoch is permuted.
-        kept: the samples that are not excluded.
-    """
+    """The sampler of a plain order: every sample that is kept once, permuted or not."""
 
     name = None
 

@@ -23,15 +23,11 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def bits(key: int, positions: NDArray[np.int64], number: int) -> Bits:
-    """Give 64 random bits for each position.
+    """Give 64 random bits for each position, int64 of any shape, by a key of 128 bits.
 
     The finalizer of SplitMix64, twice, each time under a half of the key: G. Steele,
-    D. Lea and C. Flood, "Fast splittable pseudorandom number generators" (2014).
-
-    Args:
-        key: 128 bits, from `order.key`.
-        positions: int64, any shape.
-        number: which of a position's draws, from 0.
+    D. Lea and C. Flood, "Fast splittable pseudorandom number generators" (2014). ``number``
+    says which of a position's draws it is, from 0.
     """
     x = positions.astype(np.uint64)
     x += np.uint64(key & _WORD)

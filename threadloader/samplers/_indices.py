@@ -49,18 +49,10 @@ def checked(indices: Any, n: int, pointer: str) -> Indices:
 
 
 def checked_range(indices: range, n: int) -> range:
-    """Give a range of dataset indices, if each is in [0, n).
+    """Give a range of dataset indices, if each is in [0, n); none is made for it.
 
-    Args:
-        indices: as above; none of them is made for it, however many they are.
-        n: samples of the source.
-
-    Returns:
-        The same indices, as a range that says the same of itself for all ranges that are equal;
-        its start and step are no farther from 0 than n.
-
-    Raises:
-        ConfigError: one is negative or too large.
+    Ranges that are equal give one that says the same of itself; its start and step are no
+    farther from 0 than n. An index outside is a ConfigError.
     """
     if not indices:
         return range(0)

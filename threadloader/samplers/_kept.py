@@ -178,11 +178,7 @@ def _joined(firsts: Indices, lasts: Indices) -> str:
 
 
 def from_text(text: str, n: int) -> Indices:
-    """Read what `to_text` wrote.
-
-    Args:
-        text: the indices.
-        n: samples of the source.
+    """Read what `to_text` wrote, of a source of n samples.
 
     Raises:
         ValueError: it is something else, or names a sample that is not there.

@@ -145,14 +145,11 @@ class _Asked:
 
 
 def given(sampler: Any, n: int, kept: Kept) -> Sampler:
-    """Give the sampler that was given in code.
+    """Give the sampler that was given in code, for n samples of which some are kept.
 
-    Args:
-        sampler: a callable of (epoch, n) that gives dataset indices, in every epoch asked
-            anew; or a sequence of them, the same in every epoch. Its `name`, or that of
-            its function or class, goes into the state.
-        n: samples of the source.
-        kept: the samples that are not excluded.
+    It is a callable of (epoch, n) that gives dataset indices, in every epoch asked anew; or a
+    sequence of them, the same in every epoch. Its `name`, or that of its function or class, goes
+    into the state.
 
     Raises:
         ConfigError: it is neither, or an index is not one of the source's.
@@ -168,14 +165,8 @@ def given(sampler: Any, n: int, kept: Kept) -> Sampler:
     if isinstance(sampler, Mapping):
         hint = 'its options stand in the config, as in {"sampler": {"type": ...}}'
     if not row or isinstance(sampler, (str, bytes)):
-        raise ConfigError(
-            Problem(
-                "sampler",
-                "a callable of (epoch, n), or a sequence of indices",
-                type(sampler).__name__,
-                hint,
-            )
-        )
+        expected = "a callable of (epoch, n), or a sequence of indices"
+        raise ConfigError(Problem("sampler", expected, type(sampler).__name__, hint))
     return _List(checked(sampler, n, "sampler"), "sequence", 0, kept)
 
 

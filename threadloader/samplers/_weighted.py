@@ -90,8 +90,7 @@ def _columns(weights: Floats) -> tuple[NDArray[np.uint64], Floats, Indices]:
 class Balanced:
     """A table that turns two draws into a class, each equally likely, and one of its members.
 
-    Args:
-        classes: int64, 0 .. k - 1, the class of each member; each class has one.
+    ``classes`` is int64, 0 .. k - 1, the class of each member; each class has one.
     """
 
     def __init__(self, classes: Indices) -> None:
@@ -152,13 +151,9 @@ def in_weighted_order(weights: Floats, length: int, stream: int) -> Indices:
 
 
 class Drawing:
-    """A sampler that draws each epoch anew.
+    """A sampler that draws each epoch of so many positions anew.
 
-    Args:
-        name: what goes into the state.
-        length: how many draws make an epoch.
-        seed: seed of the run.
-        draw: 128-bit key of an epoch -> its order.
+    ``draw`` gives the order for the 128-bit key of an epoch; the name goes into the state.
     """
 
     def __init__(
