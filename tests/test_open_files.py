@@ -9,7 +9,7 @@ import pytest
 
 from threadloader import Loader, SourceError
 from threadloader.sources import open_source
-from threadloader.sources._open_files import kept_open
+from threadloader.sources._files import kept_open
 
 
 @pytest.mark.parametrize(

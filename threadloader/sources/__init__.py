@@ -62,12 +62,7 @@ __all__ = [
 ]
 
 
-_AT_NEED = {
-    "inside": "_paths",
-    "stamp": "_stamp",
-    "column": "columns",
-    "read_numbers": "columns",
-}
+_AT_NEED = {"inside": "_paths", "stamp": "_stamp", "column": "columns", "read_numbers": "columns"}
 
 
 def __getattr__(name: str) -> Any:

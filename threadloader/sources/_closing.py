@@ -22,15 +22,7 @@ from typing import Generic, TypeVar
 
 from ..errors import ClosedError, by_handler, log
 
-__all__ = [
-    "Held",
-    "Token",
-    "close_all",
-    "close_each",
-    "close_left_over",
-    "closed_error",
-    "warn_by",
-]
+__all__ = ["Held", "Token", "close_all", "close_each", "close_left_over", "closed_error", "warn_by"]
 
 _Thing = TypeVar("_Thing")
 

@@ -19,7 +19,7 @@ from ..errors import SourceError, by_handler
 from ._csv_options import CsvOptions
 from ._files import FileReader
 from ._line_scan import first_byte, tell
-from ._not_utf8 import not_utf8
+from ._regular import not_utf8
 from ._telling import Telling
 
 __all__ = ["Block", "read_blocks"]
@@ -100,8 +100,7 @@ class _Rows:
             if by_handler(error):
                 raise
             raise self._fault(
-                not_utf8(self._path, error),
-                self._line + data.count(b"\n", 0, error.start),
+                not_utf8(self._path, error), self._line + data.count(b"\n", 0, error.start)
             ) from error
 
     def parse(self, text: str, *, last: bool) -> tuple[Block, int]:

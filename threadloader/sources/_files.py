@@ -18,13 +18,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SourceError, by_handler
+from ..errors import SourceError, by_handler, most_open
 from ._closing import Held, Token, close_all, close_left_over, closed_error
-from ._open_files import kept_open
 from ._paths import expand, inside
 from ._regular import open_regular, other_size, readable, time_of_change
 
 __all__ = ["FileReader", "expand", "inside", "kept_open"]
+
+_MOST_OPEN = 128
+"""Files that one source keeps open at most. Chosen: an eighth of the 1,024 that Linux allows."""
+
+_MOST_EACH = 4
+"""The same where each thread opens each of them for itself, as on Windows, whose C library has
+8,192 files at most. Chosen: so a thousand threads have room."""
 
 _MOST = 1 << 30
 """Bytes asked for in one call: some systems refuse 2 GiB or more."""
@@ -35,6 +41,15 @@ _TOGETHER = 8 << 20
 _GAP = 4096
 """Where no more bytes lie between two ranges, `FileReader.gather` reads both at once, with these.
 Chosen: a page, which the system reads in any case."""
+
+
+def kept_open() -> int:
+    """Give how many files a source that is opened now keeps open; it opens others for each read.
+
+    It is 128, or less where the process may have few: where only 256, 32. Where no file can be
+    read by several threads at once, it is 4.
+    """
+    return most_open(_MOST_OPEN if hasattr(os, "pread") else _MOST_EACH)
 
 
 class FileReader:
@@ -254,10 +269,8 @@ class FileReader:
             return open_regular(self._again)
         except SourceError as error:
             if isinstance(error.__cause__, FileNotFoundError):
-                raise SourceError(
-                    "expected the file that was there when the source was opened, found none",
-                    self.path,
-                ) from error
+                message = "expected the file that was there when the source was opened, found none"
+                raise SourceError(message, self.path) from error
             error.path = str(self.path)  # as it was named
             raise
 

@@ -14,8 +14,7 @@ from ..errors import ConfigError, Problem, SourceError, by_handler, log
 from ._dtypes import int64_of
 from ._fields import nearest
 from ._files import inside
-from ._not_utf8 import not_utf8
-from ._regular import open_regular, readable
+from ._regular import not_utf8, open_regular, readable
 
 __all__ = ["Labels", "labels_of"]
 

@@ -25,8 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 
 from ..errors import ConfigError, Problem, SourceError, by_handler
-from ._meant import escaped, starts
-from ._open_files import too_many
+from ._regular import escaped, starts, too_many
 from ._telling import Telling
 
 __all__ = ["MAGIC", "expand", "inside", "is_there", "listing", "real"]

@@ -1,28 +1,66 @@
-"""A regular file opened, and what the system says of its reading with the file's name."""
+"""A regular file opened, and what is said, with its name, of one that cannot be read."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
+from .. import errors
 from ..errors import SourceError, by_handler
 from ._fields import listed
-from ._meant import escaped, starts
-from ._open_files import too_many
 
 __all__ = [
+    "escaped",
     "none_there",
+    "not_utf8",
     "open_regular",
     "other_size",
     "readable",
     "regular_status",
+    "starts",
     "time_of_change",
+    "too_many",
     "unreadable",
 ]
+
+
+_ESCAPED = r"[\b\f\n\r\t]"
+"""What JSON makes of a single backslash and the letter behind it."""
+
+_TWICE = "in JSON a backslash is written twice, or as /"
+
+_GZIP = b"\x1f\x8b"
+"""How each file of gzip begins (RFC 1952, 2.3.1). The second byte is none of UTF-8 there."""
+
+
+def starts(path: str) -> str:
+    """Say what to do where a path leads to nothing."""
+    hint = "a relative path starts at the folder of the config file, or without one at the current"
+    itself = {
+        r"{.*}": 'braces stand for themselves: write "*" for what differs, or a list of names',
+        r"(^|[/\\])~|\$": '"~" and "$" stand for themselves: write the whole path',
+        _ESCAPED: _TWICE,
+    }
+    texts = [text for sign, text in itself.items() if re.search(sign, path)]
+    return "; ".join([f"{hint} folder", *texts])
+
+
+def escaped(path: Path, error: Exception) -> str:
+    """Say what to do, behind a semicolon, about a name that Windows takes for none of a file."""
+    wrong = getattr(error, "errno", None) == errno.EINVAL and re.search(_ESCAPED, str(path))
+    return f"; {_TWICE}" if wrong else ""
+
+
+def too_many(error: BaseException) -> str:
+    """Say what to do, behind a semicolon, about an error of opening, if too many are open."""
+    hint = errors.too_many(error)
+    return f"; {hint}" if hint else ""
 
 
 def none_there(paths: Sequence[Path]) -> SourceError:
@@ -114,3 +152,18 @@ def readable(path: Path) -> Iterator[None]:
             raise
         got = error.strerror
         raise SourceError(f"expected a file that can be read, got: {got}", path) from error
+
+
+def not_utf8(path: Path, error: UnicodeDecodeError) -> str:
+    """Give what was expected, what came, and what to do, of an error in a piece of this file."""
+    try:
+        with open_regular(path) as file:
+            begin = file.read(len(_GZIP))
+    except (OSError, SourceError) as failed:  # gone by now, say: it is told without
+        if by_handler(failed):
+            raise
+        begin = b""
+    if begin == _GZIP:
+        return "expected text in UTF-8, got a file compressed by gzip; unpack it first"
+    got = f"the byte 0x{error.object[error.start]:02x} ({error.reason})"
+    return f"expected UTF-8, got {got}; convert the file to UTF-8"

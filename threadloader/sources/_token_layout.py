@@ -78,11 +78,8 @@ def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int,
                 f"byte {4 * place}",
             )
     if header[2] < 0:
-        raise SourceError(
-            f"expected a number of tokens >= 0, got {header[2]}; copy the file again",
-            reader.path,
-            "byte 8",
-        )
+        message = f"expected a number of tokens >= 0, got {header[2]}; copy the file again"
+        raise SourceError(message, reader.path, "byte 8")
     if _shard_size(header) != reader.size:
         raise SourceError(
             f"expected {2 * int(header[2])} bytes after the header, for the {header[2]} tokens "

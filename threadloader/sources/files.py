@@ -39,10 +39,7 @@ __all__ = ["FilesSource", "open_files"]
 
 
 def open_files(
-    spec: Mapping[str, Any],
-    base: Path,
-    root: Path | None = None,
-    decoders: Decoders | None = None,
+    spec: Mapping[str, Any], base: Path, root: Path | None = None, decoders: Decoders | None = None
 ) -> FilesSource:
     """Open ``{"type": "files", "folder": ..., "pattern": ..., "decode": ..., "label": ...}``."""
     # Absolute: files are opened as long as it lives, wherever the process has gone by then.

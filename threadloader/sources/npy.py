@@ -23,8 +23,7 @@ from ._files import FileReader, inside
 from ._fingerprint import checked_rows
 from ._hash import sha256
 from ._npy_header import LONGEST, Header, read_header
-from ._open_files import too_many
-from ._regular import none_there, open_regular, other_size, readable, unreadable
+from ._regular import none_there, open_regular, other_size, readable, too_many, unreadable
 from ._row_numbers import row_number, row_numbers
 from .arrays import ArraySource, Empty, stays_array
 

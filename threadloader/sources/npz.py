@@ -133,10 +133,8 @@ class _Archive:
         """Refuse a table of contents that lost or doubled a member: zipfile would go on."""
         names = self._zip.namelist()
         if len(set(names)) < len(names):
-            raise self._fault(
-                "expected one array of this name, got several; write the file again",
-                repeated(names).removesuffix(".npy"),
-            )
+            message = "expected one array of this name, got several; write the file again"
+            raise self._fault(message, repeated(names).removesuffix(".npy"))
         # The last record, found as zipfile finds it: 22 bytes and a comment.
         file.seek(max(self._size - 22 - 0xFFFF, 0))
         tail = file.read()

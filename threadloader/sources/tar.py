@@ -45,10 +45,7 @@ DECODE = {"cls": "int", "json": "json", "npy": "npy", "text": "text", "txt": "te
 
 
 def open_tar(
-    spec: Mapping[str, Any],
-    base: Path,
-    root: Path | None = None,
-    decoders: Decoders | None = None,
+    spec: Mapping[str, Any], base: Path, root: Path | None = None, decoders: Decoders | None = None
 ) -> TarSource:
     """Open ``{"type": "tar", "path": names or patterns, "fields": null, "decode": {}}``."""
     return TarSource(
@@ -239,11 +236,8 @@ class _Archive:
             return "", ""
         stem, _, field = last.partition(".")
         if field.lower() == KEY:
-            raise self._fault(
-                f"expected another field than {KEY!r}, which is the sample's name; rename it",
-                name,
-                at,
-            )
+            text = f"expected another field than {KEY!r}, which is the sample's name; rename it"
+            raise self._fault(text, name, at)
         if not field:
             raise self._fault(
                 "expected a name with a field after its first dot, as in 0001.png; leave the "
