@@ -9,12 +9,7 @@ __all__ = ["bar"]
 
 
 def bar(total: int, stream: TextIO) -> Any:
-    """Give a tqdm bar of so many runs, or None where tqdm is not installed or does not work.
-
-    Args:
-        total: how many there will be.
-        stream: where it is drawn.
-    """
+    """Give a tqdm bar of so many runs, or None where tqdm is not installed or does not work."""
     try:
         return importlib.import_module("tqdm").tqdm(
             total=total, file=stream, unit="run", leave=False, dynamic_ncols=True

@@ -34,11 +34,7 @@ def found() -> bool:
 
 
 def find() -> Any:
-    """Import torch and give it.
-
-    Raises:
-        ImportError: it is not installed, or is broken.
-    """
+    """Import torch and give it; an ImportError if it is not installed, or is broken."""
     importlib.import_module("torch.utils.data")
     return importlib.import_module("torch")
 
@@ -48,22 +44,14 @@ class TorchLoader:
 
     Leaving its ``with`` ends its processes. Without torch it is an ImportError.
 
-    Args:
-        opener: opens the source; it is called once in this process, and in each worker that
-            does not inherit what was opened (`reopen`, or no fork), so it must be picklable
-            where processes are not forked.
-        batch_size: samples in a batch.
-        shuffle: whether epochs have orders of their own.
-        seed: of these orders; they are PyTorch's, not ours.
-        drop_last: whether a last, short batch is left out.
-        shard: index and count; with a count above 1 a `DistributedSampler` deals.
-        collate: a list of samples -> a batch of numpy arrays.
-        whole: whether ``take`` of a source may build the batch instead.
-        transform: (sample, index) -> sample, or None.
-        num_workers: processes; 0 loads in this one.
-        pin_memory: whether batches are copied to page-locked memory, where there is CUDA.
-        reopen: of the open source: whether a worker must open its own even if it is a fork,
-            as for a database connection.
+    ``opener`` is called once in this process, and in each worker that does not inherit what was
+    opened: where processes are not forked, for which it must be picklable, and where `reopen`
+    says of the open source that a fork must not share it, as a database connection. Orders are
+    PyTorch's, not ours; with a shard (index, count) whose count is above 1 a `DistributedSampler`
+    deals. ``collate`` makes a batch of numpy arrays of a list of samples; with ``whole`` a
+    source's ``take`` builds it where there is no ``transform``, which is (sample, index) ->
+    sample. ``num_workers`` are processes; 0 loads in this one. ``pin_memory`` counts where there
+    is CUDA.
 
     Attributes:
         version: of torch.

@@ -26,8 +26,7 @@ def names_used(code: types.CodeType) -> Iterator[str]:
 def warn_of_imports(function: types.FunctionType, told: set[str]) -> None:
     """Warn of modules of the user's that a function imports in its body.
 
-    No key can have what stands in them, since they may not be there before it runs, and importing
-    them is the function's to do.
+    No key can have what stands in them: they may not be there before it runs.
     """
     names = function.__globals__
     for name in dict.fromkeys(_own_imports(function.__code__)):

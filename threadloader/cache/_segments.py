@@ -116,14 +116,12 @@ def _open_regular(path: Path) -> FileIO:
 class Segment:
     """A segment, read by any number of threads at once.
 
-    Args:
-        folder: where its files are.
-        name: their name.
-        keep: hold the data file open; otherwise each read opens it.
-        shared: use ``os.pread``. Default: where there is one; False: for tests.
+    Its files are in the folder under this name; if that of records is missing or no regular
+    file, it is an OSError. ``keep`` holds that open; otherwise each read opens it. ``shared``
+    uses ``os.pread``; False: for tests.
 
     Attributes:
-        path: the file of records. If it is missing or no regular file, that is an OSError.
+        path: the file of records.
         size: bytes of both files, when they were last looked at.
     """
 
@@ -145,11 +143,8 @@ class Segment:
     def new_entries(self, key: bytes, samples: int) -> Iterator[Entries]:
         """Give what has been written since the last call, at most `_CHUNK` entries at once.
 
-        They are about samples that there are, and about bytes that the file of records has.
-
-        Raises:
-            OSError: a file cannot be read.
-            ValueError: the index is not one of this key, or not ours at all.
+        They are about samples that there are, and about bytes that the file of records has. A file
+        that cannot be read is an OSError; an index that is not of this key, a ValueError.
         """
         if not self._known and not self._index.exists():
             return  # whoever began it has taken it back

@@ -32,8 +32,7 @@ class UntoldError(Exception):
 class Walk:
     """Meets each thing once, and has it told when its turn comes.
 
-    Args:
-        tell: is given the walk and a thing, and says with `put` and `add` what it is.
+    ``tell`` is given the walk and a thing, and says with `put` and `add` what it is.
 
     Attributes:
         nodes: of all things that were met, by number.

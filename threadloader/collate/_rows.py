@@ -23,11 +23,7 @@ Empty: TypeAlias = "Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
 
 
 class RowsMaker:
-    """Makes `Rows` for batch after batch, as long as samples have large arrays.
-
-    Args:
-        empty: makes the memory of a batch's arrays.
-    """
+    """Makes `Rows` for batch after batch, in memory of ``empty``, as long as that is useful."""
 
     def __init__(self, empty: Empty = np.empty) -> None:
         self._empty = empty

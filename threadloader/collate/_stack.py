@@ -77,8 +77,7 @@ def stack(samples: Sequence[Any], whole: Mapping[Path, Any] | None = None) -> An
 class Faults:
     """The fault of the lowest row so far: fields are compared one after the other.
 
-    Args:
-        ragged: what to do about arrays that differ in length.
+    ``ragged`` is what to do about arrays that differ in length.
     """
 
     def __init__(self, ragged: str = _PAD) -> None:

@@ -199,11 +199,7 @@ class Hiding:
     ) -> tuple[Places, Integers]:
         """Put what belongs there in place of chosen tokens.
 
-        Args:
-            tokens: of which they are.
-            places: of the chosen ones.
-            shown: the places among these that have a random token or the original.
-            numbers: of the tokens in these.
+        Those at ``shown``, some of ``places``, have a random token or the original, by ``numbers``.
         """
         originals, new = tokens[places], tokens[shown]
         tokens[places] = self._mask_token

@@ -16,8 +16,7 @@ from ..order import Order
 from ._kept import EpochOrder, Kept, Through, from_text, to_text
 
 if TYPE_CHECKING:
-    from ._indices import checked
-    from ._made import configured, given
+    from ._made import checked, configured, given
 
 __all__ = [
     "EpochOrder",
@@ -34,11 +33,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what a plain order does without when it is asked for (PEP 562)."""
-    if name == "checked":
-        from ._indices import checked
-
-        return checked
-    if name in ("configured", "given"):
+    if name in ("checked", "configured", "given"):
         from . import _made
 
         return getattr(_made, name)
@@ -46,22 +41,19 @@ def __getattr__(name: str) -> Any:
 
 
 class Sampler(Protocol):
-    """What gives each epoch its order.
-
-    Attributes:
-        name: what it does, with a checksum of what it was given; None for a plain shuffle
-            or the order of the source, of which the state has other fields.
-        length: positions of every epoch; None when each epoch has to be asked.
-    """
+    """What gives each epoch its order."""
 
     @property
     def name(self) -> str | None:
-        """What goes into the state."""
+        """What goes into the state: what it does, with a checksum of what it was given.
+
+        None for a plain shuffle or the order of the source, of which the state has other fields.
+        """
         ...
 
     @property
     def length(self) -> int | None:
-        """Positions of every epoch, if it is known."""
+        """Positions of every epoch; None when each epoch has to be asked."""
         ...
 
     def order(self, epoch: int) -> EpochOrder:

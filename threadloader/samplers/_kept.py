@@ -15,11 +15,7 @@ __all__ = ["EpochOrder", "Kept", "Listed", "Ranged", "Through", "from_text", "to
 
 
 class EpochOrder(Protocol):
-    """The global order of one epoch.
-
-    Attributes:
-        n: its length.
-    """
+    """The global order of one epoch, of n positions."""
 
     n: int
 

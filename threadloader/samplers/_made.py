@@ -18,7 +18,7 @@ from ._kept import EpochOrder, Kept, Listed, Ranged
 if TYPE_CHECKING:
     from . import Sampler
 
-__all__ = ["configured", "given"]
+__all__ = ["checked", "configured", "given"]
 
 
 def configured(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:

@@ -216,10 +216,9 @@ def fingerprint(source: Source) -> str:
 def sample_fingerprint(source: Source) -> str:
     """Tell the samples of a source from those of other sources, and not its data alone.
 
-    Returns:
-        Its fingerprint. One that belongs to another ``[]``, as that of an object which is
-        wrapped or of a base class, comes after the name of the source's class: the samples are
-        not those that it speaks of.
+    A fingerprint that belongs to another ``[]``, as that of an object which is wrapped or of a
+    base class, comes after the name of the source's class: the samples are not those that it
+    speaks of.
     """
     thing = behind(source)
     said = callable(getattr(thing, "fingerprint", None))

@@ -24,22 +24,14 @@ _BOOLS = dict.fromkeys(_TRUE, True) | dict.fromkeys(_FALSE, False)
 
 
 class Column:
-    """Takes the texts of one column, block after block.
-
-    Attributes:
-        dtype: of the array that comes out.
-    """
+    """Takes the texts of one column, block after block, for an array of this dtype."""
 
     def __init__(self, dtype: Any, row_shape: tuple[int, ...] = ()) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self._parts: list[npt.NDArray[Any]] = [np.empty((0, *row_shape), self.dtype)]
 
     def add(self, cells: Sequence[str]) -> None:
-        """Take some more rows.
-
-        Raises:
-            UnfitError: one is no such value; it names the first one.
-        """
+        """Take some more rows; an UnfitError names the first one that is no such value."""
         raise NotImplementedError  # pragma: no cover - each column has its own
 
     def finish(self) -> npt.NDArray[Any]:
@@ -138,10 +130,7 @@ class Texts(Column):
     """Texts, held as UTF-8 without an object for each.
 
     The array that comes out has the shape ``(rows, 2)``: where each text begins and ends in
-    `joined`.
-
-    Attributes:
-        joined: all texts, one after the other; complete when the column is finished.
+    `joined`, which is all of them, one after the other, once the column is finished.
     """
 
     def __init__(self) -> None:
@@ -169,10 +158,8 @@ def filler(fill: float, dtype: np.dtype[Any]) -> Any:
     """Give the value for what is missing, as a numpy scalar.
 
     A fraction becomes the nearest one that a float dtype has: 0.1 is none of them. Of bool it is
-    0 or 1, as in a cell.
-
-    Raises:
-        UnfitError: the dtype does not hold it, or a whole number not exactly.
+    0 or 1, as in a cell. If the dtype does not hold it, or a whole number not exactly, that is an
+    UnfitError.
     """
     if isinstance(fill, float) and dtype.kind != "f" and fill.is_integer():
         fill = int(fill)

@@ -70,11 +70,7 @@ def read_blocks(
 
 
 class _Rows:
-    """Takes rows from the text of a file, piece after piece.
-
-    Attributes:
-        first: the first row, once there is one.
-    """
+    """Takes rows from the text of a file, piece after piece; ``first`` is the first of all."""
 
     def __init__(self, reader: FileReader, options: CsvOptions) -> None:
         self._path = reader.path

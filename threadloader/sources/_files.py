@@ -195,10 +195,7 @@ class FileReader:
     def _read_into(self, given: npt.NDArray[np.uint8], rows: list[int], begins: list[int]) -> None:
         """Read ranges of the file into rows of what is given, in less than half of `read`'s time.
 
-        Args:
-            given: uint8, shape (n, length), C-contiguous.
-            rows: the rows to be read, in any order.
-            begins: where the range of each begins.
+        What is given is uint8, shape (n, length), C-contiguous; the rows may be in any order.
         """
         length = given.shape[1]
         memory, fileno, preadv = given.reshape(-1).data, self._first.fileno, os.preadv

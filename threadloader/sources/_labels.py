@@ -16,26 +16,18 @@ from ._fields import nearest
 from ._files import inside
 from ._regular import not_utf8, open_regular, readable
 
-__all__ = ["Labels", "labels_of"]
-
+__all__ = ["labels_of"]
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-
-Labels = tuple[list[str], list[Any] | None, Sequence[str]]
-"""The files that are samples, their labels or None, and the names of the classes."""
 
 
 def labels_of(
     spec: Mapping[str, Any], base: Path, root: Path | None, folder: Path, names: list[str]
-) -> Labels:
-    """Give the labels that the options ``label`` and ``classes`` mean.
+) -> tuple[list[str], list[Any] | None, Sequence[str]]:
+    """Give the files that are samples, their labels or None, and the names of the classes.
 
-    Args:
-        spec: the section of the config.
-        base: the folder to which the path of a csv file is relative.
-        root: the folder that it may not lie outside of; None for no bound.
-        folder: where the files are.
-        names: their paths relative to it, with forward slashes.
+    That is what the options ``label`` and ``classes`` mean for files of these names, relative to
+    the folder, with forward slashes; a csv file is relative to base, and not outside of root.
     """
     label, classes = spec.get("label"), spec.get("classes")
     kind = label.get("as", "class") if isinstance(label, Mapping) else "class"

@@ -123,11 +123,7 @@ class LineFiles:
         return self._first[-1]
 
     def __getitem__(self, index: int) -> Line:
-        """Read one line, of the index counted through all files.
-
-        Raises:
-            SourceError: the file is no longer the one that was indexed, or cannot be read.
-        """
+        """Read one line; a SourceError if the file is no longer the one that was indexed."""
         file, row = self._find(index)
         return file.line(row)
 

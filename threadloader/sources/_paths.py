@@ -97,11 +97,8 @@ def inside(path: Path, root: Path | None) -> Path:
     """Give the path of a file or folder back if it lies within a root, after following every link.
 
     It need not exist; a root of None is no bound. It bounds what a config can name. It is no
-    defence against somebody who changes links while the file is being opened.
-
-    Raises:
-        SourceError: it lies outside.
-        ConfigError: no system has such a root, or it is no folder.
+    defence against somebody who changes links while the file is being opened. Outside is a
+    SourceError; a root that no system has, or that is no folder, a ConfigError.
     """
     if root is not None:
         bound = real(root, of_root=True)

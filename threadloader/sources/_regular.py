@@ -79,8 +79,7 @@ def none_there(paths: Sequence[Path]) -> SourceError:
 def regular_status(path: Path) -> os.stat_result:
     """Give the status of a regular file, without opening it.
 
-    Raises:
-        SourceError: it is missing, cannot be looked at, or is a folder, a pipe or a device.
+    If it is missing, cannot be looked at, or is a folder, a pipe or a device: a SourceError.
     """
     try:
         status = path.stat()
@@ -138,11 +137,7 @@ def other_size(path: Path, before: int, now: int) -> SourceError:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Name the file in what the system says of its reading, for one that is read as a whole.
-
-    Raises:
-        SourceError: a read failed.
-    """
+    """Name the file in what the system says of its reading, for one that is read as a whole."""
     try:
         yield
     except SourceError:

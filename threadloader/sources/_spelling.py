@@ -20,10 +20,8 @@ def check_spelling(folder: Path, patterns: Sequence[str], root: Path | None) -> 
 
     Such a name would stand in samples, and decide in which order they come. Letters and their
     accents may be apart on the disk. Each pattern counts up to its first name with a ``*``,
-    ``?`` or ``[``.
-
-    Raises:
-        SourceError: there is one, or a folder on the way cannot be listed or lies outside of root.
+    ``?`` or ``[``. A folder on the way that cannot be listed or lies outside of root is a
+    SourceError, too.
     """
     if not _ANY_CASE:
         return

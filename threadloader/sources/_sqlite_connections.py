@@ -63,14 +63,11 @@ class Connections:
 
     @contextmanager
     def mine(self, place: str = "") -> Iterator[sqlite3.Connection]:
-        """Give the calling thread's connection, for one or several statements.
+        """Give the calling thread's connection, for one or several statements, to read this place.
 
-        What SQLite raises inside comes out as the errors below; ``place`` is what is read.
-
-        Raises:
-            SourceError: the database is damaged or cannot be read; or it was written to.
-            ConfigError: the query wants what is not reading, which SQLite had not noticed before.
-            ClosedError: this has been closed.
+        What SQLite raises inside comes out as a SourceError, if the database is damaged, cannot be
+        read or was written to; a ConfigError, if the query wants what is not reading, which SQLite
+        had not noticed before; or a ClosedError.
         """
         connection = self._connection(place)
         with connection.lock:

@@ -56,13 +56,7 @@ _RECORD = re.compile(rb"([1-9][0-9]{0,6}) ([^=]+)=")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file in an archive.
-
-    Attributes:
-        name: its path, as it stands in the archive.
-        offset: where its contents begin, in bytes.
-        size: how many bytes they are.
-    """
+    """A file in an archive: its path there, the byte at which it begins, and how many it has."""
 
     name: str
     offset: int
@@ -72,8 +66,7 @@ class Member:
 def members(reader: FileReader) -> Iterator[Member]:
     """Give the files of an archive, in their order.
 
-    Raises:
-        SourceError: the archive is cut, damaged, compressed, or holds what is refused.
+    One that is cut, damaged, compressed, or holds what is refused is a SourceError.
     """
     return _Walk(reader).members()
 

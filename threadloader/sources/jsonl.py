@@ -67,9 +67,7 @@ class Shape:
     def sample(self, line: Line, value: Any) -> Any:
         """Make a sample of a line's value.
 
-        Raises:
-            SourceError: the value is no object, lacks the fields, or has one that its
-                dtype does not hold.
+        If it is no object, lacks the fields, or a dtype does not hold one: a SourceError.
         """
         if self._fields is None and not self._dtypes:
             return value
@@ -116,12 +114,7 @@ class JsonlSource(LineSource):
         self._decoders = _Decoders()
 
     def __getitem__(self, index: int) -> Any:
-        """Give the value of one line, newly made; with ``fields`` a dict of them, in their order.
-
-        Raises:
-            SourceError: it is not strict JSON, lacks the fields, or has a value that its dtype
-                does not hold.
-        """
+        """Give the value of one line, newly made; with ``fields`` a dict of them, in order."""
         line = self._lines[index]
         return self._shape.sample(line, self._parsed(line))
 

@@ -203,12 +203,7 @@ class SqliteSource:
         return len(self._keys)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Give one row, a dict of its columns.
-
-        Raises:
-            SourceError: it holds NULL or text that is not UTF-8, or the database is
-                damaged or has changed.
-        """
+        """Give one row, a dict of its columns; NULL, and text that is not UTF-8, are errors."""
         key = int(self._keys[row_number(index, len(self._keys))])
         place = f"{self._key}={key}"
         with self._connections.mine(place) as mine, closing(mine.execute(self._row, (key,))) as got:

@@ -119,8 +119,7 @@ class TokensSource:
     def __getitem__(self, index: int) -> Any:
         """Give one window, ``(window,)``, of the dtype ``output``; with targets, ``{"x", "y"}``.
 
-        Raises:
-            SourceError: it has a token that does not fit into int32, where that is asked for.
+        A token that does not fit into int32, where that is asked for, is a SourceError.
         """
         file, window = self._find(index)
         offset = self._begins[file] + window * self._stride * self._stored.itemsize
