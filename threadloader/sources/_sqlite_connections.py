@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
@@ -15,7 +17,6 @@ from . import _per_thread  # which counts forks
 from ._closing import Held, Token, close_each, close_left_over, closed_error
 from ._regular import regular_status
 from ._sqlite_errors import in_words
-from ._sqlite_forks import follow
 from ._stamp import log_status
 
 __all__ = ["Connections"]
@@ -59,7 +60,7 @@ class Connections:
         # Neither has a lock: `_closing` says why.
         self._made: dict[Held[_Connection], None] = {}
         self._closed = False  # set by close
-        follow(self)
+        _all[weakref.ref(self, _all.pop)] = None
 
     @contextmanager
     def mine(self, place: str = "") -> Iterator[sqlite3.Connection]:
@@ -99,7 +100,7 @@ class Connections:
 
     def _connection(self, place: str) -> _Connection:
         connection: _Connection | None = getattr(self._local, "connection", None)
-        if connection is not None and connection.is_ours():
+        if connection is not None and connection.forks == _per_thread._forks:
             return connection
         if self._closed:
             raise closed_error(self._path)
@@ -234,7 +235,7 @@ class _Connection:
     """One connection: read-only, with nothing allowed but reading."""
 
     def __init__(self, path: Path, authorize: Callable[..., int], longest: int) -> None:
-        self._forks = _per_thread._forks
+        self.forks = _per_thread._forks  # of the process that has opened it
         # Held by the thread that reads, and by the one that closes. Reentrant: an interrupt in
         # contextlib leaves it held, and its thread must not wait for itself.
         self.lock = threading.RLock()
@@ -256,10 +257,6 @@ class _Connection:
             self.sql.close()
             raise
 
-    def is_ours(self) -> bool:
-        """Tell whether this process has opened it, and no parent of it."""
-        return self._forks == _per_thread._forks
-
     def data_version(self) -> int:
         """Give a number that changes when another connection has written."""
         return self._number("data_version")
@@ -277,3 +274,22 @@ class _Connection:
             self.sql.close()
         finally:
             self.lock.release()
+
+
+# What a forked child does with its parent's connections: nothing. SQLite forbids to use them
+# there, and even to close them; and what is freed is closed, so they are held. Neither dict has a
+# lock: each use is one operation of it. And `_all`, of all that there are, is no WeakSet, whose
+# callbacks are Python code and would swallow a Ctrl-C that lands in them.
+_all: dict[weakref.ref[Connections], None] = {}
+_of_parents: dict[Held[_Connection], None] = {}
+
+
+def _forked() -> None:
+    for there in _all.copy():
+        if (connections := there()) is not None:
+            _of_parents.update(connections._made)
+            connections._made.clear()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
+    os.register_at_fork(after_in_child=_forked)
