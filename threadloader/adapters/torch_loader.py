@@ -15,6 +15,7 @@ import importlib.util
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -111,7 +112,7 @@ class TorchLoader:
                 "sampler": sampler,
                 "batch_size": batch_size,
                 "drop_last": drop_last,
-                "collate_fn": _Collate(collate),
+                "collate_fn": partial(_collated, collate),
             }
         self._loader = data.DataLoader(**options)
 
@@ -204,14 +205,9 @@ class _Whole(_Samples):
         return _tensors(find(), self._source.get().take(np.asarray(index, np.int64)))
 
 
-class _Collate:
-    """Collates as the config says, and makes tensors of the arrays."""
-
-    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
-        self._collate = collate
-
-    def __call__(self, samples: list[Any]) -> Any:
-        return _tensors(find(), self._collate(samples))
+def _collated(collate: Callable[[list[Any]], Any], samples: list[Any]) -> Any:
+    """Collate as the config says, and make tensors of the arrays."""
+    return _tensors(find(), collate(samples))
 
 
 def _tensors(torch: Any, batch: Any) -> Any:

@@ -101,12 +101,9 @@ class Cache:
     def _foreign(self, error: ForeignError) -> None:
         self._count.mine[Count.UNCACHEABLE] += 1
         if self._said_foreign.acquire(blocking=False):
-            log(
-                "warning",
-                "cache: a sample has %s, which cannot be kept, so it is prepared each time; "
-                "return numpy arrays, numbers and texts, in dicts, lists or tuples",
-                error,
-            )
+            text = "cache: a sample has %s, which cannot be kept, so it is prepared each time; "
+            hint = "return numpy arrays, numbers and texts, in dicts, lists or tuples"
+            log("warning", text + hint, error)
 
     def stats(self) -> CacheStats:
         """Give the numbers of this moment."""

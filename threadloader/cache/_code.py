@@ -35,14 +35,12 @@ def warn_of_imports(function: types.FunctionType, told: set[str]) -> None:
         if name in told:
             continue
         told.add(name)
-        log(
-            "warning",
+        text = (
             "cache: what is in the module %s does not count, since %s imports it in its body: "
             "samples made with another content of it are taken for those of this one; import it "
-            "where the file begins",
-            name,
-            function.__qualname__,
+            "where the file begins"
         )
+        log("warning", text, name, function.__qualname__)
 
 
 def _own_imports(code: types.CodeType) -> Iterator[str]:

@@ -161,14 +161,8 @@ class Folder(Cache):
         if self._shelf.forget(index, place):
             self._count.mine[Count.DAMAGED] += 1
             if self._said_damaged.acquire(blocking=False):
-                log(
-                    "warning",
-                    "cache: %s: byte %d: sample %d is damaged, and prepared anew: %s",
-                    segment.path,
-                    place.offset,
-                    index,
-                    problem,
-                )
+                text = "cache: %s: byte %d: sample %d is damaged, and prepared anew: %s"
+                log("warning", text, segment.path, place.offset, index, problem)
         return MISSING
 
     def _keep(self, index: int, frozen: Any) -> None:

@@ -27,15 +27,10 @@ __all__ = ["Block", "read_blocks"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some rows that follow one another.
+    """Some rows that follow one another."""
 
-    Attributes:
-        cells: their fields, row by row; column c of n is ``cells[c::n]``.
-        lines: the line in which each row begins, from 1.
-    """
-
-    cells: list[str]
-    lines: Sequence[int]
+    cells: list[str]  # their fields, row by row; column c of n is ``cells[c::n]``
+    lines: Sequence[int]  # the line in which each row begins, from 1
 
 
 def read_blocks(

@@ -25,13 +25,7 @@ _NAMES = {"b": "true or false", "i": "an integer", "u": "an integer", "f": "a nu
 
 
 class UnfitError(ValueError):
-    """A value that a dtype does not hold.
-
-    Attributes:
-        expected: what would fit.
-        got: what came, shortened.
-        row: its place among the values.
-    """
+    """A value that a dtype does not hold: what would fit, what came, and its place among them."""
 
     def __init__(self, expected: str, got: str, row: int = 0) -> None:
         super().__init__(f"expected {expected}, got {got}")

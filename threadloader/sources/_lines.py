@@ -55,21 +55,13 @@ def open_lines(spec: Mapping[str, Any], base: Path, root: Path | None) -> LineFi
 
 @dataclass(slots=True)
 class Line:
-    """One line, read from its file.
-
-    Attributes:
-        path: the file.
-        number: its number in the file, from 1.
-        begin: its first byte in the file.
-        data: its bytes, without the line end.
-        ended: whether a line end follows it; only the last line may be without one.
-    """
+    """One line, read from its file."""
 
     path: Path
-    number: int
-    begin: int
-    data: bytes
-    ended: bool
+    number: int  # in the file, from 1
+    begin: int  # its first byte in the file
+    data: bytes  # without the line end
+    ended: bool  # whether a line end follows it; only the last line may be without one
 
     def text(self) -> str:
         """Decode it; a SourceError if it is not UTF-8."""

@@ -39,21 +39,13 @@ _LONG = re.compile("(?<=[0-9])L")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the header of an array says.
+    """What the header of an array says."""
 
-    Attributes:
-        dtype: of the values; one that holds no Python objects.
-        shape: at least one number; the first counts the rows.
-        columns_first: whether the values lie in Fortran order.
-        length: bytes of the header; the values follow them.
-        size: bytes of the values.
-    """
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    columns_first: bool
-    length: int
-    size: int
+    dtype: np.dtype[Any]  # of the values; one that holds no Python objects
+    shape: tuple[int, ...]  # at least one number; the first counts the rows
+    columns_first: bool  # whether the values lie in Fortran order
+    length: int  # bytes of the header; the values follow them
+    size: int  # bytes of the values
 
     def array(self, values: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         """Give the array of these bytes of values, in the same memory if its rows lie in order."""

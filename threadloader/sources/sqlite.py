@@ -187,14 +187,9 @@ class SqliteSource:
         ):
             plan = [str(row[3]) for row in cursor]
         if any(map(_SEARCHED.match, plan)):
-            log(
-                "warning",
-                "%s: each sample is searched for in all rows, which is slow (%s); add an "
-                "index on the column that %r stands for, or write the query's result into a table",
-                self._path,
-                ", ".join(plan),
-                self._key,
-            )
+            text = "%s: each sample is searched for in all rows, which is slow (%s); add an index "
+            text += "on the column that %r stands for, or write the query's result into a table"
+            log("warning", text, self._path, ", ".join(plan), self._key)
 
     def _fault(self, message: str, place: str = "") -> SourceError:
         return SourceError(message, self._path, place or f"column {self._key!r}")
