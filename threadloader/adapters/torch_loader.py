@@ -52,10 +52,7 @@ class TorchLoader:
     deals. ``collate`` makes a batch of numpy arrays of a list of samples; with ``whole`` a
     source's ``take`` builds it where there is no ``transform``, which is (sample, index) ->
     sample. ``num_workers`` are processes; 0 loads in this one. ``pin_memory`` counts where there
-    is CUDA.
-
-    Attributes:
-        version: of torch.
+    is CUDA. ``version`` is torch's.
     """
 
     def __init__(

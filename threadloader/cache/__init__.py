@@ -50,8 +50,7 @@ def open_cache(
 
     Args:
         spec: ``"max_bytes"`` and ``"max_samples"`` bound one in memory; ``"folder"`` makes it
-            one in files, which ``"max_bytes"`` bounds (16 GiB without it). Integers, a path,
-            or None.
+            one in files, which ``"max_bytes"`` bounds (16 GiB without it).
         base: the folder to which a relative path in it is relative.
         samples: how many samples the source has.
         key: gives what the samples depend on; asked for a folder only. See `key_of`. Where it

@@ -43,18 +43,11 @@ _SUB_FOLDER = re.compile(r"[0-9a-f]{32}")
 class Folder(Cache):
     """Keeps samples in files, for the next epoch, the next run and other processes.
 
-    In ``folder`` each key has a sub-folder of its own, so that samples of another source
-    or transform are never taken for those of this one.
-
-    Args:
-        folder: where; it is made where it does not exist.
-        key: what the samples depend on, as `key_of` gives it.
-        samples: how many there are: indices are 0 to ``samples - 1``.
-        max_bytes: bytes that the files for this key may take.
-        clock: gives seconds; for tests.
-
-    Raises:
-        ConfigError: the folder cannot be made or read, or there is no memory for so many samples.
+    In ``folder``, which is made where it does not exist, each key, as `key_of` gives it, has a
+    sub-folder of its own, so that samples of another source or transform are never taken for
+    those of this one. Indices are 0 to ``samples - 1``; ``max_bytes`` bounds the files for this
+    key. ``clock`` gives seconds; for tests. A folder that cannot be made or read, or no memory for
+    so many samples, is a ConfigError.
     """
 
     def __init__(

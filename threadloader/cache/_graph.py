@@ -22,12 +22,10 @@ put them in another order, and prepare anew what was kept."""
 
 
 class Node:
-    """What is told of a thing.
+    """What is told of a thing: numbers of those it holds, and a digest of everything else.
 
     Attributes:
-        parts: numbers of the things that it holds.
-        any_order: whether their order says nothing.
-        label: a digest of everything else.
+        any_order: whether the order of its parts says nothing.
     """
 
     __slots__ = ("_hash", "any_order", "label", "parts")

@@ -36,13 +36,9 @@ class ForeignError(Exception):
 def freeze(sample: Any, deepest: int = DEEPEST) -> Any:
     """Give a sample that its receivers cannot spoil for each other.
 
-    Returns:
-        The same values: new containers, and arrays as read-only views that share the
-        memory of those given (a ``numpy.memmap`` as a plain array).
-
-    Raises:
-        ForeignError: a part is of another type, which may be changed or cannot be copied; or
-            there are more containers in each other than ``deepest``.
+    It has the same values: new containers, and arrays as read-only views that share the memory of
+    those given (a ``numpy.memmap`` as a plain array). A part of another type, which may be changed
+    or cannot be copied, or more than ``deepest`` containers in each other, is a ForeignError.
     """
     kind = type(sample)
     if kind in CONSTANTS:

@@ -202,12 +202,11 @@ class Segment:
 
 
 class Writer:
-    """A new segment, to which one thread at a time appends.
+    """A new segment, to which one thread at a time appends, of a name as `new_name` gives it.
 
     If its files cannot be made that is an OSError, and neither is left.
 
     Attributes:
-        name: their name, as `new_name` gives it.
         pid: the process that made it, which alone may append: a fork has the same place in the
             files, and counts for itself where they end.
         size: bytes of both files.

@@ -130,10 +130,7 @@ class Shelf:
         self._segments[number - 1].close()
 
     def look(self) -> None:
-        """Look for what has been written since the last time; not if another thread does.
-
-        A folder that cannot be listed is an OSError.
-        """
+        """Look for what has been written since the last time; not if another thread does."""
         unless_held(self._looking, self._look)
 
     def _look(self) -> None:

@@ -32,11 +32,9 @@ class UntoldError(Exception):
 class Walk:
     """Meets each thing once, and has it told when its turn comes.
 
-    ``tell`` is given the walk and a thing, and says with `put` and `add` what it is.
-
-    Attributes:
-        nodes: of all things that were met, by number.
-        imports: modules that functions import in their bodies, and that were warned of.
+    ``tell`` is given the walk and a thing, and says with `put` and `add` what it is. Nodes are of
+    all things that were met, by number; ``imports`` are modules that functions import in their
+    bodies, and that were warned of.
     """
 
     def __init__(self, tell: Callable[[Walk, Any], None]) -> None:

@@ -26,14 +26,10 @@ def make_collate(
 ) -> Callable[[list[Any]], Any]:
     """Make the function that a config describes, safe to call in several threads.
 
-    Args:
-        spec: the ``collate`` section: ``{"type": "stack"}``, or ``{"type": "pad"}``
-            with the options of `Pad`; what is not given has its default there.
-        fills: numbers that pad some fields where the options name none for them; whatever the
-            number for all is.
-
-    Raises:
-        ConfigError: there is no such type, or the options contradict each other.
+    It is ``{"type": "stack"}``, or ``{"type": "pad"}`` with the options of `Pad`; what is not
+    given has its default there. ``fills`` are numbers that pad some fields where the options name
+    none for them; whatever the number for all is. Options that contradict each other, or another
+    type, are a ConfigError.
 
     >>> make_collate({"type": "stack"})([1.5, 2.5])
     array([1.5, 2.5])

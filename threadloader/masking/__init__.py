@@ -152,13 +152,8 @@ class MaskTokens:
     ) -> list[dict[Any, Any]]:
         """Hide tokens of several samples, as the loader does, each as if it were alone.
 
-        Args:
-            samples: at least one, each as of a call.
-            key: 128 bits, of the epoch.
-            positions: int64, shape (samples,), their places in the global order.
-
-        Returns:
-            For each what a call gives. The arrays of all are views of the same memory.
+        For each it gives what a call gives, but all arrays are views of the same memory. The key
+        has 128 bits, of the epoch; positions, int64 (samples,), are places in the global order.
         """
         return self._many(samples, self._rows(samples), seeds_of(key, positions))
 

@@ -22,14 +22,9 @@ class Columns:
     Padding copies every token into the batch's array. Hiding them there, and not before,
     spares one copy of all tokens, two of the labels, and what is done sample by sample.
 
-    Args:
-        hiding: what is hidden.
-        rows: the tokens of each sample: arrays of one dimension, of any integer dtype.
-        seeds: uint64, shape (rows,).
-        plain: a dict of the other fields for each sample, or nothing at all. A field with the
-            name of the tokens is in the place that they will have, and not looked at.
-        tokens: the name of the masked tokens.
-        labels: the name of the labels.
+    Rows, with a seed each, are the tokens of samples: arrays of one dimension, of any integer
+    dtype. ``plain`` is a dict of the other fields for each sample, or nothing at all; a field with
+    the name of the tokens is in the place that they will have, and not looked at.
 
     Attributes:
         first: row 0, not masked: it shows what the fields are.
@@ -53,13 +48,10 @@ class Columns:
 
 
 class _Tokens:
-    """The tokens of all samples. Once padded, it knows which of them were chosen.
+    """The tokens of all samples. Once padded, it knows which were chosen, and what they were.
 
-    Attributes:
-        sizes: tokens of each sample.
-        dtype: int64.
-        places: where in the padded array the chosen tokens are, counted through.
-        originals: what they were.
+    ``sizes`` are tokens of each sample, ``places`` of the chosen ones in the padded array, counted
+    through, and ``originals`` what stood there.
     """
 
     dtype = np.dtype(np.int64)

@@ -25,14 +25,11 @@ def classes(labels: Any, n: int, pointer: str, kept: Kept) -> Indices:
         labels: the label of each sample: integers, bools or texts, in an array or a list.
         n: samples of the source.
         pointer: the option that names them, for messages.
-        kept: the samples that are not excluded.
+        kept: the samples that are not excluded. One of them without a label, or with one of
+            another kind than the first of them, is a ConfigError.
 
     Returns:
         int64, shape (n,): 0 .. k - 1; -1 for an excluded sample without a label.
-
-    Raises:
-        ConfigError: one that is kept is missing, or is no label, or of another kind than the
-            first of them.
 
     >>> classes(["cat", "dog", "cat"], 3, "", Kept(3, np.array([], int)))
     array([0, 1, 0])

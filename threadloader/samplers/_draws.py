@@ -54,11 +54,8 @@ def uniform(
     D. Lemire, "Fast random integer generation in an interval" (2019): the high word of a
     product, drawn again in the rare case that its low word shows a value too often.
 
-    Args:
-        key: 128 bits.
-        positions: int64, shape (m,).
-        count: from 1 to 2**63 - 1; one for all, or one for each position.
-        number: which of a position's draws; what is drawn again has number + 64, + 128, ...
+    Positions are int64, shape (m,). The count, from 1 to 2**63 - 1, is one for all, or one for
+    each. ``number`` is which of a position's draws; what is drawn again has number + 64, + 128, ...
     """
     counts = np.broadcast_to(np.asarray(count, np.uint64), positions.shape)
     chosen = np.empty(positions.shape, np.int64)

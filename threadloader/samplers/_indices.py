@@ -18,10 +18,7 @@ __all__ = ["checked", "checked_range"]
 def checked(indices: Any, n: int, pointer: str) -> Indices:
     """Give dataset indices as an int64 array of its own, shape (m,), if each is in [0, n).
 
-    Args:
-        indices: an array, or anything to iterate that gives integers.
-        n: samples of the source.
-        pointer: who gave them, for the message.
+    They are an array, or anything to iterate that gives integers; ``pointer`` says who gave them.
 
     Raises:
         ConfigError: they are not integers, or one is negative or too large: none counts

@@ -22,17 +22,11 @@ __all__ = ["checked", "configured", "given"]
 
 
 def configured(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
-    """Give the sampler that a config describes.
+    """Give the sampler that a config describes, for n samples of which some are kept.
 
-    Args:
-        spec: the config's ``sampler``, defaults filled in; what it names as files, and the
-            ``labels`` of a field, are there already, as arrays or lists.
-        n: samples of the source.
-        seed: seed of the run.
-        kept: the samples that are not excluded.
-
-    Raises:
-        ConfigError: weights, labels or indices that are wrong; with the option's pointer.
+    ``spec`` is the config's ``sampler``, defaults filled in; what it names as files, and the
+    ``labels`` of a field, are there already, as arrays or lists. Weights, labels or indices that
+    are wrong are a ConfigError with the option's pointer.
     """
     make = {"balanced": _balanced, "subset": _subset}.get(spec["type"], _by_weight)
     return make(spec, n, seed, kept)

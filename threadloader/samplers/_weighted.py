@@ -133,15 +133,10 @@ def in_weighted_order(weights: Floats, length: int, stream: int) -> Indices:
     """Draw without replacement, each by its weight among those that are left.
 
     P. Efraimidis and P. Spirakis, "Weighted random sampling with a reservoir" (2006): the
-    smallest of exponential times whose rates are the weights.
+    smallest of exponential times whose rates are the weights, float64, finite, >= 0.
 
-    Args:
-        weights: float64, finite, >= 0.
-        length: how many are drawn: at most as many as have a weight above 0.
-        stream: 128-bit key.
-
-    Returns:
-        int64, shape (length,): numbers of weights, in the order in which they are drawn.
+    At most as many are drawn as have a weight above 0; ``stream`` is a key of 128 bits. What is
+    given is int64, (length,): numbers of weights, in the order in which they are drawn.
     """
     numbers = _whole(np.flatnonzero(weights))
     digits, exponents = np.frexp(weights[numbers])

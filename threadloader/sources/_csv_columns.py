@@ -41,13 +41,10 @@ class Column:
 
 
 class Numbers(Column):
-    """Numbers and booleans.
+    """Numbers and booleans, of one of `DTYPES`.
 
-    Args:
-        dtype: one of `DTYPES`.
-        missing: the texts that stand for a missing value.
-        fill: the value that takes its place; None: a missing value is an error. A dtype that
-            does not hold it is an UnfitError.
+    ``fill`` takes the place of the texts that stand for a missing value, which is an error if it
+    is None. A dtype that does not hold it is an UnfitError.
     """
 
     def __init__(

@@ -116,10 +116,7 @@ class CsvOptions:
             raise ConfigError(problems)
 
     def column(self, name: str) -> Column:
-        """Make the column that takes the texts of a field.
-
-        A ConfigError: it does not hold what takes the place of a missing value.
-        """
+        """Make the column that takes a field's texts, and the number for a missing one."""
         dtype = self.dtypes.get(name, self.dtypes.get(_OTHERS, "str"))
         names = self.categories.get(name)
         if names is None and dtype == "str":

@@ -47,14 +47,8 @@ def image_options(spec: Mapping[str, Any]) -> dict[str, Any]:
 def decoder_of(kind: str, more: Decoders | None, image: Mapping[str, Any]) -> tuple[Decoder, str]:
     """Give the decoder that a word of the config means, and what a fingerprint says about it.
 
-    Args:
-        kind: the word.
-        more: makes the decoders that are not built in.
-        image: the options of ``"image"``, as `image_options` gives them.
-
-    Raises:
-        ConfigError: there is no such decoder.
-        SourceError: what it needs is not installed.
+    ``more`` makes the decoders that are not built in, with options as `image_options` gives
+    them. A word that nobody knows is a ConfigError, a package that is missing a SourceError.
     """
     if kind in _BUILT_IN:
         return _BUILT_IN[kind], kind

@@ -18,14 +18,9 @@ _NEAREST = 10
 def chosen_fields(
     fields: Iterable[Any] | Mapping[str, Any] | None, everything: str
 ) -> dict[Any, Any] | None:
-    """Give the choice of fields as field -> name in the file; None for all.
+    """Give the choice of fields (or positions) as field -> name in the file; None for all.
 
-    Args:
-        fields: names (or positions), or a mapping of field to name; None for all.
-        everything: what null means, for the message.
-
-    Raises:
-        ConfigError: a field twice, or none at all.
+    A field twice, or none at all, is a ConfigError; ``everything`` is what null means there.
     """
     if fields is None:
         return None

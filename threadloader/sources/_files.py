@@ -152,13 +152,8 @@ class FileReader:
     ) -> npt.NDArray[np.uint8]:
         """Give many ranges of equal length; those that lie close together are one read.
 
-        Args:
-            offsets: ``(n,)``, where each begins, in any order; they may overlap.
-            length: how many bytes each has.
-            empty: makes the result, called as `numpy.empty` is.
-
-        Returns:
-            ``(n, length)``, in the order of the offsets.
+        The offsets, ``(n,)``, may have any order, and ranges may overlap. The result, uint8 ``(n,
+        length)``, is in the order of the offsets; ``empty`` makes it, called as `numpy.empty` is.
         """
         given = empty((len(offsets), length), np.uint8)
         if not given.size:

@@ -68,8 +68,7 @@ class IndexCache:
     ) -> tuple[IntArray, IntArray | None] | None:
         """Give a file's offsets, and the rows that are not blank, if a sound index has them.
 
-        It has to be of a file of this size, this time of change as `FileReader.modified` has it,
-        and this beginning of its first line, with or without blank lines.
+        It has to be of this size, time of change (as `FileReader.modified` has it) and first byte.
         """
         path = self.path(file, skip_blank)
         try:

@@ -26,8 +26,8 @@ def labels_of(
 ) -> tuple[list[str], list[Any] | None, Sequence[str]]:
     """Give the files that are samples, their labels or None, and the names of the classes.
 
-    That is what the options ``label`` and ``classes`` mean for files of these names, relative to
-    the folder, with forward slashes; a csv file is relative to base, and not outside of root.
+    That is what ``label`` and ``classes`` of the config mean for files of these names, relative
+    to the folder, with forward slashes.
     """
     label, classes = spec.get("label"), spec.get("classes")
     kind = label.get("as", "class") if isinstance(label, Mapping) else "class"
@@ -86,18 +86,12 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 
 class _Table:
-    """A csv file with a row for each file that is a sample.
+    """A csv file with a row for each file that is a sample, by the columns of file and label.
 
     It is UTF-8 (a byte order mark at its start is left out), its first row names the
     columns, commas part them, and ``"`` stands around what has a comma or a line end in
-    it. Blank lines are passed over. A row without a file or a label, or two for one file,
-    are errors.
-
-    Args:
-        path: the csv file, also an attribute.
-        file: the column with the paths of the files, relative to their folder and with
-            forward slashes.
-        label: the column with their labels.
+    it. Blank lines are passed over. Paths of files are relative to their folder, with forward
+    slashes. A row without a file or a label, or two for one file, are errors.
 
     Attributes:
         rows: by the path of a file, the line of its row and its label.

@@ -78,14 +78,9 @@ class Line:
 class LineFiles:
     """The lines of files, one file after the other, counted through all of them.
 
-    The index takes 8 bytes a line; 16 with ``skip_blank``. Lines are read by position.
-
-    Args:
-        paths: the files, at least one.
-        skip_blank: leave out lines that are empty or white space only.
-        index: where indexes are kept: ``"memory"`` for nowhere, ``"beside"`` the files, or
-            the path of a folder.
-        _chunk: bytes read at once for the index; for tests.
+    The index takes 8 bytes a line; 16 with ``skip_blank``, which leaves out lines that are empty
+    or white space only. It is kept nowhere (``"memory"``), ``"beside"`` the files, or in the
+    folder of this path. ``_chunk`` are the bytes read at once for it; for tests.
     """
 
     def __init__(

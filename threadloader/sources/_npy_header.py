@@ -60,17 +60,10 @@ class Header:
 def read_header(
     stream: IO[bytes], fault: Callable[[str], SourceError], damaged: str, alone: str = ""
 ) -> Header:
-    """Read the header of an array, with which the stream begins.
+    """Read the header of an array, with which the stream begins, up to the values.
 
-    Args:
-        stream: it is read up to the values.
-        fault: makes the error of a message.
-        damaged: what to do about a damaged file, for the message.
-        alone: what to do about an array that is a single value.
-
-    Raises:
-        SourceError: what ``fault`` made: it is no header, or one of Python objects or of a
-            single value.
+    ``fault`` makes the error of a message, of what is no header, or one of Python objects or of
+    a single value. ``damaged`` is what to do about a damaged file, ``alone`` about such a value.
     """
     magic = stream.read(8)
     if magic[:4] == b"PK\x03\x04":

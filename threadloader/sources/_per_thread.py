@@ -245,10 +245,7 @@ class PerThread:
         return method
 
     def _open(self) -> _Part:
-        """Give what the calling thread has; without an object that is open, an AttributeError.
-
-        So what would be asked of it is not offered.
-        """
+        """Give what the calling thread has; an AttributeError without an open object."""
         part: _Part | None = getattr(self._local, "part", None)
         if part is None or part.opening.forks != _forks or part.opening.closed:
             raise AttributeError("expected a thread that has read here, got one without an object")

@@ -40,8 +40,8 @@ _Status = tuple[int, ...]
 class Connections:
     """A connection for each thread that asks for one, to a database that stays as it is.
 
-    A fork makes connections of its own, and leaves those of its parent alone. The path is absolute;
-    a file that is missing, not a regular one, or empty is a SourceError.
+    A fork makes connections of its own, and leaves those of its parent alone. The path is
+    absolute; a file that is missing, not a regular one, or empty is a SourceError.
 
     Attributes:
         size: of the database in bytes, with what is still in its write-ahead log; 0 before

@@ -18,15 +18,12 @@ __all__ = ["log_status", "stamp"]
 def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | None = None) -> str:
     """Give what changes when a file of a source is written to, its size unchanged or not.
 
-    A fingerprint tells data from other data on any machine; it looks at sizes and some rows.
-    This tells a file from its own earlier state, on one machine: for samples that are kept
-    from one run to the next. Ask for it *before* the source is opened: a file that is
-    written to in between then belongs to a state that does not come back.
-
-    Arguments and errors are those of `open_source`, but that a missing file is none.
-
-    Returns:
-        The number of files, and a checksum of their paths, sizes and times.
+    That is the number of files, and a checksum of their paths, sizes and times. A fingerprint
+    tells data from other data on any machine; it looks at sizes and some rows. This tells a file
+    from its own earlier state, on one machine: for samples that are kept from one run to the
+    next. Ask for it *before* the source is opened: a file that is written to in between then
+    belongs to a state that does not come back. Arguments and errors are those of `open_source`,
+    but that a missing file is none.
     """
     base = base if isinstance(base, Path) else Path(base)
     files = _files_of(spec, base, None if root is None else base / root)

@@ -41,7 +41,7 @@ def stored_dtype(format: str, dtype: str | None) -> np.dtype[Any]:  # noqa: A002
 
 
 def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int, int]:  # noqa: A002
-    """Give the byte of the first token in a file, and how many there are, checked against its size.
+    """Give the byte of the first token in a file, and how many there are.
 
     A file that is not of this format, or not of the size it should have, is a SourceError.
     """

@@ -155,13 +155,9 @@ class ArraySource:
     ) -> Callable[[int, int], list[Any]]:
         """Look at the indices of many batches at once; give what makes some of them together.
 
-        Args:
-            indices: int64, C-contiguous, shape (batches, batch).
-            empty: as of `take_into`.
-
-        Returns:
-            ``(first, last) -> batches``, which makes those from number ``first`` to before
-            ``last``: for each what `take` gives, but that they are views of the same memory.
+        The indices are int64, C-contiguous, shape (batches, batch). What is given is called as
+        ``(first, last) -> batches``, and makes those from number ``first`` to before ``last``: for
+        each what `take` gives, but that they are views of the same memory, which ``empty`` makes.
 
         >>> source = ArraySource({"x": np.array([5, 6, 7])})
         >>> source.take_batches(np.array([[2, 0], [1, 1], [0, 2]]), np.empty)(1, 3)

@@ -51,21 +51,11 @@ def open_csv(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> C
 
 
 class CsvSource(ArraySource):
-    """Samples are the rows of csv files, as dicts of their fields.
+    """Samples are the rows of csv files, as dicts of their fields; headers are equal.
 
     A number is a numpy scalar of its dtype, a text a str. In memory a number takes what its
     dtype takes and a text its UTF-8 bytes and 16 more; while files are opened, up to twice
-    that.
-
-    Args:
-        paths: the files, at least one; with headers that are equal.
-        options: how they are read.
-        _chunk: bytes read at once; for tests.
-
-    Raises:
-        SourceError: a file is missing or damaged, lacks these columns, or has a value that
-            its dtype does not hold.
-        ConfigError: the options name fields that are not there.
+    that. ``_chunk`` are the bytes read at once; for tests.
     """
 
     def __init__(

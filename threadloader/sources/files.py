@@ -54,19 +54,11 @@ class FilesSource:
     """Samples are dicts: ``"data"`` the decoded file, ``"label"`` if there is one, ``"path"``.
 
     The label is an int (of a class: 0 .. number of classes - 1) or a float, the path a
-    str relative to the folder, with forward slashes. Files are opened for each read and
-    closed again.
+    str relative to the folder, with forward slashes, as ``names`` has it. Files are opened for
+    each read and closed again. ``said`` is what a fingerprint tells of the options.
 
-    Args:
-        folder: where the files are.
-        names: their paths relative to it, with forward slashes.
-        decoder: makes a value of the bytes of a file.
-        labels: one for each, or None.
-        classes: the names of the classes, in the order of their numbers; also an attribute.
-        said: what a fingerprint tells of the options.
-
-    Raises:
-        SourceError: a file is missing, not a regular one, or cannot be looked at.
+    Attributes:
+        classes: the names of the classes, in the order of their numbers; empty without.
     """
 
     def __init__(

@@ -41,15 +41,10 @@ def open_jsonl(spec: Mapping[str, Any], base: Path, root: Path | None = None) ->
 class Shape:
     """What of a line's value makes the sample.
 
-    Args:
-        fields: field of the sample -> key in the line's object; or a list of keys, which
-            are fields of the same names. None: the value as it is.
-        dtypes: field -> dtype. A number, a bool, or a list of such (perhaps in lists of
-            equal length) becomes a numpy scalar or array of this dtype, exactly.
-
-    Raises:
-        ConfigError: a field twice, none at all, an unknown dtype, or a dtype for a field
-            that is not chosen.
+    ``fields`` are field of the sample -> key in the line's object; or a list of keys, which are
+    fields of the same names; None for the value as it is. ``dtypes`` are field -> dtype: a number,
+    a bool, or a list of such (perhaps in lists of equal length) becomes a numpy scalar or array of
+    it, exactly. What does not fit together is a ConfigError.
     """
 
     def __init__(

@@ -51,21 +51,12 @@ def open_npy(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> N
 
 
 class NpySource:
-    """Samples are rows of the array in a ``.npy`` file, or dicts of rows of several.
+    """Samples are rows of the array in a ``.npy`` file, or dicts of rows of several, by field.
 
-    They are read by position, a row at a time, or a run of neighbouring rows in one read;
-    or the files are mapped into memory and rows are copied from there.
-
-    Args:
-        data: the file, or a mapping of field to file.
-        mapped: map the files into memory. A mapped file must not be cut while rows of it are
-            copied: reading past its new end kills the process, by the system and not
-            by an exception.
-
-    Raises:
-        SourceError: a file is missing or damaged, or does not have as many rows as the
-            others.
-        ConfigError: there is no file.
+    They are read by position, a row at a time, or a run of neighbouring rows in one read; or
+    the files are mapped into memory and rows are copied from there. A mapped file must not be
+    cut while rows of it are copied: reading past its new end kills the process, by the system
+    and not by an exception. All files have as many rows.
     """
 
     def __init__(self, data: Path | Mapping[str, Path], *, mapped: bool = False) -> None:

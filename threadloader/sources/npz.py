@@ -47,14 +47,8 @@ def open_npz(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> N
 class NpzSource(ArraySource):
     """Samples are dicts of rows of the arrays in an ``.npz`` file, which is read and closed.
 
-    Args:
-        path: the file.
-        fields: names of the arrays to load, or a mapping of field to the name in the
-            file; None for every array, under its own name.
-
-    Raises:
-        SourceError: the file is missing or damaged, or does not have these fields.
-        ConfigError: the choice of fields is empty, or names one twice.
+    ``fields`` are names of the arrays to load, or a mapping of field to the name in the file;
+    None for every array, under its own name.
     """
 
     def __init__(

@@ -61,19 +61,8 @@ class SqliteSource:
     The keys are held in memory, 8 bytes each. Each thread that reads has a connection of
     its own.
 
-    Args:
-        path: the database.
-        query: a single SELECT.
-        key: one of its columns.
-
     Attributes:
         columns: the names of the columns.
-
-    Raises:
-        SourceError: the database is missing or damaged, or a key is not an integer or
-            comes twice.
-        ConfigError: the query is not a single SELECT that only reads, or asks for what is
-            not there.
     """
 
     def __init__(self, path: Path, query: str, key: str) -> None:

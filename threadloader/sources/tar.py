@@ -73,11 +73,6 @@ class TarSource:
 
     Attributes:
         fields: the fields of a sample, in the order given or sorted.
-
-    Raises:
-        SourceError: an archive is missing or damaged; samples differ in their fields; or a
-            package is missing.
-        ConfigError: the options contradict each other.
     """
 
     def __init__(
@@ -173,8 +168,7 @@ class _Archive:
     """The index of one archive.
 
     Attributes:
-        keys: of each sample.
-        fields: of all of them; None without a sample.
+        fields: of all samples, by their ``keys``; None without a sample.
         spans: int64, ``(samples, fields, 2)``: offset and size of each member.
     """
 

@@ -65,10 +65,6 @@ class TokensSource:
 
     Attributes:
         left_out: tokens after the last window of each file, all files together.
-
-    Raises:
-        SourceError: a file is missing, or its size or header is wrong.
-        ConfigError: the options contradict each other.
     """
 
     def __init__(
