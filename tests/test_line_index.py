@@ -55,7 +55,7 @@ def read(path, index="beside", **options):
     """Give the text of every line."""
     lines = LineFiles([path], index=index, **options)
     try:
-        return [lines[i].text() for i in range(len(lines))]
+        return [lines.line(i).text() for i in range(len(lines))]
     finally:
         lines.close()
 
@@ -216,7 +216,7 @@ def test_an_index_with_a_right_checksum_over_wrong_offsets_loses_no_line_unseen(
     refused, given = 0, []
     for i in range(len(lines)):
         try:
-            given.append(lines[i].text())
+            given.append(lines.line(i).text())
         except SourceError:
             refused += 1
     lines.close()
@@ -324,7 +324,7 @@ def test_a_folder_that_cannot_be_written_is_one_warning_and_the_index_stays_in_m
         (tmp_path / name).write_bytes(DATA)
     (tmp_path / "no folder").write_bytes(b"")
     lines = LineFiles([tmp_path / name for name in "abc"], index=tmp_path / "no folder")
-    assert LINES * 3 == [lines[i].text() for i in range(len(lines))]
+    assert LINES * 3 == [lines.line(i).text() for i in range(len(lines))]
     lines.close()
     (record,) = caplog.records
     assert logging.WARNING == record.levelno
@@ -468,7 +468,7 @@ sys.stdin.readline()
 for _ in range(rounds):
     lines = LineFiles([path], index="beside")
     assert len(lines) == 2000, len(lines)
-    assert all(lines[i].data == b"%d" % i * (i % 7) for i in range(0, 2000, 97))
+    assert all(lines.line(i).data == b"%d" % i * (i % 7) for i in range(0, 2000, 97))
     lines.close()
     for index in path.parent.glob(".*-index"):  # so that the next round builds it again
         with suppress(OSError):
@@ -511,7 +511,7 @@ def test_sixteen_threads_read_what_one_reads(tmp_path):
     def mine(seed):
         order = list(range(2000))
         random.Random(seed).shuffle(order)
-        return all(expected[i] == lines[i].text() for i in order)
+        return all(expected[i] == lines.line(i).text() for i in order)
 
     with ThreadPoolExecutor(16) as pool:
         assert [True] * 16 == list(pool.map(mine, range(16)))
@@ -524,7 +524,7 @@ def test_of_many_files_only_some_stay_open(tmp_path, monkeypatch):
         (tmp_path / f"{number}.txt").write_bytes(b"%d\n" % number * 2)
     for _ in range(2):
         lines = LineFiles([tmp_path / f"{i}.txt" for i in range(5)], index="beside")
-        assert [str(i // 2) for i in range(10)] == [lines[i].text() for i in range(10)]
+        assert [str(i // 2) for i in range(10)] == [lines.line(i).text() for i in range(10)]
         handles = [file.reader._first.closed for file in lines._files]
         assert [False, False, True, True, True] == handles
         lines.close()

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import _files, _lines, fingerprint, open_source
 from threadloader.sources._files import FileReader
-from threadloader.sources._lines import LineFiles
 from threadloader.sources._regular import open_regular
 from threadloader.sources.text import TextSource, open_text
 
@@ -51,7 +50,7 @@ def reference(files, skip_blank=False):
 
 
 def opened(paths, **options):
-    return TextSource(LineFiles(paths, **options))
+    return TextSource(paths, **options)
 
 
 def write(folder, *datas):

@@ -35,14 +35,14 @@ from ._line_scan import first_byte, scan
 from ._regular import not_utf8
 from ._row_numbers import row_number
 
-__all__ = ["Line", "LineFiles", "LineSource", "open_lines"]
+__all__ = ["Line", "LineFiles", "line_options"]
 
 _CHUNK = 4 << 20
 """Bytes read at once for the index. Chosen: a few MiB keep reads long and memory small."""
 
 
-def open_lines(spec: Mapping[str, Any], base: Path, root: Path | None) -> LineFiles:
-    """Open the files that ``path``, ``skip_blank`` and ``index`` of a config describe."""
+def line_options(spec: Mapping[str, Any], base: Path, root: Path | None) -> dict[str, Any]:
+    """Give what `LineFiles` takes, by ``path``, ``skip_blank`` and ``index`` of a config."""
     files = expand(base, spec["path"], root, through_links=True)
     index = spec.get("index", "memory")
     if isinstance(index, Mapping):
@@ -50,7 +50,7 @@ def open_lines(spec: Mapping[str, Any], base: Path, root: Path | None) -> LineFi
     elif index == "beside":
         for folder in {file.parent for file in files}:
             inside(folder, root)
-    return LineFiles(files, skip_blank=spec.get("skip_blank", False), index=index)
+    return {"paths": files, "skip_blank": spec.get("skip_blank", False), "index": index}
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Line:
 
 
 class LineFiles:
-    """The lines of files, one file after the other, counted through all of them.
+    """What makes a source of the lines of files, one file after the other, but for its ``[]``.
 
     The index takes 8 bytes a line; 16 with ``skip_blank``, which leaves out lines that are empty
     or white space only. It is kept nowhere (``"memory"``), ``"beside"`` the files, or in the
@@ -109,7 +109,7 @@ class LineFiles:
     def __len__(self) -> int:
         return self._first[-1]
 
-    def __getitem__(self, index: int) -> Line:
+    def line(self, index: int) -> Line:
         """Read one line; a SourceError if the file is no longer the one that was indexed."""
         file, row = self._find(index)
         return file.line(row)
@@ -133,24 +133,6 @@ class LineFiles:
     def close(self) -> None:
         """Close the files; a second time does nothing."""
         close_all([file.reader.close for file in self._files])
-
-
-class LineSource:
-    """A source each of whose samples is made of one of these lines."""
-
-    def __init__(self, lines: LineFiles) -> None:
-        self._lines = lines
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def locate(self, index: int) -> str:
-        """Say where a line stands, as `LineFiles.locate`."""
-        return self._lines.locate(index)
-
-    def close(self) -> None:
-        """Close the files; a second time does nothing."""
-        self._lines.close()
 
 
 def _is_blank(line: bytes) -> bool:

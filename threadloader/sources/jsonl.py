@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import ConfigError
 from ._dtypes import UnfitError, number_dtype, say, to_array
 from ._fields import chosen_fields, near, unknown_fields
-from ._lines import Line, LineFiles, LineSource, open_lines
+from ._lines import Line, LineFiles, line_options
 from ._strict_json import STRICT
 
 __all__ = ["JsonlSource", "Shape", "open_jsonl"]
@@ -35,7 +35,7 @@ def open_jsonl(spec: Mapping[str, Any], base: Path, root: Path | None = None) ->
     ``skip_blank`` and ``index`` are as for text.
     """
     shape = Shape(spec.get("fields"), spec.get("dtypes") or {})
-    return JsonlSource(open_lines(spec, base, root), shape)
+    return JsonlSource(shape, **line_options(spec, base, root))
 
 
 class Shape:
@@ -96,21 +96,21 @@ class Shape:
         return "".join(parts)
 
 
-class JsonlSource(LineSource):
-    """Samples are the JSON values of lines; see `LineSource`.
+class JsonlSource(LineFiles):
+    """Samples are the JSON values of lines; see `LineFiles`.
 
     Objects are dicts, arrays lists, and the rest str, int, float, bool and None, as
     Python's `json` gives them. `shape` says what of a line's value makes the sample.
     """
 
-    def __init__(self, lines: LineFiles, shape: Shape) -> None:
-        super().__init__(lines)
+    def __init__(self, shape: Shape, paths: Iterable[Path], **options: Any) -> None:
         self._shape = shape
         self._decoders = _Decoders()
+        super().__init__(paths, **options)
 
     def __getitem__(self, index: int) -> Any:
         """Give the value of one line, newly made; with ``fields`` a dict of them, in order."""
-        line = self._lines[index]
+        line = self.line(index)
         return self._shape.sample(line, self._parsed(line))
 
     def _parsed(self, line: Line) -> Any:
@@ -143,7 +143,7 @@ class JsonlSource(LineSource):
 
     def fingerprint(self) -> str:
         """Tell this data from other data: number of lines, sizes in bytes, the options."""
-        return f"jsonl, {self._lines.fingerprint()}{self._shape}"
+        return f"jsonl, {super().fingerprint()}{self._shape}"
 
 
 class _Decoders(threading.local):

@@ -11,23 +11,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ._lines import LineSource, open_lines
+from ._lines import LineFiles, line_options
 
 __all__ = ["TextSource", "open_text"]
 
 
 def open_text(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> TextSource:
     """Open ``{"type": "text", "path": names or patterns, "skip_blank": false, "index": ...}``."""
-    return TextSource(open_lines(spec, base, root))
+    return TextSource(**line_options(spec, base, root))
 
 
-class TextSource(LineSource):
-    """Samples are the lines of text files, as str, without their line ends; see `LineSource`."""
+class TextSource(LineFiles):
+    """Samples are the lines of text files, as str, without their line ends; see `LineFiles`."""
 
     def __getitem__(self, index: int) -> str:
         """Give one line; a SourceError if it is not UTF-8."""
-        return self._lines[index].text()
+        return self.line(index).text()
 
     def fingerprint(self) -> str:
         """Tell these files from others: number of lines, sizes in bytes, ``skip_blank``."""
-        return f"text, {self._lines.fingerprint()}"
+        return f"text, {super().fingerprint()}"
