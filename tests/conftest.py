@@ -46,6 +46,16 @@ def our_threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if "threadloader" in thread.name}
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_modes():
+    """Lets no package that another test has imported change who prepares a batch."""
+    from threadloader import _runtime
+
+    before, _runtime.HAVE_MODES = _runtime.HAVE_MODES, frozenset()
+    yield
+    _runtime.HAVE_MODES = before
+
+
 @pytest.fixture
 def rung():
     """A signal's handler that raises, as that of a timer does."""

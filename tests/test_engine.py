@@ -19,7 +19,7 @@ from leaks import Watch
 from threadloader._runtime import RUNTIME, Runtime, Tickets
 from threadloader.engine import ENDED, Engine, Inline, Outcome, _engine, _joining, _threads
 from threadloader.engine._slots import Slot, Worker
-from threadloader.errors import ClosedError
+from threadloader.errors import ClosedError, ConfigError
 
 WAIT = 30.0
 """Seconds after which a gate that should have opened fails its test; never waited out."""
@@ -1454,3 +1454,22 @@ def test_who_stops_takes_the_place_of_the_feeder_where_no_thread_begins():
     finally:
         never.set()
         engine._feeder.join(WAIT)
+
+
+@pytest.mark.parametrize(
+    ("patched", "refused"),
+    [({"threading"}, True), ({"queue"}, True), ({"socket", "time"}, False)],
+)
+def test_threads_that_gevent_has_replaced_are_refused_with_what_to_do(
+    monkeypatch, patched, refused
+):
+    """Some of them would wait for others for ever, where no line of ours is at fault."""
+    gevent = SimpleNamespace(is_module_patched=patched.__contains__)
+    monkeypatch.setitem(sys.modules, "gevent.monkey", gevent)
+    engine = Engine(2, WAIT)
+    if refused:
+        with pytest.raises(ConfigError, match=r"/num_workers: .* 0 .*got 2; .*queue=False"):
+            engine.start()
+    else:
+        engine.start()
+    assert engine.stop()

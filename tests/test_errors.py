@@ -38,6 +38,8 @@ def test_an_error_of_a_source_has_the_number_of_the_systems_and_its_file(tmp_pat
     with pytest.raises(SourceError) as caught:
         open_source({"type": "npy", "path": "none.npy"}, tmp_path)
     assert (errno.ENOENT, str(tmp_path / "none.npy")) == (caught.value.errno, caught.value.filename)
+    copy = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(caught.value))))
+    assert (errno.ENOENT, None) == (copy.errno, copy.__cause__)
     bare = SourceError("what is wrong")
     assert (None, None, "what is wrong") == (bare.errno, bare.filename, str(bare))
     bare.__cause__ = ValueError("not the system's")

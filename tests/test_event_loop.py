@@ -1,12 +1,17 @@
-"""Where the training loop runs inside of an event loop, user code runs in the workers alone."""
+"""Where the loop's thread has what no worker has, user code runs in the workers alone.
+
+That is an event loop, or a setting of a package that belongs to a thread.
+"""
 
 import asyncio
+import sys
+import types
 
 import numpy as np
 import pytest
 from test_choice import Here
 
-from threadloader import Loader
+from threadloader import Loader, _runtime
 
 ROWS = list(range(64))
 CONFIG = {"batch_size": 1, "shuffle": False, "prefetch_batches": 2}
@@ -99,3 +104,52 @@ def test_what_runs_no_code_of_the_users_is_prepared_by_the_loop_all_the_same():
     assert not asyncio.run(train(Awaited(ROWS)))
     cached = {**CONFIG, "cache": {"max_samples": 9}}
     assert not asyncio.run(train(ROWS, cached, transform=abs))
+
+
+def prepared_here(source=ROWS, **given):
+    """How many batches of two epochs the loop has prepared itself."""
+    with Loader(CONFIG, source, **given) as batches:
+        assert 2 * len(ROWS) == len(list(begun(batches))) + len(list(batches))
+        return batches.stats().prepared_here
+
+
+def test_what_a_package_has_set_for_a_thread_is_seen_by_no_transform(monkeypatch):
+    """As whether torch keeps gradients, or jax has 64 bits: nobody else can tell what is set."""
+    monkeypatch.setattr(_runtime, "HAVE_MODES", {"modes_of_threads"})
+    assert prepared_here(transform=abs)
+    monkeypatch.setitem(sys.modules, "modes_of_threads", types.ModuleType("modes_of_threads"))
+    assert not prepared_here(transform=abs)
+    assert prepared_here()
+
+
+def test_a_package_that_is_imported_in_the_middle_changes_no_batch(monkeypatch):
+    monkeypatch.setattr(_runtime, "HAVE_MODES", {"modes_of_threads"})
+    with Loader(CONFIG, ROWS, transform=abs) as batches:
+        epoch = begun(batches)
+        got = [next(epoch).item() for _ in range(20)]
+        before = batches.stats().prepared_here
+        monkeypatch.setitem(sys.modules, "modes_of_threads", types.ModuleType("modes_of_threads"))
+        got += [batch.item() for batch in epoch]
+        assert (ROWS, True) == (got, 0 < before == batches.stats().prepared_here)
+
+
+def test_an_errstate_that_belongs_to_the_thread_is_seen_by_no_transform(monkeypatch):
+    """As before numpy 2.0; what a thread begins with may be prepared anywhere."""
+    monkeypatch.setattr(_runtime, "OWN_ERRSTATE", True)
+    assert prepared_here(transform=abs)
+    with np.errstate(over="raise"):
+        assert not prepared_here(transform=abs)
+    monkeypatch.setattr(_runtime, "OWN_ERRSTATE", False)
+    with np.errstate(over="raise"):
+        assert prepared_here(transform=abs)
+
+
+def test_inside_of_trio_user_code_runs_in_the_workers(monkeypatch):
+    running = [False]
+    trio = types.SimpleNamespace(in_trio_run=lambda: running[0])
+    monkeypatch.setitem(sys.modules, "trio.lowlevel", trio)
+    assert prepared_here(transform=abs)
+    running[0] = True
+    assert not prepared_here(transform=abs)
+    monkeypatch.setitem(sys.modules, "trio.lowlevel", types.SimpleNamespace())  # half imported
+    assert prepared_here(transform=abs)

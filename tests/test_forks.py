@@ -339,3 +339,29 @@ def test_a_run_that_is_dropped_is_forgotten():
     del batches
     gc.collect()
     assert (None, False) == (there(), there in _open_runs._runs)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_that_was_open_at_the_fork_says_so_when_it_is_entered(in_forks, workers):
+    """And a copy of it, as the message has it, may be entered."""
+    refused, copied = in_forks(
+        """
+import copy
+
+def child():
+    try:
+        loader.__enter__()
+    except BusyError as error:
+        print(error)
+    with copy.copy(loader) as batches:
+        return [batch.tolist() for batch in batches]
+
+loader = Loader({**PLAIN, "num_workers": int(sys.argv[1])}, list(range(8)))
+with loader:
+    forked(child)
+""",
+        str(workers),
+    )
+    assert "was open when this process was forked" in refused
+    assert "copy.copy(loader)" in refused
+    assert ALL == copied

@@ -1,5 +1,6 @@
 """`on_error`: samples that fail are tried again, left out within a budget, listed and counted."""
 
+import bdb
 import contextlib
 import errno
 import gc
@@ -243,6 +244,40 @@ def test_what_would_end_the_program_is_never_left_out(kind, workers):
     with Loader(config, source=range(2), transform=transform) as batches:
         with pytest.raises(RuntimeError, match=kind.__name__):
             next(iter(batches))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ["row", "whole", "kept"])
+def test_who_leaves_the_debugger_ends_the_loop(kind, workers):
+    """With "q" at the prompt of a `breakpoint()`: no sample is at fault."""
+    left = []
+
+    class Broken(Failing):
+        def __getitem__(self, index):
+            if index == 1:
+                left.append(index)
+                raise bdb.BdbQuit
+            return index
+
+        if kind == "whole":
+
+            def __getitems__(self, indices):
+                return [self[index] for index in indices]
+
+        if kind == "kept":  # what is left is read as a whole, once more
+
+            def take(self, indices):
+                if 0 in indices:
+                    raise ValueError("sample 0 is bad")
+                if len(indices) > 1:
+                    raise bdb.BdbQuit(left.append(1))
+                return indices
+
+    config = {"batch_size": 4, "num_workers": workers, "shuffle": False, "num_epochs": 1}
+    config["on_error"] = {"retry": 2, "backoff": 0, "skip": 9}
+    with Loader(config, Broken(4)) as batches, pytest.raises(bdb.BdbQuit):
+        next(iter(batches))
+    assert [1] == left
 
 
 class Panicked(BaseException):

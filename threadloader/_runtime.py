@@ -15,6 +15,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
+import numpy as np
+
 from .errors import by_handler
 
 __all__ = ["RUNTIME", "Lock", "Runtime", "Thread", "Tickets"]
@@ -23,8 +25,18 @@ SIGNAL_SECONDS = 0.1
 """How often a wait looks for a signal that did not end it. Chosen: soon enough for whoever
 presses Ctrl-C, and ten times a second cost nothing that can be measured."""
 
-DEBUGGERS = {"bdb", "debugpy", "pdb", "pudb", "pydevd"}
+DEBUGGERS = {"IPython", "bdb", "debugpy", "pdb", "pudb", "pydevd"}
 """Modules in whose functions a thread stands that somebody looks at in a debugger."""
+
+HAVE_MODES = {"cupy", "jax", "mlx", "paddle", "sklearn", "tensorflow", "torch"}
+"""Packages with settings that belong to a thread, and not to its context: devices, precision,
+whether gradients are wanted. A worker has the defaults, whatever the loop has set."""
+
+OWN_ERRSTATE = np.__version__.startswith("1.")
+"""Whether `numpy.errstate` belongs to the thread; from 2.0 on it is the context's."""
+
+ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+"""What a thread begins with then."""
 
 
 class Lock(Protocol):
@@ -143,11 +155,27 @@ class Runtime:
         time.sleep(0)
         return time.perf_counter() - began
 
-    def in_event_loop(self) -> bool:
-        """Tell whether this thread runs a loop of asyncio's, inside of which none can be run."""
+    def unlike_worker(self) -> bool:
+        """Tell whether user code may find something in this thread that it finds in no worker.
+
+        An event loop, inside of which none can be run; or a setting of a package, of which it is
+        known only that it belongs to the thread.
+        """
+        if not sys.modules.keys().isdisjoint(HAVE_MODES):
+            return True
         # It runs none before the module is there; nor, with another thread importing it, all of it.
         running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
-        return running is not None and running() is not None
+        if running is not None and running() is not None:
+            return True
+        in_trio = getattr(sys.modules.get("trio.lowlevel"), "in_trio_run", None)
+        if in_trio is not None and in_trio():
+            return True
+        return OWN_ERRSTATE and np.geterr() != ERRSTATE
+
+    def replaced(self) -> bool:
+        """Tell whether gevent has put greenlets or queues of its own in place of Python's."""
+        is_patched = getattr(sys.modules.get("gevent.monkey"), "is_module_patched", None)
+        return is_patched is not None and (is_patched("threading") or is_patched("queue"))
 
     def in_debugger(self, thread: Thread) -> bool:
         """Tell whether a thread is held by a debugger."""

@@ -60,7 +60,10 @@ class SimRuntime(Runtime):
         self.scheduler.pause("read the clock")
         return self.scheduler.now
 
-    def in_event_loop(self):
+    def unlike_worker(self):
+        return False
+
+    def replaced(self):
         return False
 
     def gil_delay(self):

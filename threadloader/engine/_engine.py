@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from .. import _runtime
 from .._runtime import Runtime, Thread
-from ..errors import ClosedError, from_signal
+from ..errors import ClosedError, ConfigError, Problem, from_signal
 from ._joining import join
 from ._own import inside
 from ._saying import SAY_SECONDS, say
@@ -64,10 +64,20 @@ class Engine:
         """Start the threads: all of them, or none.
 
         Raises:
+            ConfigError: gevent has replaced what they are made of.
             RuntimeError: the system starts no more threads.
             ClosedError: the interpreter shuts down.
         """
         shared = self._shared
+        if self._runtime.replaced():  # greenlets that wait for one another, in vain and for ever
+            raise ConfigError(
+                Problem(
+                    "/num_workers",
+                    "0 where gevent has patched Python's threads or queues",
+                    f"{shared.num_workers}",
+                    "or patch neither: monkey.patch_all(thread=False, queue=False)",
+                )
+            )
         feeder = self._feeder = self._runtime.thread(feed, (shared,), "threadloader-feeder")
         seconds, raises = self._stall
         if seconds is not None:

@@ -139,7 +139,7 @@ class SourceError(LoaderError, OSError):
     def errno(self) -> int | None:  # type: ignore[override]  # it is not written to
         """As of the attribute."""
         first: Any = raised_first(self)
-        number: int | None = None
+        number: int | None = vars(self).get("_errno")  # that of the one it is a copy of
         if issubclass(type(first), OSError) and not issubclass(type(first), LoaderError):
             number = vars(OSError)["errno"].__get__(first)
         return number
@@ -150,7 +150,9 @@ class SourceError(LoaderError, OSError):
         return self.path or None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.message, self.path, self.place, self.option), vars(self)
+        number = self.errno  # of the cause, which a copy has not
+        known = vars(self) if number is None else {**vars(self), "_errno": number}
+        return type(self), (self.message, self.path, self.place, self.option), known
 
 
 class CollateError(LoaderError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
@@ -115,7 +116,7 @@ class PatientJob(BatchJob):
                 self._failed[row] = None  # of a run that a Ctrl-C cut short, without workers
                 return sample
             except Exception as error:
-                if from_signal(error):
+                if _is_no_failure(error):
                     raise
                 if self._policy.again(self._tries[row]):
                     self._tries[row] += 1
@@ -134,7 +135,7 @@ class PatientJob(BatchJob):
         try:
             return self._read_whole()
         except Exception as error:
-            if from_signal(error):
+            if _is_no_failure(error):
                 raise
         samples = []
         for row in range(len(self._indices)):
@@ -161,7 +162,7 @@ class PatientJob(BatchJob):
             try:
                 return self._take(indices)
             except Exception as error:
-                if from_signal(error):
+                if _is_no_failure(error):
                     raise
                 if not tries:
                     with suppress(UncutError):
@@ -181,3 +182,9 @@ class PatientJob(BatchJob):
         if self._recipe.transform is None:
             return sample
         return self._recipe.transform(sample, self._key, self._position_of[row])
+
+
+def _is_no_failure(error: BaseException) -> bool:
+    """Tell whether no sample is at fault: a signal's handler raised it, or who left a debugger."""
+    left = getattr(sys.modules.get("bdb"), "BdbQuit", None)
+    return from_signal(error) or (left is not None and issubclass(type(error), left))

@@ -66,6 +66,9 @@ class Door:
                 if self.batches is not None and self.batches._closed_at is not None:
                     text = "this Loader is closed, but its `with` is not left yet; leave it first, "
                     text += "or, without a `with`, call loader.__exit__(None, None, None)"
+                elif self.batches is not None and self.batches._run.forks != _open_runs.forks:
+                    text = "this Loader was open when this process was forked; make another here: "
+                    text += "copy.copy(loader)"
                 raise BusyError(text)
             self._inside, self._left = who, False
 

@@ -55,7 +55,7 @@ class Supply:
         self._recipe = recipe  # replaced by `no_groups`, which the consumer alone calls
         self._deal = deal
         self._now = runtime.monotonic
-        self._in_event_loop = runtime.in_event_loop
+        self._unlike_worker = runtime.unlike_worker
         self.engine: Engine | Inline = (
             Engine(
                 config.num_workers,
@@ -181,7 +181,7 @@ class Supply:
         """
         if end is not None:
             end = max(end, cursor.epoch + 1)
-        by_loop = self.choice is not None and self.choice.here and not self._in_loop()
+        by_loop = self.choice is not None and self.choice.here and not self._only_workers()
         engine = self._here if by_loop else self.engine
         series: Callable[[], int] | None = None
         if isinstance(engine, Inline):
@@ -203,13 +203,13 @@ class Supply:
         """Tell whether a stream has the consumer prepare batches in place of workers."""
         return self.choice is not None and isinstance(stream, InlineStream)
 
-    def _in_loop(self) -> bool:
-        """Tell whether user code, as `asyncio.run`, could do less here than in a worker."""
-        return self._recipe.foreign and self._in_event_loop()
+    def _only_workers(self) -> bool:
+        """Tell whether user code could do something else here than in a worker."""
+        return self._recipe.foreign and self._unlike_worker()
 
     def misplaced(self, stream: Any) -> bool:
         """Tell whether a stream has the consumer prepare batches where it must not, by now."""
-        return self.prepared_here(stream) and self._in_loop()
+        return self.prepared_here(stream) and self._only_workers()
 
     def onward(self, place: Place, delivery: Delivery) -> tuple[Outcome, Onward] | None:
         """Take the batch that lies ready after a delivery, if its job is like that of the last.
@@ -288,7 +288,7 @@ class Supply:
             self.no_groups("a batch takes long")
             stream.wind_down()
         choice = self.choice
-        if choice is None or self._in_loop():  # it is settled, for as long as that lasts
+        if choice is None or self._only_workers():  # it is settled, for as long as that lasts
             self.forget()
             return
         if self.prepared_here(stream) != choice.here:
