@@ -1211,6 +1211,23 @@ def test_a_segment_that_is_added_while_it_is_closed_is_closed(tmp_path, monkeypa
     assert (0, 0) == shelf.held()
 
 
+def test_a_file_that_cannot_be_closed_keeps_no_other_open(tmp_path, monkeypatch):
+    """As over a network; nothing is lost that way, and so the loader says nothing."""
+    for index in range(3):
+        filled(tmp_path, [index])
+    close, closed = Segment.close, []
+
+    def refused(self):
+        close(self)
+        closed.append(self._file.closed)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    opened = Folder(tmp_path, "key", COUNT)
+    monkeypatch.setattr(Segment, "close", refused)
+    opened.close()
+    assert [True] * 3 == closed
+
+
 def test_closing_waits_for_no_write(tmp_path, monkeypatch):
     """A write hangs; `close` returns; when the write comes back its thread closes the files."""
     begun, go_on = threading.Event(), threading.Event()

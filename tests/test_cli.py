@@ -17,9 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import threadloader
-from threadloader import Loader, LoaderError, _told, _tried, cli
+from threadloader import Loader, LoaderError, SourceError, _told, _tried, cli
 from threadloader.adapters import launcher
 from threadloader.loader._supply import Supply
+from threadloader.sources import text
 
 ROOT = Path(__file__).parent.parent
 
@@ -90,6 +91,22 @@ def test_a_cache_is_made_beside_the_config(check, folder, monkeypatch):
     assert not (folder / "kept").exists()
     assert (0, "../c.json: OK\n", "") == check("../c.json")
     assert (True, []) == ((folder / "kept").is_dir(), os.listdir())
+
+
+@pytest.mark.parametrize("flags", [(), ("--batch",)])
+def test_a_file_that_cannot_be_closed_is_a_problem_of_its_own(check, folder, monkeypatch, flags):
+    """As over a network, where closing tells what went wrong before."""
+    close = text.TextSource.close
+
+    def refused(self):
+        close(self)
+        raise SourceError("expected a file that can be closed, got: Input/output error", "a.txt")
+
+    monkeypatch.setattr(text.TextSource, "close", refused)
+    config = {"source": TEXT, "collate": {"type": "pad"}}
+    code, out, err = check(write(config), *flags)
+    assert (1, "") == (code, err)
+    assert "/source/path: expected a file that can be closed, got Input/output error; see" in out
 
 
 def test_a_cache_outside_of_root_is_told_beside_a_source_that_is_missing(check, folder):

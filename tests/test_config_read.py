@@ -193,6 +193,28 @@ def test_a_config_that_is_not_there_is_told_with_the_folder_it_was_looked_for_in
     )
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows removes no current folder")
+def test_of_a_current_folder_that_is_gone_the_error_says_so(tmp_path, run_child):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    child = run_child(
+        """
+import os, sys
+from threadloader import Loader
+os.chdir(sys.argv[1])
+os.rmdir(sys.argv[1])
+try:
+    Loader("none.json")
+except FileNotFoundError as error:
+    print(error.filename, *error.__notes__, sep="\\n")
+""",
+        str(folder),
+    )
+    name, note = child.stdout.splitlines()
+    assert "none.json" == name
+    assert note.endswith("starts at the current folder, which is gone; give a whole path")
+
+
 def test_of_a_config_named_from_the_root_no_relative_path_is_told(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         read_config(tmp_path / "none.json")

@@ -555,6 +555,33 @@ def test_skip_steps_leaves_out_steps_of_the_whole_world(remainder, steps):
     assert worlds[0] == worlds[1]
 
 
+def second_step_of_the_second_epoch(config, **given):
+    """Leaves out a step, and looks at the next one; gives what the state says was left out."""
+    with Loader(config, range(9), skip_steps=1, **given) as batches:
+        next(iter(batches))
+        assert (1, 1) == (batches.info.epoch, batches.info.step)
+        return batches.state_dict()["world"]["skips"]
+
+
+def test_a_step_is_not_left_out_of_an_epoch_in_which_none_is_left():
+    """Where a state stands at its last samples, and they make no batch of the new size."""
+    options = {"drop_last": True, "shuffle": False}
+    with Loader({**options, "batch_size": 2}, range(9)) as batches:
+        epoch = iter(batches)
+        for _ in range(3):
+            next(epoch)
+        state = batches.state_dict()
+    given = {**options, "batch_size": 4}
+    assert [[1, 0, 1]] == second_step_of_the_second_epoch(given, resume=state)
+
+
+def test_a_step_is_not_left_out_of_an_epoch_that_has_none():
+    def sampler(epoch, n):
+        return range(n if epoch else 0)
+
+    assert [[1, 0, 1]] == second_step_of_the_second_epoch({"batch_size": 4}, sampler=sampler)
+
+
 def test_skips_add_up_over_resumes():
     options = {"num_epochs": 2, "seed": 4}
     state, expected = None, []

@@ -121,6 +121,19 @@ def test_a_state_is_small(saved):
     assert len(saved) <= 4096
 
 
+def test_a_system_that_reads_a_few_bytes_at_a_time_makes_no_state_damaged(tmp_path, monkeypatch):
+    class Short(io.FileIO):
+        def read(self, size=-1):
+            return super().read(min(size, 3) if size > 0 else size)
+
+    with Loader({"batch_size": 2}, list(range(9))) as batches:
+        next(iter(batches))
+        batches.save(tmp_path / "state")
+        expected = batches.state_dict()
+    monkeypatch.setattr(_file, "FileIO", Short)
+    assert expected == _file.read(tmp_path / "state")
+
+
 class Disk:
     """The system's calls that `write` makes, one of which fails.
 

@@ -722,6 +722,23 @@ TOKENS = {"type": "tokens", "path": "x.bin", "dtype": "uint16", "window": 16}
 MLM = {"type": "mlm", "vocabulary": 400, "mask_token": 1}
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_files_that_are_written_to_meanwhile_are_the_cause(folder, gone):
+    """Whatever the experiments would find in them now."""
+    main = threading.current_thread()
+
+    def transform(sample):
+        if threading.current_thread() is not main:
+            (folder / "x.txt").write_text("other\n" * 10, encoding="utf-8")
+            if gone:
+                (folder / "x.txt").unlink()
+        return len(sample)
+
+    report = verify.run({"source": TEXT}, transform=transform)
+    assert ("differs", [("source", "files-changed")]) == (report.result, found(report))
+    assert "when nobody writes to them" in report.causes[0].advice
+
+
 @pytest.mark.parametrize(
     ("config", "given"),
     [

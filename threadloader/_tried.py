@@ -102,7 +102,10 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
                 problems += located(report, error, _at_fault(error), "a batch")
     finally:
         if close:
-            close()
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001 - as above
+                problems += from_source(report, error)
     return problems, lines
 
 

@@ -194,7 +194,11 @@ class Shelf:
         self._places = np.zeros(0, _PLACE)
         # A copy: one may be added meanwhile, and is closed by whoever adds it.
         for segment in self._segments.copy():
-            segment.close()
+            try:
+                segment.close()
+            except OSError as error:  # all that it could lose has been written by others
+                if by_handler(error):
+                    raise
 
 
 def of_process(error: BaseException) -> bool:

@@ -185,8 +185,8 @@ did you mean "num_workers"?
     from pathlib import Path  # where there is a file: as of `Base`
 
     file, names = split(config)
+    data = read(file)  # first: where the current folder is gone, it says what was not found
     base = Base(str(Path(file).absolute().parent))
-    data = read(file)
     try:
         document = parse(data, file)
     except ConfigError as error:

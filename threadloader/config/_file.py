@@ -170,11 +170,13 @@ def read(file: str) -> bytes:
         # Not what a signal handler raised.
         if error.filename == file and not Path(file).is_absolute():
             try:
-                at = f"; a relative path starts at the current folder, {Path.cwd()}"
-                error.add_note(f"threadloader: expected a config file, found none{at}")
-            except OSError as gone:  # the current folder, too
+                at = f"starts at the current folder, {Path.cwd()}"
+            except OSError as gone:
                 if by_handler(gone):
                     raise
+                at = "starts at the current folder, which is gone; give a whole path"
+            note = f"threadloader: expected a config file, found none; a relative path {at}"
+            error.add_note(note)
         raise
     except ValueError as error:  # a name that no file can have
         if by_handler(error):

@@ -41,20 +41,22 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
     """
     if not steps:
         return cursor
-    skip = (cursor.epoch, cursor.step, steps)
     epoch, position, step = cursor.epoch, cursor.position, cursor.step
+    left_out: tuple[int, int, int] | None = None  # the first of them, and how many
     empty = 0  # epochs without a step, one after the other
     while steps:
         if end is not None and epoch >= end:
-            left = skip[2] - steps
+            there = 0 if left_out is None else left_out[2] - steps
             raise _too_many(
-                f"more than the {left} that are left up to the end of num_epochs ({end})"
+                f"more than the {there} that are left up to the end of num_epochs ({end})"
             )
         plan.begun = epoch
         sampler = plan.of(epoch).sampler
         n = _asked(plan, epoch) if sampler.length is None else sampler.length
         check_length(epoch, n, position)
         there = deal.world_steps(n, position)
+        if there and left_out is None:  # nothing may be left of the epoch that it stands in
+            left_out = epoch, step, steps
         if steps < there:
             position, step = position + steps * deal.global_batch, step + steps
             break
@@ -69,7 +71,8 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
         epoch, position, step = epoch + whole, 0, 0
         if epoch >= FURTHEST:
             raise _too_many(f"so many that they end after epoch {FURTHEST - 1}")
-    return cursor._replace(epoch=epoch, position=position, step=step, skips=(*cursor.skips, skip))
+    skips = (*cursor.skips, *filter(None, [left_out]))
+    return cursor._replace(epoch=epoch, position=position, step=step, skips=skips)
 
 
 def _too_many(got: str) -> ConfigError:

@@ -130,7 +130,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             raise
         raise _no_name(path, error) from None
     with file:
-        data = file.read(len(_BEGIN))
+        data = b""
+        # A read may give less than it was asked for.
+        while len(data) < len(_BEGIN) and (part := file.read(len(_BEGIN) - len(data))):
+            data += part
         # What somebody names by mistake may be the weights of a model, and never end in memory.
         size = found.st_size
         if data == _BEGIN:

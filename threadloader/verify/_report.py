@@ -66,8 +66,8 @@ class Cause:
         part: "source", "transform", "collate", "sampler"; "" where several are needed for it, or
             where it is not known.
         kind: "global-random", "own-state", "clock", "not-repeatable", "reused-buffer",
-            "in-place", "reopened", "other-thread", "not-thread-safe", "other-process" or
-            "unknown".
+            "in-place", "files-changed", "reopened", "other-thread", "not-thread-safe",
+            "other-process" or "unknown".
         says: what it is, in a sentence.
         evidence: what was tried, and what came of it.
         advice: what to do.

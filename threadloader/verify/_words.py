@@ -9,6 +9,7 @@ from ._report import Cause
 from ._stress import Stress
 
 __all__ = [
+    "CHANGED",
     "in_place",
     "locked",
     "not_repeatable",
@@ -149,6 +150,15 @@ def in_place(part: str, index: int) -> Cause:
         advice=f"make a copy in the {part} before writing (x = x.copy()), or give copies in "
         "source[i]",
     )
+
+
+CHANGED = Cause(
+    part="source",
+    kind="files-changed",
+    says="the files of the source were written to while this ran",
+    evidence=("path, size or time of change of one is another than at the beginning",),
+    advice="run it again when nobody writes to them, or on a copy",
+)
 
 
 def reopened(what: str) -> Cause:
