@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import remainders
 
-from threadloader import ConfigError, Loader
+from threadloader import ConfigError, Loader, SourceError
 from threadloader.cli import main
+from threadloader.sources import npz
 
 LONGEST = min(2**62, sys.maxsize)
 
@@ -133,6 +134,16 @@ def test_one_is_not_told_as_many(config, capsys):
     assert (0, expected, "") == ask(capsys, path, "--samples", 1)
     expected = "epoch 0, step 0, shard 0/1: 1 row\n0\n"
     assert (0, expected, "") == ask(capsys, path, "--samples", 1, "--step", 0)
+
+
+def test_a_source_that_cannot_be_closed_is_told_behind_the_answer(config, capsys, monkeypatch):
+    def refused(self):
+        raise SourceError("expected a file that can be closed, got: Input/output error", "x.npz")
+
+    monkeypatch.setattr(npz.NpzSource, "close", refused, raising=False)
+    code, out, err = ask(capsys, config(), "--step", 0)
+    assert (1, True) == (code, "epoch 0, step 0" in out)
+    assert "/source/path: expected a file that can be closed, got Input/output error" in err
 
 
 @needs_64_bits

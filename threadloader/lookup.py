@@ -120,10 +120,13 @@ def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
             problems += located(report, error, "", "an order of the samples")
         return PROBLEM
     finally:
-        err += problem_lines(report, problems)
         if hasattr(source, "close"):
-            source.close()
-    return GOOD
+            try:
+                source.close()
+            except Exception as error:  # noqa: BLE001 - as above
+                problems += from_source(report, error)
+        err += problem_lines(report, problems)
+    return PROBLEM if problems else GOOD
 
 
 def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Base, source: Any) -> str:
