@@ -115,6 +115,19 @@ class Series:
         raise KeyError(label)
 
 
+class ArrowTable:
+    """A table of pyarrow, as far as we look at it: its length is that of a column."""
+
+    __module__ = "pyarrow.lib"
+    column_names = property(lambda self: ["a", "b"])
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, column):
+        return (1, 2)
+
+
 class Sparse:
     """A sparse matrix, as far as we look at it."""
 
@@ -189,8 +202,9 @@ def test_what_has_length_and_items_is_taken_as_it_is(data):
     assert as_source(data) is data
 
 
-def test_a_table_with_an_item_of_its_own_for_each_row_is_taken_as_it_is():
-    data = type("Rows", (Frame,), {"__getitem__": lambda self, index: index})()
+@pytest.mark.parametrize("table", [Frame, ArrowTable])
+def test_a_table_with_an_item_of_its_own_for_each_row_is_taken_as_it_is(table):
+    data = type("Rows", (table,), {"__getitem__": lambda self, index: index})()
     assert as_source(data) is data
 
 
@@ -230,6 +244,8 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
         (Frame(), 'its [] gives columns: give its rows, as df.to_dict("records") does, or a dict'),
         (type("Named", (Frame,), {})(), "got Named; its [] gives columns"),
         (Series(), "got Series; its [] goes by label, not by position: give its values, as s.to_n"),
+        (ArrowTable(), "its [] gives columns: give its rows, as table.to_pylist() does, or an ob"),
+        (type("RecordBatch", (ArrowTable,), {})(), "got RecordBatch; its [] gives columns"),
         (Sparse(), "got Sparse; its rows are matrices: give its toarray(), or an object of your"),
         (DictOfKeys(), "got DictOfKeys; its rows are matrices: give its toarray(), or an object"),
         ({"x": Sparse()}, "expected a numpy array (field 'x'), got Sparse; give its toarray()"),

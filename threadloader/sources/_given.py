@@ -52,6 +52,12 @@ def as_source(data: Any) -> Any:
         hint = 'it stands in the config, as in Loader({"source": {"type": ...}})'
         got = "an object of options"
         raise ConfigError(Problem("source", "arrays or samples", got, hint))
+    if _is_arrow(type(data)):
+        hint = (
+            "its [] gives columns: give its rows, as table.to_pylist() does, or an object of your "
+            "own whose take(indices) gives a dict of arrays of table.take(indices)"
+        )
+        raise ConfigError(Problem("source", "arrays or samples", type(data).__name__, hint))
     if _is_labelled(type(data)):
         hint = (
             'its [] gives columns: give its rows, as df.to_dict("records") does, or a dict of '
@@ -115,6 +121,17 @@ def _is_labelled(kind: type) -> bool:
     for each in kind.__mro__:
         if "__getitem__" in vars(each):
             return bool({"columns", "to_dict", "iloc"} & vars(each).keys())
+    return False
+
+
+def _is_arrow(kind: type) -> bool:
+    """Tell whether an ``[]`` of this class gives columns, as in pyarrow's tables and batches.
+
+    Their ``len()`` counts rows. pyarrow need not be there to be asked, as pandas need not.
+    """
+    for each in kind.__mro__:
+        if "__getitem__" in vars(each):
+            return str(each.__module__).startswith("pyarrow.") and hasattr(kind, "column_names")
     return False
 
 
