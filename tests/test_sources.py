@@ -128,6 +128,33 @@ class ArrowTable:
         return (1, 2)
 
 
+class Dataset:
+    """The base of torch's datasets, as far as we look at it."""
+
+    __module__ = "torch.utils.data.dataset"
+
+    def __getitem__(self, index):
+        raise NotImplementedError
+
+
+class IterableDataset(Dataset):
+    """A stream of torch, whose class may have a length."""
+
+    __module__ = "torch.utils.data.dataset"
+
+    def __iter__(self):
+        raise NotImplementedError
+
+
+class ChainDataset(IterableDataset):
+    """Streams of torch, one after the other, of which each may have no length."""
+
+    __module__ = "torch.utils.data.dataset"
+
+    def __len__(self):
+        raise TypeError
+
+
 class Sparse:
     """A sparse matrix, as far as we look at it."""
 
@@ -208,6 +235,16 @@ def test_a_table_with_an_item_of_its_own_for_each_row_is_taken_as_it_is(table):
     assert as_source(data) is data
 
 
+def test_a_stream_of_torch_with_an_item_of_its_own_is_taken_as_it_is():
+    data = type("Rows", (Squares, IterableDataset), {})()
+    assert as_source(data) is data
+
+
+def test_a_dataset_of_torch_is_taken_as_it_is():
+    data = type("Rows", (Squares, Dataset), {})()
+    assert as_source(data) is data
+
+
 def test_a_sparse_matrix_with_a_length_of_its_own_is_taken_as_it_is():
     data = type("Rows", (Sparse,), {"__len__": lambda self: 3})()
     assert as_source(data) is data
@@ -249,6 +286,11 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
         (Sparse(), "got Sparse; its rows are matrices: give its toarray(), or an object of your"),
         (DictOfKeys(), "got DictOfKeys; its rows are matrices: give its toarray(), or an object"),
         ({"x": Sparse()}, "expected a numpy array (field 'x'), got Sparse; give its toarray()"),
+        (
+            type("Stream", (IterableDataset,), {"__len__": lambda self: 3})(),
+            "with __len__ and __getitem__, got Stream; this cannot be indexed: give a list of its",
+        ),
+        (ChainDataset(), "got ChainDataset; this cannot be indexed: give a list of its samples"),
         ({1, 2}, "got set; this cannot be indexed: give a list"),
         ({}, "expected at least one array, got none"),
         ({"x": [1, 2]}, "expected a numpy array (field 'x'), got list; give numpy.asarray"),

@@ -71,7 +71,8 @@ def as_source(data: Any) -> Any:
     # A special method counts when the class has it, as for the language itself:
     # a class given instead of an object has none.
     kind = type(data)
-    if isinstance(data, str) or not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")):
+    indexed = hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not _is_stream(kind)
+    if isinstance(data, str) or not indexed:
         got = f"the class {data.__name__}" if isinstance(data, type) else kind.__name__
         expected = "an object with __len__ and __getitem__"
         raise ConfigError(Problem("source", expected, got, _advice(data)))
@@ -132,6 +133,21 @@ def _is_arrow(kind: type) -> bool:
     for each in kind.__mro__:
         if "__getitem__" in vars(each):
             return str(each.__module__).startswith("pyarrow.") and hasattr(kind, "column_names")
+    return False
+
+
+def _is_stream(kind: type) -> bool:
+    """Tell whether it is an iterable dataset of torch, whose ``[]`` is there only to be refused.
+
+    It inherits that from torch's class of all datasets, and may have a length all the same, as a
+    chain of several has. torch need not be there to be asked.
+    """
+    iterable = False
+    for each in kind.__mro__:
+        theirs = str(each.__module__).startswith("torch.utils.data.")
+        iterable = iterable or (theirs and each.__name__ == "IterableDataset")
+        if "__getitem__" in vars(each):
+            return iterable and theirs
     return False
 
 
