@@ -258,7 +258,13 @@ class Odd:
         ([np.zeros((2, 3)), np.zeros((2, 4))], (0, 1), "shape (2, 4); cut or scale them to one"),
         ([np.zeros((2, 3)), np.zeros((4, 4))], (0, 1), "shape (4, 4); cut or scale them to one"),
         ([{"x": [np.zeros(2)]}, {"x": [np.zeros(3)]}], (0, 1), "field 'x'[0]: row 0 has an array"),
-        ([{"x": [np.zeros(2)]}, {"x": [np.zeros(3)]}], (0, 1), "(3,); make them equal in the tra"),
+        (
+            [{"x": [np.zeros(2)]}, {"x": [np.zeros(3)]}],
+            (0, 1),
+            'shape (3,); only fields of the sample itself are padded ("collate": {"type": "pad"}):'
+            " lift its arrays there in the transform, or give collate=... in code",
+        ),
+        ([{"x": {"y": [1]}}, {"x": {"y": [1, 2]}}], (0, 1), "padded; only fields of the sample"),
         ([np.zeros(1, "f4"), np.zeros(1)], (0, 1), "of dtype float64 and shape (1,); make them"),
         ([np.zeros(1), np.float64(0)], (0, 1), "shape (1,), row 1 has float64 np.float64(0.0)"),
         ([np.float32(0), 0.0], (0, 1), "row 1 has float 0.0"),
@@ -451,6 +457,18 @@ def test_masks_of_fields_of_other_names_than_str():
         (Pad(fields=["y"]), [{"y": 1}], (0,), 'leave it out of "fields": it is stacked as it is'),
         (Pad(fields=["y"]), [{"y": np.array(1)}], (0,), 'out of "fields": it is stacked as it is'),
         (Pad(fields=["y"]), [{"y": [1]}], (0,), "return numpy.asarray(...) of it from the transf"),
+        *(
+            (Pad(fields=["y"]), [{"y": inside}], (0,), "; only fields of the sample itself are pad")
+            for inside in ({"x": np.ones(1)}, (np.ones(1), 1), [np.ones(1)], {"x": {"z": 1}})
+        ),
+        (Pad(fields=["y"]), [{"y": {"x": 1}}], (0,), 'leave it out of "fields": it is stacked as'),
+        (
+            Pad(),
+            [{"n": np.ones(1), "y": {"x": np.ones(k)}} for k in (1, 2)],
+            (0, 1),
+            "shape (2,); only fields of the sample itself are padded",
+        ),
+        (Pad(), [{"y": {"x": np.ones(1)}}], (0,), "to pad; return one in a field of the sample it"),
         (Pad(fields=["y"]), [{"y": {1}}], (0,), "return numpy.asarray(...) of it from the transf"),
         (Pad(fields=["y"]), [{"y": [1]}], (0,), 'or name its dtype in the source ("dtypes")'),
         (

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConfigError, by_handler
+from ._advice import TOO, no_array
 from ._pad_options import as_in_json, problems
 from ._stack import (
     Faults,
@@ -27,8 +28,6 @@ from ._stack import (
 )
 
 __all__ = ["Pad"]
-
-_TOO = 'name it in the "fields" to pad, too, or make them equal in the transform'
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class Pad:
         columns: Mapping[Any, Any] = getattr(samples, "columns", {})
         first = cast("Any", samples).first if columns else at_least_one(samples)[0]
         family = "dict" if columns else family_of(first)
-        faults = Faults(_TOO)
+        faults = Faults(TOO)
         batch: Any
         if isinstance(first, np.ndarray) and self.fields is None:
             self._know_names((), first)
@@ -168,7 +167,8 @@ class Pad:
         chosen = [n for n in names if isinstance(first[n], np.ndarray) and first[n].ndim]
         if not chosen:
             message = f"row 0 has {say(first)}, without an array of one dimension or more to pad; "
-            raise fault((), message + 'return one from the transform, or take {"type": "stack"}', 0)
+            hint = 'return one in a field of the sample itself, or take {"type": "stack"}'
+            raise fault((), message + hint, 0)
         return chosen
 
     def _know_names(self, chosen: Collection[Any], first: Any) -> None:
@@ -187,11 +187,7 @@ class Pad:
         first = rows[0]
         if not isinstance(first, np.ndarray) or not first.ndim:
             message = f"row 0 has {say(first)}, which is no array of one dimension or more to pad; "
-            hint = "return numpy.asarray(...) of it from the transform"
-            if isinstance(first, (list, tuple)):
-                hint += ', or name its dtype in the source ("dtypes")'
-            elif family_of(first) is not None:
-                hint = 'leave it out of "fields": it is stacked as it is'
+            hint = no_array(first, stacks=family_of(first) is not None)
             raise fault(path, message + hint, 0)
         if kind_of(first) is None:
             message = f"row 0 has {say(first)}, which cannot be padded without loss; "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import CollateError, by_handler
+from ._advice import ARRAYS, COLUMNS, CUT, EQUAL, LIFT, LISTS, PAD
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,15 +27,6 @@ _NUMBERS = (
     (bool, np.dtype(np.bool_)),  # before int, of which it is a subclass
     (int, np.dtype(np.int64)),
     (float, np.dtype(np.float64)),
-)
-
-_EQUAL = "make them equal in the transform, or give collate=... in code"
-_ARRAYS = "return numpy arrays from the transform, or give collate=... in code"
-_CUT = "cut or scale them to one shape in the transform, or give collate=... in code"
-_COLUMNS = "if these are columns, give them to the Loader as a tuple or a dict and not as a list"
-_PAD = (
-    'pad them along the first axis with "collate": {"type": "pad"}, or make them equal in the '
-    "transform"
 )
 
 Path = tuple[Any, ...]
@@ -80,7 +72,7 @@ class Faults:
     ``ragged`` is what to do about arrays that differ in length.
     """
 
-    def __init__(self, ragged: str = _PAD) -> None:
+    def __init__(self, ragged: str = PAD) -> None:
         self._ragged = ragged
         self._lowest: CollateError | None = None
 
@@ -91,17 +83,18 @@ class Faults:
 
     def differs(self, path: Path, first: Any, row: int, value: Any) -> None:
         """Note what row 0 has, what another row has instead, and what to do."""
-        hint = _ARRAYS if family_of(value) is None else _EQUAL
-        if isinstance(first, np.ndarray) and isinstance(value, np.ndarray) and len(path) < 2:
+        hint = ARRAYS if family_of(value) is None else EQUAL
+        inside = len(path) > 1
+        if isinstance(first, np.ndarray) and isinstance(value, np.ndarray):
             same = first.dtype == value.dtype and first.dtype.kind in "biufc"
             if same and first.ndim == value.ndim and first.shape[1:] != value.shape[1:]:
-                hint = _CUT
+                hint = CUT
             elif same and first.ndim == value.ndim > 0 and len(first) != len(value):
-                hint = self._ragged
+                hint = LIFT if inside else self._ragged
             elif not path and first.ndim and value.ndim and len(first) == len(value):
-                hint = f"{hint}; {_COLUMNS}"
+                hint = f"{hint}; {COLUMNS}"
         elif isinstance(first, list) and isinstance(value, list):
-            hint = "return a numpy array instead of a list, which can be padded"
+            hint = f"{LISTS}; {LIFT}" if inside else LISTS
         self.add(path, f"row 0 has {say(first)}, row {row} has {say(value)}; {hint}", row, 0)
 
     def raise_lowest(self) -> None:
@@ -137,7 +130,7 @@ def stack_field(
     family = family_of(first)
     if family is None or len(path) > _DEEPEST:
         what = say(first) if family is None else f"more than {_DEEPEST} containers in each other"
-        raise fault(path, f"row 0 has {what}, which cannot be stacked; {_ARRAYS}", 0)
+        raise fault(path, f"row 0 has {what}, which cannot be stacked; {ARRAYS}", 0)
     if family == "number":
         return whole[path] if path in whole else _stack_numbers(rows, path, faults)
     if family in ("str", "bytes"):
@@ -177,7 +170,7 @@ def _stack_numbers(rows: Sequence[Any], path: Path, faults: Faults) -> npt.NDArr
         if by_handler(error):
             raise
         row = next(row for row, value in enumerate(rows) if not -(2**63) <= value < 2**63)
-        faults.add(path, f"row {row} has {say(rows[row])}, too large for int64; {_ARRAYS}", row)
+        faults.add(path, f"row {row} has {say(rows[row])}, too large for int64; {ARRAYS}", row)
         return np.zeros(len(rows), dtype)
 
 

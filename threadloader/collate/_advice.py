@@ -1,0 +1,39 @@
+"""What to do about samples that do not fit: the end of an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ARRAYS", "COLUMNS", "CUT", "EQUAL", "LIFT", "LISTS", "PAD", "TOO", "no_array"]
+
+EQUAL = "make them equal in the transform, or give collate=... in code"
+ARRAYS = "return numpy arrays from the transform, or give collate=... in code"
+CUT = "cut or scale them to one shape in the transform, or give collate=... in code"
+COLUMNS = "if these are columns, give them to the Loader as a tuple or a dict and not as a list"
+PAD = (
+    'pad them along the first axis with "collate": {"type": "pad"}, or make them equal in the '
+    "transform"
+)
+TOO = 'name it in the "fields" to pad, too, or make them equal in the transform'
+LIFT = (
+    'only fields of the sample itself are padded ("collate": {"type": "pad"}): lift its arrays '
+    "there in the transform, or give collate=... in code"
+)
+LISTS = "return a numpy array instead of a list, which can be padded"
+
+
+def no_array(value: Any, *, stacks: bool) -> str:
+    """Say what to do about a field to pad that is no array of one dimension or more.
+
+    ``stacks`` is whether it can be stacked.
+    """
+    inside = isinstance(value, (dict, list, tuple))
+    parts = value.values() if isinstance(value, dict) else value if inside else ()
+    if any(isinstance(part, (np.ndarray, dict)) for part in parts):
+        return LIFT
+    hint = "return numpy.asarray(...) of it from the transform"
+    if isinstance(value, (list, tuple)):
+        return f'{hint}, or name its dtype in the source ("dtypes")'
+    return 'leave it out of "fields": it is stacked as it is' if stacks else hint
