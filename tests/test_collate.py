@@ -216,6 +216,10 @@ class Odd:
     """No type that has a place in a batch."""
 
 
+class Unit(np.ndarray):
+    """An array with a meaning that a batch has no place for."""
+
+
 @pytest.mark.parametrize(
     ("samples", "rows", "said"),
     [
@@ -248,12 +252,16 @@ class Odd:
             "row 0 has a MaskedArray of dtype float64 and shape (1,), which",
         ),
         ([np.ones(1), np.ma.ones(1)], (0, 1), "row 1 has a MaskedArray"),
+        ([np.ma.array([1, None])], (0,), "; return array.filled(value) and the mask as two fields"),
+        ([np.array([1, 2], object)], (0,), "stacked; return array.astype(...) with the dtype of w"),
+        ([np.ones(1).view(Unit)], (0,), "a Unit of dtype float64 and shape (1,), which cannot be"),
+        ([np.ones(1).view(Unit)], (0,), "stacked; return numpy.asarray(...) of it, without what"),
         (
             [np.zeros(2), np.zeros(3)],
             (0, 1),
             'shape (3,); pad them along the first axis with "collate": {"type": "pad"}, or make',
         ),
-        ([np.zeros(2), np.ma.zeros(2)], (0, 1), "(2,); return numpy arrays from the transform"),
+        ([np.zeros(2), np.ma.zeros(2)], (0, 1), "(2,); return array.filled(value) and the mask"),
         ([np.array(["a"]), np.array(["b"] * 2)], (0, 1), "and shape (2,); make them equal in the"),
         ([np.zeros((2, 3)), np.zeros((2, 4))], (0, 1), "shape (2, 4); cut or scale them to one"),
         ([np.zeros((2, 3)), np.zeros((4, 4))], (0, 1), "shape (4, 4); cut or scale them to one"),
@@ -283,6 +291,15 @@ def test_what_does_not_fit_names_field_and_rows(samples, rows, said):
     error = refused(stack, samples)
     assert said.replace("np.float64(0.0)", repr(np.float64(0))) in error.message
     assert rows == error.rows
+
+
+@pytest.mark.skipif(np.__version__ < "2", reason="numpy 1 has no such texts")
+def test_texts_of_no_fixed_width_are_told_to_be_a_list_or_of_a_fixed_width():
+    """Both of them can be stacked, and the array cannot."""
+    texts = np.array(["a", "bcd"], np.dtypes.StringDType())
+    assert 'return its tolist(), or array.astype("U20") with' in refused(stack, [texts]).message
+    assert [["a", "a"], ["bcd", "bcd"]] == stack([texts.tolist()] * 2)
+    assert [["a", "bcd"]] * 2 == stack([texts.astype("U20")] * 2).tolist()
 
 
 def test_the_lowest_row_is_named_whichever_field_it_is_in():

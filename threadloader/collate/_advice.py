@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ARRAYS", "COLUMNS", "CUT", "EQUAL", "LIFT", "LISTS", "PAD", "TOO", "no_array"]
+__all__ = ["ARRAYS", "COLUMNS", "CUT", "EQUAL", "LIFT", "LISTS", "PAD", "TOO", "no_array", "unfit"]
 
 EQUAL = "make them equal in the transform, or give collate=... in code"
 ARRAYS = "return numpy arrays from the transform, or give collate=... in code"
@@ -37,3 +37,20 @@ def no_array(value: Any, *, stacks: bool) -> str:
     if isinstance(value, (list, tuple)):
         return f'{hint}, or name its dtype in the source ("dtypes")'
     return 'leave it out of "fields": it is stacked as it is' if stacks else hint
+
+
+def unfit(value: Any) -> str:
+    """Say what to do about a value that cannot be stacked."""
+    if not isinstance(value, np.ndarray):
+        return ARRAYS
+    # Newer numpy imports it only when it is asked for, and here there is an error anyway.
+    if isinstance(value, np.ma.MaskedArray):
+        return "return array.filled(value) and the mask as two fields from the transform"
+    if value.dtype.kind == "T":
+        return (
+            "return its tolist(), or array.astype(\"U20\") with the width of the longest text, from "
+            "the transform"
+        )
+    if value.dtype.hasobject:
+        return "return array.astype(...) with the dtype of what it holds from the transform"
+    return "return numpy.asarray(...) of it, without what its class adds, from the transform"

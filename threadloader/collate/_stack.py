@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import CollateError, by_handler
-from ._advice import ARRAYS, COLUMNS, CUT, EQUAL, LIFT, LISTS, PAD
+from ._advice import ARRAYS, COLUMNS, CUT, EQUAL, LIFT, LISTS, PAD, unfit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -83,7 +83,7 @@ class Faults:
 
     def differs(self, path: Path, first: Any, row: int, value: Any) -> None:
         """Note what row 0 has, what another row has instead, and what to do."""
-        hint = ARRAYS if family_of(value) is None else EQUAL
+        hint = unfit(value) if family_of(value) is None else EQUAL
         inside = len(path) > 1
         if isinstance(first, np.ndarray) and isinstance(value, np.ndarray):
             same = first.dtype == value.dtype and first.dtype.kind in "biufc"
@@ -130,7 +130,7 @@ def stack_field(
     family = family_of(first)
     if family is None or len(path) > _DEEPEST:
         what = say(first) if family is None else f"more than {_DEEPEST} containers in each other"
-        raise fault(path, f"row 0 has {what}, which cannot be stacked; {ARRAYS}", 0)
+        raise fault(path, f"row 0 has {what}, which cannot be stacked; {unfit(first)}", 0)
     if family == "number":
         return whole[path] if path in whole else _stack_numbers(rows, path, faults)
     if family in ("str", "bytes"):
