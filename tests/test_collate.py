@@ -269,8 +269,7 @@ class Unit(np.ndarray):
         (
             [{"x": [np.zeros(2)]}, {"x": [np.zeros(3)]}],
             (0, 1),
-            'shape (3,); only fields of the sample itself are padded ("collate": {"type": "pad"}):'
-            " lift its arrays there in the transform, or give collate=... in code",
+            'padded ("collate": {"type": "pad"}): lift its arrays there in the transform, or give',
         ),
         ([{"x": {"y": [1]}}, {"x": {"y": [1, 2]}}], (0, 1), "padded; only fields of the sample"),
         ([np.zeros(1, "f4"), np.zeros(1)], (0, 1), "of dtype float64 and shape (1,); make them"),
@@ -385,7 +384,7 @@ def test_arrays_of_numbers_of_another_package_are_padded():
     values, _ = Pad(value=0.5)([np.ones(2, short), np.ones(1, short)])
     assert (short, [[1, 1], [1, 0.5]]) == (values.dtype, values.astype(float).tolist())
     for dtype, value in ((short, 257), (short, 10**400), (tiny, 8), (tiny, 0.5)):
-        with pytest.raises(CollateError, match="cannot hold the pad value"):
+        with pytest.raises(CollateError, match=r'hold the pad value .*; give another "val'):
             Pad(value=value)([np.ones(2, dtype), np.ones(1, dtype)])
 
 
@@ -590,6 +589,15 @@ def test_a_pad_value_that_the_dtype_does_not_hold_is_refused(dtype, value):
     error = refused(Pad(value=value), [{"x": np.zeros(1, dtype)}])
     assert error.message.startswith(f"field 'x': row 0 has dtype {np.dtype(dtype)}, which cannot")
     assert "the pad value" in error.message
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", "m8[s]", "U3", "S3", "V3", [("a", "i4")]], ids=str)
+def test_what_is_no_number_is_told_to_be_converted(dtype):
+    """There is no other "value" to give, since that is a number, too."""
+    error = refused(Pad(), [{"x": np.zeros(1, dtype)}, {"x": np.zeros(2, dtype)}])
+    assert "; padding takes numbers only: convert it in the transform, or name" in error.message
+    assert 'give another "value"' not in error.message
+    assert 'give another "value"' in refused(Pad(value=300), [np.zeros(1, "u1")]).message
 
 
 def test_a_pad_value_too_long_to_be_written_is_refused():

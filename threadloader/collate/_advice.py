@@ -6,7 +6,19 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ARRAYS", "COLUMNS", "CUT", "EQUAL", "LIFT", "LISTS", "PAD", "TOO", "no_array", "unfit"]
+__all__ = [
+    "ARRAYS",
+    "COLUMNS",
+    "CUT",
+    "EQUAL",
+    "LIFT",
+    "LISTS",
+    "PAD",
+    "TOO",
+    "no_array",
+    "no_fill",
+    "unfit",
+]
 
 EQUAL = "make them equal in the transform, or give collate=... in code"
 ARRAYS = "return numpy arrays from the transform, or give collate=... in code"
@@ -22,6 +34,13 @@ LIFT = (
     "there in the transform, or give collate=... in code"
 )
 LISTS = "return a numpy array instead of a list, which can be padded"
+
+
+def no_fill(dtype: np.dtype[Any]) -> str:
+    """Say what to do about a dtype that does not hold the pad value."""
+    if dtype.kind in "mMSUV" and dtype.isbuiltin != 2:  # a 2 is a number of another package
+        return 'padding takes numbers only: convert it in the transform, or name the "fields"'
+    return 'give another "value", or the "fields" to pad'
 
 
 def no_array(value: Any, *, stacks: bool) -> str:
@@ -48,8 +67,8 @@ def unfit(value: Any) -> str:
         return "return array.filled(value) and the mask as two fields from the transform"
     if value.dtype.kind == "T":
         return (
-            "return its tolist(), or array.astype(\"U20\") with the width of the longest text, from "
-            "the transform"
+            'return its tolist(), or array.astype("U20") with the width of the longest text, '
+            "from the transform"
         )
     if value.dtype.hasobject:
         return "return array.astype(...) with the dtype of what it holds from the transform"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConfigError, by_handler
-from ._advice import TOO, no_array
+from ._advice import TOO, no_array, no_fill
 from ._pad_options import as_in_json, problems
 from ._stack import (
     Faults,
@@ -258,7 +258,7 @@ class Pad:
             if by_handler(error):
                 raise
         message = f"row 0 has dtype {dtype}, which cannot hold the pad value {say(value)}; "
-        raise fault(path, message + 'give another "value", or the "fields" to pad', 0)
+        raise fault(path, message + no_fill(dtype), 0)
 
 
 def _masks_of(
