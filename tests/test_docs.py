@@ -330,7 +330,8 @@ def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
     said += f"groups are ahead: with the one in your hands some {(GROUPS_AHEAD + 1) * usual} MiB, "
     said += f"or {(GROUPS_AHEAD + 1) * most}."
     assert said in " ".join(TUNING.split())
-    ahead = f"up to some {GROUPS_AHEAD * usual} MiB, of arrays in memory {GROUPS_AHEAD * most}"
+    bounds = [(GROUPS_AHEAD + 1) * size for size in (usual, most)]  # with what the loop is in
+    ahead = f"up to some {bounds[0]} MiB, of arrays in memory {bounds[1]}."
     assert ahead in SCHEMA["properties"]["prefetch_batches"]["description"]
     with Loader({"batch_size": 1}, np.zeros((3 * GROUP_MOST, 8))) as batches:
         assert 3 * GROUP_MOST == batches.stats().prefetch_batches

@@ -59,7 +59,7 @@ class LoaderConfig:
         cache: where prepared samples are kept, and how many; ``None`` for nowhere.
         num_workers: threads that read and prepare samples; 0 does it in the calling thread.
         prefetch_batches: batches ready or in progress ahead of the training loop; more of small
-            ones that a source builds whole, up to some 12 MiB, of arrays in memory 48.
+            ones that a source builds whole, up to some 16 MiB, of arrays in memory 64.
         max_bytes: bound of the batches that wait for the loop: bytes, or ``"512MiB"``; ``None``
             for no bound.
         switch_interval: the interpreter's, in seconds, while the loader is open; ``"auto"``
