@@ -45,7 +45,9 @@ def schema() -> Schema:
                 raise
         else:
             return Schema(json.loads(data))
-    raise FileNotFoundError(f"{inside}: install threadloader again")
+    options = "--collect-data threadloader --collect-submodules threadloader"
+    hint = f"install threadloader again; in a bundle of PyInstaller, {options}"
+    raise FileNotFoundError(f"{inside}: {hint}")
 
 
 def ours(section: Mapping[Any, Any], *, ignore: bool) -> dict[Any, Any]:
