@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from threadloader import cli
+
 ROOT = Path(__file__).parent.parent
 
 MINE = """
@@ -93,6 +95,17 @@ def test_a_child_has_the_options_of_the_interpreter_that_starts_it(options, tmp_
     here, there = told_by_both(tmp_path, *options, PYTHONWARNINGS="once", MINE="1")
     del here["hash"], there["hash"]
     assert here == there
+
+
+def test_bench_starts_no_process_in_a_bundle_and_says_where_to_run_it(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    np.save(tmp_path / "x.npy", np.arange(8))
+    config = {"source": {"type": "npy", "path": "x.npy"}}
+    (tmp_path / "c.json").write_text(json.dumps(config), encoding="utf-8")
+    assert cli.main(["bench", str(tmp_path / "c.json")])
+    assert "with no Python to start; run it outside of the bundle" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["-E", "-I"])

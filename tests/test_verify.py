@@ -341,6 +341,14 @@ def test_a_process_that_cannot_be_started_is_not_compared(monkeypatch, tmp_path)
     assert said.startswith("another process: it could not be started: ")
 
 
+def test_a_bundle_starts_no_process_and_says_so(monkeypatch):
+    """As of PyInstaller: what looks like its Python is the program itself."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    (said,) = report_of(names={"source": "faults:Source"}).not_compared
+    assert "could not be started" in said
+    assert "a bundle, with no Python to start" in said
+
+
 def test_a_run_for_which_the_system_has_no_threads_is_not_compared(monkeypatch):
     """No batch of it differs: nothing is at fault in source or transform."""
     real = threading.Thread.start

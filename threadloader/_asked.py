@@ -6,6 +6,7 @@ that one ends, by whatever signal, so does this process: nobody would read its a
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -35,7 +36,12 @@ def child_command(child: str) -> list[str]:
     It has the modules of this process, wherever they came from, and nothing of the current folder
     beyond that; and the options of this interpreter, so that user code does there what it does
     here: its asserts, what is an error and not a warning, the GIL.
+
+    Raises:
+        OSError: ENOTSUP: in a bundle, as of PyInstaller, there is no Python to start.
     """
+    if getattr(sys, "frozen", False):  # it would start itself, again and again
+        raise OSError(errno.ENOTSUP, "this program is a bundle, with no Python to start")
     path = list(_absolute(sys.path))
     code = f"import sys; sys.path[:] = {path!r}; from {child} import main; main()"
     return [sys.executable, *_options(), "-P", "-c", code]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import selectors
@@ -95,10 +96,13 @@ def _begun() -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     except OSError as error:
         if by_handler(error):
             raise
-        raise BenchError(
-            f"expected a process of its own for each run, got: {error}; "
+        hint = (
             "raise the limits of the system (ulimit -n, ulimit -u, the space for temporary files)"
-        ) from error
+        )
+        if error.errno == errno.ENOTSUP:
+            hint = "run it outside of the bundle"
+        text = f"expected a process of its own for each run, got: {error}; {hint}"
+        raise BenchError(text) from error
     return child, noise
 
 
