@@ -1,7 +1,9 @@
 """The tokens source: which windows it gives, from many threads, and from damaged files."""
 
 import functools
+import itertools
 import logging
+import os
 import random
 import struct
 import threading
@@ -446,8 +448,50 @@ def test_a_reader_reads_the_same_whether_it_is_kept_open(tmp_path, keep):
 
 def test_a_reader_that_is_not_kept_open_refuses_another_file_under_the_name(tmp_path):
     path, other = write(tmp_path, bytes(10), bytes(10))
+    os.utime(other, ns=(1, 1))  # the clock of a file system may stand still in between
     reader = FileReader(path, keep=False)
     other.replace(path)
+    with pytest.raises(SourceError, match="got another one under its name"):
+        reader.read(0, 1)
+    reader.close()
+
+
+@pytest.fixture
+def renumbered(monkeypatch):
+    """Files have another number each time they are opened, as in some file systems of FUSE."""
+    counter, fstat = itertools.count(1), os.fstat
+
+    def numbered(number):
+        status = fstat(number)
+        told = {name: getattr(status, name) for name in dir(status) if name.endswith("_ns")}
+        return os.stat_result((status[0], next(counter), *status[2:]), told)
+
+    monkeypatch.setattr(os, "fstat", numbered)
+
+
+@pytest.mark.usefixtures("renumbered")
+@pytest.mark.parametrize("options", [{"keep": False}, {"shared": False}], ids=str)
+def test_a_reader_knows_its_file_by_size_and_times_where_its_number_differs(tmp_path, options):
+    (path,) = write(tmp_path, bytes(range(10)))
+    reader = FileReader(path, **options)
+    for _ in range(2):
+        with ThreadPoolExecutor(1) as pool:
+            assert b"\1\2" == pool.submit(reader.read, 1, 2).result()
+    reader.close()
+
+
+def changed_size(path):
+    path.write_bytes(bytes(11))
+    os.utime(path, ns=(1, 1))
+
+
+@pytest.mark.usefixtures("renumbered")
+@pytest.mark.parametrize("change", [changed_size, lambda path: os.utime(path, ns=(2, 2))])
+def test_a_file_of_another_number_and_another_size_or_time_is_another_one(tmp_path, change):
+    (path,) = write(tmp_path, bytes(10))
+    os.utime(path, ns=(1, 1))
+    reader = FileReader(path, keep=False)
+    change(path)
     with pytest.raises(SourceError, match="got another one under its name"):
         reader.read(0, 1)
     reader.close()

@@ -52,6 +52,12 @@ def kept_open() -> int:
     return most_open(_MOST_OPEN if hasattr(os, "pread") else _MOST_EACH)
 
 
+def _known(status: os.stat_result) -> tuple[int, ...]:
+    """Give what a file is known by: device and number, then size and times."""
+    times = status.st_mtime_ns, status.st_ctime_ns  # the last cannot be set: see `_stamp`
+    return status.st_dev, status.st_ino, status.st_size, *times
+
+
 class FileReader:
     """Reads a regular file by position, from any number of threads at once.
 
@@ -87,7 +93,7 @@ class FileReader:
                 self._again = path if shared and keep else path.absolute()
                 status = os.fstat(self._first.fileno())
             undo.pop_all()
-        self._identity = status.st_dev, status.st_ino
+        self._known = _known(status)
         self.size = status.st_size
         self._local: Any = None  # where each read opens the file
         # Neither has a lock: `_closing` says why.
@@ -237,7 +243,7 @@ class FileReader:
             handle = self._opened_again()
             undo.callback(handle.close)
             status = os.fstat(handle.fileno())
-            if (status.st_dev, status.st_ino) != self._identity:
+            if not self._is_first(_known(status)):
                 raise SourceError(
                     "expected the file that was opened first, got another one under its "
                     "name; open the source again",
@@ -255,6 +261,24 @@ class FileReader:
                 raise closed_error(self.path)
             undo.pop_all()
         return handle
+
+    def same_file(self, other: FileReader) -> bool:
+        """Tell whether another reader has opened the same file, while this one holds it open."""
+        return self._is_first(other._known)
+
+    def _is_first(self, now: tuple[int, ...]) -> bool:
+        """Tell whether this is known of the file that was opened first.
+
+        Some file systems, as of FUSE, number a file anew each time: where no more than the number
+        differs, neither size nor times, it is the same.
+        """
+        first = self._known
+        if now[:2] == first[:2]:
+            return True
+        if (now[0], now[2:]) != (first[0], first[2:]):
+            return False
+        self._known = now  # of several threads any may be the last: all of them are of this file
+        return True
 
     def _opened_again(self) -> FileIO:
         try:

@@ -188,7 +188,7 @@ class _Archive:
         """Hold the file open no longer: it is opened for each read from now on."""
         again = FileReader(self.reader.path, keep=False)
         # While the first is open, no other file can get its number.
-        if (again.size, again._identity) != (self.reader.size, self.reader._identity):
+        if again.size != self.reader.size or not self.reader.same_file(again):
             raise SourceError(
                 "expected a file at rest, got one that grows, shrinks or was replaced", again.path
             )
