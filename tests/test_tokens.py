@@ -1,6 +1,8 @@
 """The tokens source: which windows it gives, from many threads, and from damaged files."""
 
+import errno
 import functools
+import io
 import itertools
 import logging
 import os
@@ -527,6 +529,34 @@ def test_a_reader_whose_file_is_gone_says_that_it_was_there(tmp_path, monkeypatc
         reader.read(0, 1)
     assert "000.bin: expected a regular file, got a folder" == str(caught.value)
     reader.close()
+
+
+def test_a_handle_that_cannot_be_closed_names_its_file_and_the_others_are_closed(tmp_path):
+    (path,) = write(tmp_path, bytes(10))
+    reader = FileReader(path, shared=False)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(reader.read, 1, 2).result()
+    handles = [each.thing for each in reader._handles]
+    os.close(handles[0].fileno())
+    with pytest.raises(SourceError) as caught:
+        reader.close()
+    said = f"{path}: expected a file that can be closed, got: {os.strerror(errno.EBADF)}"
+    assert (said, errno.EBADF) == (str(caught.value), caught.value.errno)
+    assert [True, True] == [handle.closed for handle in handles]
+
+
+def test_a_file_that_cannot_be_closed_when_it_has_been_opened_names_itself(tmp_path, monkeypatch):
+    """It is not kept open, but opened again for each read."""
+
+    class Unclosable(io.FileIO):
+        def close(self):
+            super().close()
+            raise OSError(errno.EIO, "Input/output error")
+
+    (path,) = write(tmp_path, bytes(10))
+    monkeypatch.setattr(_files, "open_regular", Unclosable)
+    with pytest.raises(SourceError, match="expected a file that can be closed, got: Input"):
+        FileReader(path, keep=False)
 
 
 def test_an_interrupt_in_a_function_of_numpy_comes_out_of_gathering(tmp_path, monkeypatch):

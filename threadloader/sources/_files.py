@@ -105,7 +105,8 @@ class FileReader:
             self._local.handle = self._first
             self._handles[Held(self._first, self._token)] = None
         else:
-            self._first.close()
+            with readable(path, "closed"):
+                self._first.close()
 
     def modified(self) -> int:
         """Give the time of the file's last change, as it is now; see `time_of_change`."""
@@ -293,5 +294,6 @@ class FileReader:
     def close(self) -> None:
         """Close every handle; a thread that still reads gets its bytes or ClosedError."""
         self._closed = True
-        # They stay there: what an interrupt leaves open, a second time closes.
-        close_all([partial(each.close, FileIO.close) for each in self._handles.copy()])
+        with readable(self.path, "closed"):
+            # They stay there: what an interrupt leaves open, a second time closes.
+            close_all([partial(each.close, FileIO.close) for each in self._handles.copy()])

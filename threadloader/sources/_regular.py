@@ -136,8 +136,11 @@ def other_size(path: Path, before: int, now: int) -> SourceError:
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Name the file in what the system says of its reading, for one that is read as a whole."""
+def readable(path: Path, done: str = "read") -> Iterator[None]:
+    """Name the file in what the system says of its reading, for one that is read as a whole.
+
+    Or of what else is done to it: a network disk may tell an error when the file is closed.
+    """
     try:
         yield
     except SourceError:
@@ -146,7 +149,7 @@ def readable(path: Path) -> Iterator[None]:
         if by_handler(error):
             raise
         got = error.strerror
-        raise SourceError(f"expected a file that can be read, got: {got}", path) from error
+        raise SourceError(f"expected a file that can be {done}, got: {got}", path) from error
 
 
 def not_utf8(path: Path, error: UnicodeDecodeError) -> str:
