@@ -1,8 +1,10 @@
 """How many files sources keep open, and what is said where one cannot be opened."""
 
 import errno
+import io
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from threadloader import Loader, SourceError
 from threadloader.sources import open_source
 from threadloader.sources._files import kept_open
+from threadloader.sources._regular import open_regular
 
 
 @pytest.mark.parametrize(
@@ -77,6 +80,65 @@ def test_where_the_limit_cannot_be_read_as_many_are_kept_open_as_ever(monkeypatc
     refused = type("Refused", (), {"find_spec": raising(OSError(errno.EMFILE, "too many"))})()
     monkeypatch.setattr(sys, "meta_path", [refused])
     assert (128 if hasattr(os, "pread") else 4) == kept_open()
+
+
+UNSIZED = Path("/proc/self/status")
+"""A file that has content, and 0 bytes as the system says."""
+
+KINDS = [
+    {"type": "text"},
+    {"type": "jsonl"},
+    {"type": "csv"},
+    {"type": "tokens", "dtype": "uint8", "window": 4},
+    {"type": "tar"},
+    {"type": "npz"},
+    {"type": "npy"},
+    {"type": "npy", "mmap": True},
+]
+
+
+@pytest.mark.skipif(not UNSIZED.exists(), reason="the system knows all sizes")
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_file_whose_size_the_system_does_not_know_is_not_taken_for_an_empty_one(kind):
+    with pytest.raises(SourceError) as caught:
+        open_source({**kind, "path": str(UNSIZED)})
+    told = "expected a file whose size the system knows, got one of 0 bytes that has content"
+    assert f"{UNSIZED}: {told}; copy it to a disk first" == str(caught.value)
+
+
+@pytest.mark.skipif(not UNSIZED.exists(), reason="the system knows all sizes")
+def test_a_folder_of_files_whose_sizes_the_system_does_not_know_says_so_at_a_read():
+    spec = {"type": "files", "folder": str(UNSIZED.parent), "pattern": UNSIZED.name}
+    with closing(open_source(spec)) as source, pytest.raises(SourceError, match="the system knows"):
+        source[0]
+
+
+def test_an_empty_file_that_is_written_to_while_it_is_opened_is_read_from_its_start(
+    tmp_path, monkeypatch
+):
+    """1. It is looked at. 2. It is written to. 3. It is opened."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"")
+    real = Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda path, *a, **k: (os.truncate(path, 3), real(path, *a, **k))[1]
+    )
+    with open_regular(path) as file:
+        assert bytes(3) == file.readall()
+
+
+def test_an_empty_file_that_cannot_be_read_is_named_and_closed(tmp_path, monkeypatch):
+    class Failing(io.FileIO):
+        def read(self, size=-1):
+            raise OSError(errno.EIO, "Input/output error")
+
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"")
+    failing = Failing(path)
+    monkeypatch.setattr(Path, "open", lambda *args, **options: failing)
+    with pytest.raises(SourceError, match="expected a file that can be read, got: Input"):
+        open_regular(path)
+    assert failing.closed
 
 
 def raising(error):

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
 
@@ -103,14 +103,35 @@ def time_of_change(status: os.stat_result) -> int:
 
 
 def open_regular(path: Path) -> FileIO:
-    """Open a file for reading bytes, without a buffer; the errors are those of `regular_status`."""
-    regular_status(path)  # before it is opened: opening a pipe waits for its other end
+    """Open a file for reading bytes, without a buffer; the errors are those of `regular_status`.
+
+    So is that of a file whose size the system does not know, as in ``/proc`` and where what lies
+    elsewhere is made a folder: of 0 bytes that has content. It would be taken for an empty one.
+    """
+    status = regular_status(path)  # before it is opened: opening a pipe waits for its other end
     try:
-        return path.open("rb", buffering=0)
+        file = path.open("rb", buffering=0)
     except (OSError, ValueError) as error:
         if by_handler(error):
             raise
         raise unreadable(path, error) from error
+    if not status.st_size:
+        with ExitStack() as undo:
+            undo.callback(file.close)
+            _check_empty(file, path)
+            undo.pop_all()
+    return file
+
+
+def _check_empty(file: FileIO, path: Path) -> None:
+    with readable(path):
+        if not file.read(1):
+            return
+        if os.fstat(file.fileno()).st_size:
+            file.seek(0)  # it has been written to since it was looked at
+            return
+    text = "expected a file whose size the system knows, got one of 0 bytes that has content"
+    raise SourceError(f"{text}; copy it to a disk first", path)
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
