@@ -197,6 +197,32 @@ def test_what_the_system_says_of_a_read_is_no_damage(good, monkeypatch, number):
     assert ("open fewer files" in said) == (number == errno.EMFILE)
 
 
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_what_the_system_says_at_any_read_of_the_file_is_no_damage(tmp_path, monkeypatch, save):
+    """zipfile makes of some that the file is no zip file."""
+
+    class Failing(io.FileIO):
+        left = 0
+
+        def readinto(self, memory):
+            Failing.left -= 1
+            if not Failing.left:
+                raise OSError(errno.EIO, "Input/output error")
+            return super().readinto(memory)
+
+    save(tmp_path / "a.npz", x=np.random.default_rng(0).random(5000))
+    monkeypatch.setattr(npz, "open_regular", Failing)
+    said = []
+    while Failing.left <= 0:  # until one that fails would come behind the last
+        Failing.left = len(said) + 1
+        try:
+            opened(tmp_path / "a.npz").close()
+        except SourceError as error:
+            said.append(error.message)
+    assert len(said) > 3
+    assert {"expected a file that can be read, got: Input/output error"} == set(said)
+
+
 def test_an_archive_without_arrays_is_refused(tmp_path):
     np.savez(tmp_path / "a.npz")
     assert "expected at least one array, got none" in str(refused(tmp_path / "a.npz"))

@@ -115,10 +115,7 @@ class _Archive:
         except (SourceError, MemoryError):
             raise
         except Exception as error:
-            _pass_on(error, outside)
-            # Damaged bytes may lead to a place before the file: that is EINVAL.
-            if isinstance(error, OSError) and error.errno != errno.EINVAL:
-                raise unreadable(self._path, error) from error
+            _pass_on(error, outside, self._path)
             reason = str(error) or type(error).__name__
             what = "a readable array" if name else "an npz file (a zip archive of arrays)"
             raise self._fault(f"expected {what}, got: {reason}; {_DAMAGED}", name) from error
@@ -215,19 +212,25 @@ class _Archive:
             )
 
 
-def _pass_on(error: BaseException | None, outside: BaseException | None) -> None:
-    """Raise what a signal handler raised, if this is it, or what zipfile made of it.
+def _pass_on(error: BaseException | None, outside: BaseException | None, path: Path) -> None:
+    """Raise what a signal handler raised or the system said, if this is it, or zipfile's of it.
 
     Of any error of the system it makes one of the file: that it is no zip file. CPython 3.11 makes
     another one of what comes while the name of a member is decoded.
     """
+    said = None
     try:
         while error is not None and error is not outside:
             if by_handler(error):
                 raise error
+            # Damaged bytes may lead to a place before the file: that is EINVAL.
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+                said = error
             error = error.__cause__ or error.__context__
+        if said is not None:
+            raise unreadable(path, said) from said
     finally:
-        del error, outside  # which would hold this frame, and be held by it
+        del error, outside, said  # which would hold this frame, and be held by it
 
 
 def _with_nearest(name: str, known: Iterable[str]) -> str:
