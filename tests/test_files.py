@@ -1153,6 +1153,17 @@ def test_a_file_that_cannot_be_read_names_the_path_and_the_reason(tmp_path, monk
             source[0]
 
 
+def test_a_file_that_ends_early_though_it_is_as_it_was_is_told_as_that(tmp_path, monkeypatch):
+    class Ending(io.FileIO):
+        def read(self, size=-1):
+            return super().read(2 - self.tell())
+
+    with closing(opened(write(tmp_path, {"a.txt": "one"}))) as source:
+        monkeypatch.setattr(files, "open_regular", Ending)
+        with pytest.raises(SourceError, match=r"byte 0: expected 3 bytes, got 2, though the file"):
+            source[0]
+
+
 def test_what_a_signal_handler_raises_passes_as_it_is(tmp_path, monkeypatch):
     """While a file is read, and while it is looked at."""
     write(tmp_path, {"a.txt": "one"})

@@ -509,7 +509,7 @@ def test_a_reader_finds_its_file_wherever_the_process_has_gone(tmp_path, monkeyp
     monkeypatch.chdir("elsewhere")
     with ThreadPoolExecutor(1) as pool:
         assert b"\1\2" == pool.submit(reader.read, 1, 2).result()
-    with pytest.raises(SourceError, match=r"^000\.bin: expected the 10 bytes"):
+    with pytest.raises(SourceError, match=r"^000\.bin: byte 9: expected 2 bytes, got 1"):
         reader.read(9, 2)
     reader.close()
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ..errors import SourceError, by_handler, most_open
 from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._paths import expand, inside
-from ._regular import open_regular, other_size, readable, time_of_change
+from ._regular import open_regular, other_size, readable, time_of_change, too_few
 
 __all__ = ["FileReader", "expand", "inside", "kept_open"]
 
@@ -53,9 +53,8 @@ def kept_open() -> int:
 
 
 def _known(status: os.stat_result) -> tuple[int, ...]:
-    """Give what a file is known by: device and number, then size and times."""
-    times = status.st_mtime_ns, status.st_ctime_ns  # the last cannot be set: see `_stamp`
-    return status.st_dev, status.st_ino, status.st_size, *times
+    """Give device, number, size and times of a file; the last cannot be set, see `_stamp`."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 class FileReader:
@@ -147,8 +146,10 @@ class FileReader:
                 raise closed_error(self.path) from error
             message = f"expected {length} bytes, got: {error.strerror}"
             raise SourceError(message, self.path, f"byte {offset}") from error
-        if size != self.size or len(data) != length:
+        if size != self.size:
             raise other_size(self.path, self.size, size)
+        if len(data) != length:
+            raise too_few(self.path, offset, length, len(data))
         return data
 
     def gather(
@@ -215,8 +216,8 @@ class FileReader:
                 memory[at:end] = self.read(begin, end - at)
             else:
                 if at < end:
-                    self.read(0, 0)  # says which size the file has
-                    raise other_size(self.path, self.size, begin)  # or had, and has grown again
+                    self.read(0, 0)  # says which size the file has, if it is another
+                    raise too_few(self.path, begin - at + row * length, length, at - row * length)
         self.read(0, 0)  # looks whether the file still has its size, once for all
 
     def _read_from(self, handle: FileIO, offset: int, length: int) -> bytes:

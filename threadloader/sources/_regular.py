@@ -25,6 +25,7 @@ __all__ = [
     "regular_status",
     "starts",
     "time_of_change",
+    "too_few",
     "too_many",
     "unreadable",
 ]
@@ -154,6 +155,13 @@ def other_size(path: Path, before: int, now: int) -> SourceError:
         "open the source again when the file is complete",
         path,
     )
+
+
+def too_few(path: Path, offset: int, length: int, got: int) -> SourceError:
+    """Give the error of a read that ends early in an open file, which has its size."""
+    text = f"expected {length} bytes, got {got}, though the file has the size that it had"
+    hint = "if nothing writes to it, copy it to another disk"
+    return SourceError(f"{text}; {hint}", path, f"byte {offset}")
 
 
 @contextmanager

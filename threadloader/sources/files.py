@@ -30,7 +30,7 @@ from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside
 from ._hash import sha256
 from ._labels import labels_of
-from ._regular import open_regular, regular_status, time_of_change
+from ._regular import open_regular, regular_status, time_of_change, too_few
 from ._row_numbers import row_number
 from ._spelling import check_spelling
 from ._telling import Telling
@@ -183,7 +183,10 @@ def _read(path: Path, size: int, changed: int) -> bytes:
         if by_handler(error):
             raise
         raise SourceError(f"expected {size} bytes, got: {error.strerror}", path) from error
-    if (len(data), status.st_size, time_of_change(status)) != (size, size, changed):
+    same = (status.st_size, time_of_change(status)) == (size, changed)
+    if same and len(data) < size:
+        raise too_few(path, 0, size, len(data))
+    if not same or len(data) != size:
         raise SourceError(
             f"expected the file as it was when the source was opened, {size} bytes, got "
             f"{status.st_size} bytes, changed since; open the source again when the file "
