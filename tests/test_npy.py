@@ -848,6 +848,35 @@ def test_a_file_whose_reading_fails_is_named(tmp_path, monkeypatch, opens):
     assert str(tmp_path / "x") == told.value.path
 
 
+@pytest.mark.parametrize(
+    "opens",
+    [npz.NpzSource, functools.partial(NpySource, mapped=True)],
+    ids=["npz", "mapped npy"],
+)
+def test_a_file_in_which_the_system_cannot_seek_is_named(tmp_path, monkeypatch, opens):
+    """Once it cannot, a file says from then on that it is one without places."""
+
+    class Unsought(io.FileIO):
+        places = True
+
+        def seek(self, *args):
+            self.places = False
+            raise OSError(errno.EIO, "Input/output error")
+
+        def tell(self):
+            return self.seek(0, 1)
+
+        def seekable(self):
+            return self.places
+
+    (tmp_path / "x").write_bytes(b"something")
+    for room in (npz, npy):
+        monkeypatch.setattr(room, "open_regular", Unsought)
+    with pytest.raises(SourceError, match="expected a file that can be read, got: Input") as told:
+        opens(tmp_path / "x")
+    assert str(tmp_path / "x") == told.value.path
+
+
 def test_what_a_damaged_header_shows_has_nothing_that_a_terminal_obeys(tmp_path):
     (tmp_path / "x.npy").write_bytes(header_of("'<f8'", "('\x1b[31m',)"))
     with pytest.raises(SourceError) as told:

@@ -23,6 +23,7 @@ __all__ = [
     "other_size",
     "readable",
     "regular_status",
+    "size_of",
     "starts",
     "time_of_change",
     "too_few",
@@ -133,6 +134,17 @@ def _check_empty(file: FileIO, path: Path) -> None:
             return
     text = "expected a file whose size the system knows, got one of 0 bytes that has content"
     raise SourceError(f"{text}; copy it to a disk first", path)
+
+
+def size_of(file: FileIO) -> int:
+    """Give the size of an open file, which then stands at its start.
+
+    Before something buffers it: that would look whether it can be sought in, and make of what the
+    system says an `io.UnsupportedOperation` without its number.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return size
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> SourceError:

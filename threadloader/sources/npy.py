@@ -23,7 +23,15 @@ from ._files import FileReader, inside
 from ._fingerprint import checked_rows
 from ._hash import sha256
 from ._npy_header import LONGEST, Header, read_header
-from ._regular import none_there, open_regular, other_size, readable, too_many, unreadable
+from ._regular import (
+    none_there,
+    open_regular,
+    other_size,
+    readable,
+    size_of,
+    too_many,
+    unreadable,
+)
 from ._row_numbers import row_number, row_numbers
 from .arrays import ArraySource, Empty, stays_array
 
@@ -217,11 +225,11 @@ class _Mapped:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with readable(path), io.BufferedReader(open_regular(path)) as file:
-            self.size = file.seek(0, io.SEEK_END)
-            file.seek(0)
-            self.header = _checked_header(path, file.read(LONGEST), self.size)
-            whole, array = _mapped(path, file.fileno(), self.header, self.size)
+        with readable(path), open_regular(path) as raw:
+            self.size = size_of(raw)
+            with io.BufferedReader(raw) as file:
+                self.header = _checked_header(path, file.read(LONGEST), self.size)
+                whole, array = _mapped(path, file.fileno(), self.header, self.size)
         # Only this refers to the map, since ArraySource gives copies: without it, the map goes.
         self._opened: tuple[mmap.mmap | None, ArraySource] | None = whole, ArraySource(array)
 

@@ -24,7 +24,7 @@ from ..errors import SourceError, by_handler
 from ._fields import chosen_fields, listed, nearest, repeated
 from ._files import inside
 from ._npy_header import read_header
-from ._regular import open_regular, readable, unreadable
+from ._regular import open_regular, readable, size_of, unreadable
 from ._row_numbers import row_number
 from .arrays import ArraySource
 
@@ -56,9 +56,10 @@ class NpzSource(ArraySource):
     ) -> None:
         self._path = Path(path)
         chosen = chosen_fields(fields, "every array")
-        with readable(self._path), BufferedReader(open_regular(self._path)) as file:
-            self._size = file.seek(0, 2)
-            arrays = _Archive(self._path, file, self._size).load(chosen)
+        with readable(self._path), open_regular(self._path) as raw:
+            self._size = size_of(raw)
+            with BufferedReader(raw) as file:
+                arrays = _Archive(self._path, file, self._size).load(chosen)
         _check_lengths(self._path, arrays)
         super().__init__(arrays)
 
