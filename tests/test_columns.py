@@ -1,6 +1,7 @@
 """One field of every sample, and lists of numbers in files: what samplers ask of them."""
 
 import collections
+import io
 import logging
 import os
 import time
@@ -11,7 +12,7 @@ from links import make_link
 
 from threadloader import ConfigError, Loader, SourceError
 from threadloader.quarantine import Quarantine, is_torn
-from threadloader.sources import as_source, column, open_source, read_numbers
+from threadloader.sources import as_source, column, columns, open_source, read_numbers
 
 Pair = collections.namedtuple("Pair", "x y")
 
@@ -357,6 +358,18 @@ class TestNumbers:
     def test_an_integer_of_any_size_is_one(self, tmp_path):
         """Given as it is; whoever asked says whether it fits."""
         assert [2**63, 2**2000] == self.read(tmp_path, f"{2**63}\n{2**2000}\n".encode())
+
+    @pytest.mark.parametrize("most", [1, 5])
+    def test_a_list_of_numpy_is_known_where_the_system_gives_a_part(
+        self, tmp_path, monkeypatch, most
+    ):
+        class Short(io.FileIO):
+            def read(self, size=-1):
+                return super().read(min(size, most))
+
+        np.save(tmp_path / "n.npy", [3, 4])
+        monkeypatch.setattr(columns, "open_regular", Short)
+        assert [3, 4] == read_numbers("n.npy", tmp_path, None).tolist()
 
     @pytest.mark.parametrize("dtype", ["i1", "u8", ">i4", "f2", "f8"])
     def test_a_npy_file_gives_what_stands_in_it(self, tmp_path, dtype):

@@ -1,6 +1,7 @@
 """The index of lines that is kept in a file: it saves the pass over the data, never changes it."""
 
 import errno
+import io
 import logging
 import os
 import random
@@ -276,6 +277,20 @@ def test_an_index_of_a_later_format_is_made_anew(file, passes, monkeypatch):
     assert 2 == struct.unpack_from("<I", index.read_bytes(), 16)[0]
     assert LINES == read(file)
     assert 1 == struct.unpack_from("<I", index.read_bytes(), 16)[0]
+
+
+def test_an_index_of_which_the_system_gives_a_part_at_a_time_is_believed(file, passes, monkeypatch):
+    class Short(io.FileIO):
+        def read(self, size=-1):
+            return super().read(min(size, 7))
+
+        def readinto(self, memory):
+            return super().readinto(memory[:7])
+
+    read(file)
+    monkeypatch.setattr(_index_cache, "open_regular", Short)
+    assert LINES == read(file)
+    assert 1 == len(passes)
 
 
 def test_an_index_that_is_cut_while_it_is_read_is_made_anew(file, passes, monkeypatch, caplog):

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import by_handler, log, once_free
-from ._regular import open_regular
+from ._regular import open_regular, read_all
 
 __all__ = ["SUFFIX", "IndexCache", "IntArray"]
 
@@ -147,7 +147,7 @@ def _read(
     stream: FileIO, name: str, size: int, modified: int, begin: int, skip_blank: bool
 ) -> tuple[IntArray, IntArray | None]:
     """Read an index with mistrust."""
-    header = stream.read(_HEADER.size)
+    header = read_all(stream, _HEADER.size)
     if len(header) < _HEADER.size or header[:16] != _MAGIC:
         raise _DamagedError("it has no header of ours")
     _, form, blank, its_size, its_time, count, rows, digest = _HEADER.unpack(header)

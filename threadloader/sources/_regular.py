@@ -21,6 +21,7 @@ __all__ = [
     "not_utf8",
     "open_regular",
     "other_size",
+    "read_all",
     "readable",
     "regular_status",
     "size_of",
@@ -136,6 +137,14 @@ def _check_empty(file: FileIO, path: Path) -> None:
     raise SourceError(f"{text}; copy it to a disk first", path)
 
 
+def read_all(file: FileIO, size: int) -> bytes:
+    """Read so many bytes, of which a read may give less at once; fewer where the file ends."""
+    data = b""
+    while len(data) < size and (part := file.read(size - len(data))):
+        data += part
+    return data
+
+
 def size_of(file: FileIO) -> int:
     """Give the size of an open file, which then stands at its start.
 
@@ -197,7 +206,7 @@ def not_utf8(path: Path, error: UnicodeDecodeError) -> str:
     """Give what was expected, what came, and what to do, of an error in a piece of this file."""
     try:
         with open_regular(path) as file:
-            begin = file.read(len(_GZIP))
+            begin = read_all(file, len(_GZIP))
     except (OSError, SourceError) as failed:  # gone by now, say: it is told without
         if by_handler(failed):
             raise

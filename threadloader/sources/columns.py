@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..errors import ConfigError, Problem, SourceError, by_handler, from_signal, log
 from ._files import inside
-from ._regular import open_regular, readable
+from ._regular import open_regular, read_all, readable
 from ._strict_json import STRICT
 from ._telling import Telling
 
@@ -126,7 +126,7 @@ def read_numbers(
     """
     file = inside(base / path, root)
     with readable(file), open_regular(file) as handle:
-        start = handle.read(len(_MAGIC))
+        start = read_all(handle, len(_MAGIC))
         data = b"" if start == _MAGIC else start + handle.readall()
     if start == _MAGIC:
         from .npy import NpySource  # imported when it is asked for, as every kind
