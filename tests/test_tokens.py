@@ -321,6 +321,25 @@ def test_what_is_no_whole_shard_is_refused(tmp_path, open_, data, place, message
     assert error.message.startswith(message)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
+@pytest.mark.parametrize(
+    ("save", "got"),
+    [(np.save, "a .npy"), (np.savez, "an .npz"), (np.savez_compressed, "an .npz")],
+)
+def test_a_file_of_numpy_is_never_read_as_a_raw_file(tmp_path, open_, dtype, save, got):
+    with (tmp_path / "000.bin").open("wb") as file:
+        save(file, np.arange(1000, dtype=dtype))
+    error = refused(open_, dtype=dtype)
+    said = f"expected nothing but tokens, got the header of {got} file; write the array with tofile"
+    assert (said, "byte 0") == (error.message, error.place)
+
+
+@pytest.mark.parametrize("start", [b"PK\3\4", b"PK\3\4\x14\0\0\0\1\0", b"\x93NUMPY\4\0"])
+def test_tokens_that_only_begin_as_a_file_of_numpy_are_tokens(tmp_path, open_, start):
+    write(tmp_path, start + bytes(10))
+    assert list(start[:2]) == open_(dtype="uint8", window=2)[0].tolist()
+
+
 def test_a_shard_is_never_read_as_a_raw_file(tmp_path, open_):
     write(tmp_path, raw(range(4)), shard(range(4)))
     error = refused(open_, dtype="uint16")

@@ -7,6 +7,7 @@ and more that is not read; the tokens follow, 16 bits each.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,13 @@ __all__ = ["layout", "stored_dtype"]
 _MAGIC = 20240520
 _VERSION = 1
 _HEADER = 256 * 4
+
+_NUMPY = {
+    "a .npy": re.compile(b"\x93NUMPY[\1-\3]\0"),
+    "an .npz": re.compile(b"PK\3\4[\x0a\x14\x2d]\0..[\0\x08]\0", re.DOTALL),
+}
+"""How files of numpy begin: with a format of 1.0 to 3.0; as an archive of zip (APPNOTE 4.3.7) whose
+first member needs version 1.0, 2.0 or 4.5, and is stored or deflated."""
 
 
 def stored_dtype(format: str, dtype: str | None) -> np.dtype[Any]:  # noqa: A002 (the option's name)
@@ -48,6 +56,10 @@ def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int,
     start = reader.read(0, min(12, reader.size))
     header = np.frombuffer(start, "<i4") if len(start) == 12 else None
     if format == "raw":
+        for name, begins in _NUMPY.items():
+            if begins.match(start):
+                text = f"expected nothing but tokens, got the header of {name} file"
+                raise SourceError(f"{text}; write the array with tofile", reader.path, "byte 0")
         if reader.size % stored.itemsize:
             raise SourceError(
                 f"expected a multiple of {stored.itemsize} bytes, as {stored.name} has, "
