@@ -940,10 +940,21 @@ def test_a_query_does_not_fill_the_memory_with_one_value(tmp_path):
     assert "got a larger one (string or blob too big); have the query give smaller ones" in said
 
 
+@pytest.mark.parametrize("kind", ["NUMERIC", "DECIMAL(10, 2)"])
+def test_a_cast_makes_floats_of_whole_numbers_that_sqlite_holds_as_integers(tmp_path, kind):
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database:
+        database.execute(f"CREATE TABLE t (id INTEGER PRIMARY KEY, price {kind})")
+        database.executemany("INSERT INTO t VALUES (?, ?)", [(0, 1.5), (1, 3.0)])
+        database.commit()
+    for column, types in (("price", [float, int]), ("CAST(price AS REAL) AS price", [float] * 2)):
+        with closing(opened(tmp_path, query=f"SELECT id, {column} FROM t")) as source:
+            assert types == [type(source[row]["price"]) for row in range(2)]
+
+
 def test_the_advice_about_a_null_is_sql_for_a_column_of_any_name(tmp_path):
     made(tmp_path)
     said = refused(tmp_path, query="SELECT id, nullif(text, 'two') AS 'a \"b' FROM t")
-    assert 'as by coalesce("a ""b", 0), or leave the row out' in said
+    assert 'as by coalesce("a ""b", 0) (0.0 where the others have a point), or leave' in said
 
 
 def test_a_thread_that_comes_after_the_close_opens_nothing(tmp_path):

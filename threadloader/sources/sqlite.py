@@ -204,7 +204,8 @@ class SqliteSource:
                 instead = f"coalesce({_quoted(column)}, 0)"
                 raise self._fault(
                     f"expected a value in column {column!r}, got NULL; say in the query what to "
-                    f"take instead, as by {instead}, or leave the row out by WHERE",
+                    f"take instead, as by {instead} (0.0 where the others have a point), or leave "
+                    "the row out by WHERE",
                     place,
                 )
         return sample
