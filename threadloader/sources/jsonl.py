@@ -83,9 +83,10 @@ class Shape:
             try:
                 sample[field] = _exact(sample[field], dtype)
             except UnfitError as error:
-                raise line.error(
-                    f"field {field!r}: {error}; correct the line, or choose another dtype"
-                ) from None
+                hint = "correct the line, or choose another dtype"
+                if error.got.startswith(say(None)):  # of a text it says that it is one
+                    hint = 'leave the field out of "dtypes", and replace None in the transform'
+                raise line.error(f"field {field!r}: {error}; {hint}") from None
         return sample
 
     def __str__(self) -> str:
