@@ -71,13 +71,14 @@ __version__ = "0.1.0"
 _AT_NEED = {"BatchInfo": ".jobs", "MaskTokens": ".masking", "Stats": ".stats"}
 
 
-def __getattr__(name: str) -> Any:
-    """Import what few need when it is asked for (PEP 562)."""
-    if name in _AT_NEED:
-        return getattr(import_module(_AT_NEED[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # which is to find that there is no other
 
+    def __getattr__(name: str) -> Any:
+        """Import what few need when it is asked for (PEP 562)."""
+        if name in _AT_NEED:
+            return getattr(import_module(_AT_NEED[name], __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-def __dir__() -> list[str]:
-    """Name what is not imported yet as well."""
-    return sorted({*globals(), *__all__})
+    def __dir__() -> list[str]:
+        """Name what is not imported yet as well."""
+        return sorted({*globals(), *__all__})

@@ -24,20 +24,21 @@ __all__ = ["main", "program"]
 _INTERRUPTED = 130
 
 _CHECK = """\
-Says whether `with Loader(FILE)` would enter, and if not, everything that is wrong,
-one problem a line:
+Says whether `with Loader(FILE)` would enter, and if not, everything that is
+wrong, one problem a line:
 
   FILE:LINE:COLUMN: POINTER: expected ..., got ...; what to do
 
-The source is opened, the shard is taken from the environment where the config says
-"auto", and the threads are started once; no batch is built. With --source-in-code the
-source is left out: the lists that sampler and exclude name are read, but not compared with
-its length; a sampler by a field of its samples, and a cache in a folder, are not tried.
-The same holds if the source cannot be opened. --batch skips samples as on_error allows, and
-reports how many.
+The source is opened, the shard is taken from the environment where the config
+says "auto", and the threads are started once; no batch is built. With
+--source-in-code the source is left out: the lists that sampler and exclude
+name are read, but not compared with its length; a sampler by a field of its
+samples, and a cache in a folder, are not tried. The same holds if the source
+cannot be opened. --batch skips samples as on_error allows, and reports how
+many.
 
-Exit code: 0 good; 1 a problem with the config or with what it names; 2 bad usage, or a
-file that the system cannot read.
+Exit code: 0 good; 1 a problem with the config or with what it names; 2 bad
+usage, or a file that the system cannot read.
 """
 
 

@@ -24,16 +24,17 @@ from ._run import run
 __all__ = ["add_command"]
 
 DESCRIPTION = """\
-Runs epochs of a config with several numbers of workers, reports the result of each,
-and says which one it would choose and why.
+Runs epochs of a config with several numbers of workers, reports the result of
+each, and says which one it would choose and why.
 
-Each run is a process of its own, one after the other; the config's num_workers and
-num_epochs are replaced, the budget of its on_error is lifted, everything else stays.
-Without --step-ms nothing is done with a batch: then samples/s is what loading alone can
-reach, and the data wait means nothing.
+Each run is a process of its own, one after the other; the config's num_workers
+and num_epochs are replaced, the budget of its on_error is lifted, everything
+else stays. Without --step-ms nothing is done with a batch: then samples/s is
+what loading alone can reach, and the data wait means nothing.
 
-Exit code: 0 measured; 1 a problem with the config, with what it names, or in a run;
-2 bad usage, a file that the system cannot read or write, or a package that is missing.
+Exit code: 0 measured; 1 a problem with the config, with what it names, or in a
+run; 2 bad usage, a file that the system cannot read or write, or a package
+that is missing.
 """
 
 

@@ -45,10 +45,15 @@ def make_collate(
     raise ConfigError(Problem("/collate/type", '"stack" or "pad"', repr(kind)))
 
 
-def __getattr__(name: str) -> Any:
-    """Import what few need when it is asked for (PEP 562)."""
-    if name == "Pad":
-        from ._pad import Pad
+if not TYPE_CHECKING:  # which is to find that there is no other
 
-        return Pad
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import what few need when it is asked for (PEP 562)."""
+        if name == "Pad":
+            from ._pad import Pad
+
+            return Pad
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -68,7 +68,7 @@ class Pad:
     fields: Sequence[str | int] | None = None
     length: int | None = None
     multiple_of: int = 1
-    value: float | Mapping[str | int, float] = 0
+    value: float | Mapping[Any, float] = 0  # to a checker no dict of str is one of str | int
     truncate: bool = False
     # By field, what `filling` was told.
     _own: Mapping[str, float] = field(default_factory=dict, init=False, repr=False)

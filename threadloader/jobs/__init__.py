@@ -47,8 +47,13 @@ _AT_NEED = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import what a run may do without when it is asked for (PEP 562)."""
-    if name in _AT_NEED:
-        return getattr(import_module(f".{_AT_NEED[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # which is to find that there is no other
+
+    def __getattr__(name: str) -> Any:
+        """Import what a run may do without when it is asked for (PEP 562)."""
+        if name in _AT_NEED:
+            return getattr(import_module(f".{_AT_NEED[name]}", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

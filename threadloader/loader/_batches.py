@@ -98,7 +98,7 @@ class Batches(Live):
         Raises:
             ClosedError: it has to wait, and the ``with`` was left.
             BusyError: it has to wait, and another thread does, or the loader's own code asks.
-            Exception: whatever the sampler raises; the next call asks the sampler again.
+            Exception: whatever the sampler raises; a ConfigError of no index. It is asked again.
         """
         place, end = self._run.place, self._config.num_epochs
         length = place.plan.of(place.counted(end)).sampler.length
@@ -140,7 +140,7 @@ class Batches(Live):
         return Epochs(self._run, end)
 
     @property
-    def info(self) -> BatchInfo | None:
+    def info(self) -> BatchInfo | Any:  # and None, for which no loop should have to ask
         """What the last delivered batch is; None before the first."""
         return self._run.place.info
 

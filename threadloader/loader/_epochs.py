@@ -60,6 +60,8 @@ class Epoch(Live):
             BusyError: another thread is inside `next`, or the calling thread is the loader's own.
             WorkerError: user code raised what would be taken for an end.
             StalledError: nothing moves, and the config asks for that; the next call waits on.
+            ConfigError: a callable sampler gave what is no index of a sample.
+            OSError: the quarantine file cannot be written.
             Exception: whatever the source, transform or collate raised, with a note of
                 sample, epoch and step. The next call goes on with the batch after it. What a
                 sampler raised, with its epoch; the next call asks it again.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -78,10 +78,10 @@ class Loader:
         transform: Callable[..., Any] | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         sampler: Callable[[int, int], Any] | Sequence[int] | np.ndarray[Any, Any] | None = None,
-        shard: Mapping[str, Any] | str | None = None,
+        shard: Mapping[str, Any] | Literal["auto"] | None = None,
         resume: Mapping[str, Any] | str | PathLike[str] | None = None,
         skip_steps: int = 0,
-        unknown: str = "error",
+        unknown: Literal["error", "ignore"] = "error",
     ) -> None:
         self._report = examine(
             config,
@@ -280,18 +280,18 @@ class Loader:
         # Last: until here a repeated __exit__ finishes what an interrupt cut short.
         self._door.let_in(batches)
 
-    def __iter__(self) -> Iterator[Any]:
-        """Refuse: a recipe has no batches.
-
-        Raises:
-            ClosedError: always, with the line to write instead.
-        """
-        raise ClosedError(
-            "a Loader is a recipe and is not iterated itself; write: "
-            "with Loader(...) as batches: for batch in batches: ..."
-        )
-
     if not TYPE_CHECKING:  # which is to find that there is none
+
+        def __iter__(self) -> Iterator[Any]:
+            """Refuse: a recipe has no batches.
+
+            Raises:
+                ClosedError: always, with the line to write instead.
+            """
+            raise ClosedError(
+                "a Loader is a recipe and is not iterated itself; write: "
+                "with Loader(...) as batches: for batch in batches: ..."
+            )
 
         def __getattr__(self, name: str) -> Any:
             text = f"{type(self).__name__!r} object has no attribute {name!r}"

@@ -31,13 +31,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import what a plain order does without when it is asked for (PEP 562)."""
-    if name in ("checked", "configured", "given"):
-        from . import _made
+if not TYPE_CHECKING:  # which is to find that there is no other
 
-        return getattr(_made, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import what a plain order does without when it is asked for (PEP 562)."""
+        if name in ("checked", "configured", "given"):
+            from . import _made
+
+            return getattr(_made, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
 
 
 class Sampler(Protocol):

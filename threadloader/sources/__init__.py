@@ -65,11 +65,16 @@ __all__ = [
 _AT_NEED = {"inside": "_paths", "stamp": "_stamp", "column": "columns", "read_numbers": "columns"}
 
 
-def __getattr__(name: str) -> Any:
-    """Import what is about files when it is asked for: arrays do without (PEP 562)."""
-    if name in _AT_NEED:
-        return getattr(import_module(f".{_AT_NEED[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # which is to find that there is no other
+
+    def __getattr__(name: str) -> Any:
+        """Import what is about files when it is asked for: arrays do without (PEP 562)."""
+        if name in _AT_NEED:
+            return getattr(import_module(f".{_AT_NEED[name]}", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
 
 
 class Source(Protocol):
@@ -111,6 +116,12 @@ class OpenSource(Source, Protocol):
         """Close what it has opened; a second call does nothing."""
         ...
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Give what one kind has besides, as files their `classes`."""
+            ...
+
 
 # The registry: what a config calls a kind -> the file that holds it, which is imported when it
 # is asked for.
@@ -123,7 +134,7 @@ _DECODING = ("files", "tar")
 
 
 def open_source(
-    spec: Mapping[str, Any],
+    spec: Mapping[str, Any] | None,
     base: str | PathLike[str] = ".",
     root: str | Path | None = None,
     decoders: Mapping[str, Callable[..., Any]] | None = None,
@@ -145,9 +156,11 @@ def open_source(
     Raises:
         SourceError: a pattern finds nothing; a file is missing, damaged, outside of root or named
             twice, or lacks what the options ask for; or a package is missing.
-        ConfigError: there is no such type, or the options of a checked spec contradict each
-            other.
+        ConfigError: there is no such type, or no source (None, as where it is given in code), or
+            the options of a checked spec contradict each other.
     """
+    if spec is None:  # of a config whose source is given in code
+        raise ConfigError(Problem("/source", 'an object with a "type"', "null"))
     kind = spec.get("type")
     if not isinstance(kind, str) or kind not in _KINDS:
         known = ", ".join(f'"{name}"' for name in _KINDS)

@@ -23,10 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["LAST_EPOCH", "NOTHING", "Cursor", "Excluded", "dump", "load", "read", "write"]
 
 
-def __getattr__(name: str) -> Any:
-    """Import what is about files when it is asked for (PEP 562)."""
-    if name in ("read", "write"):
-        from . import _file
+if not TYPE_CHECKING:  # which is to find that there is no other
 
-        return getattr(_file, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import what is about files when it is asked for (PEP 562)."""
+        if name in ("read", "write"):
+            from . import _file
+
+            return getattr(_file, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -12,10 +12,15 @@ if TYPE_CHECKING:
 __all__ = ["BANDS", "Stats", "Tally", "Told", "band", "percent"]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the numbers when they are asked for: a run only counts (PEP 562)."""
-    if name in __all__:
-        from . import _stats
+if not TYPE_CHECKING:  # which is to find that there is no other
 
-        return getattr(_stats, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import the numbers when they are asked for: a run only counts (PEP 562)."""
+        if name in __all__:
+            from . import _stats
+
+            return getattr(_stats, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -23,16 +23,19 @@ from ._run import run
 __all__ = ["add_command"]
 
 DESCRIPTION = """\
-Proves on your own data that the config gives the same batches whatever the threads do.
+Proves on your own data that the config gives the same batches whatever the
+threads do.
 
-The config is run without workers and then with 1, 2 and 8, with several prefetch depths,
-and with runs that are stopped, saved as JSON and resumed, one of them in another
-process. Every batch is compared with that of the run without workers: content, dataset
-indices, padding. If one differs, it says which, and looks for the cause by experiments on
-the source, the transform, the collate and the sampler.
+The config is run without workers and then with 1, 2 and 8, with several
+prefetch depths, and with runs that are stopped, saved as JSON and resumed, one
+of them in another process. Every batch is compared with that of the run
+without workers: content, dataset indices, padding. If one differs, it says
+which, and looks for the cause by experiments on the source, the transform, the
+collate and the sampler.
 
-Exit code: 0 all the same; 1 a difference, a fault (UNSAFE), samples that fail, or a problem
-with the config or with what it names; 2 bad usage, or a file that the system cannot read.
+Exit code: 0 all the same; 1 a difference, a fault (UNSAFE), samples that fail,
+or a problem with the config or with what it names; 2 bad usage, or a file that
+the system cannot read.
 """
 
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .._named import UsageError, named
 from ..config import LoaderConfig, examine
@@ -32,7 +32,7 @@ def run(
     config: str | os.PathLike[str] | Mapping[str, Any] | LoaderConfig,
     plan: Plan | None = None,
     *,
-    unknown: str = "error",
+    unknown: Literal["error", "ignore"] = "error",
     source: Callable[[], Any] | None = None,
     transform: Callable[..., Any] | None = None,
     collate: Callable[[list[Any]], Any] | None = None,
