@@ -69,6 +69,12 @@ def test_the_nearest_key_shares_the_most_letters_though_it_may_be_much_longer(wo
     assert f'the nearest known key is "{nearest}"' == hint(word, OPTIONS, is_key=True)
 
 
+def test_of_a_key_of_a_config_the_nearest_is_named():
+    """It may be a word that another loader has for it."""
+    with pytest.raises(ConfigError, match='the nearest known key is "num_workers"'):
+        read_config({"workers": 2})
+
+
 OWN = (
     'Loader(config, unknown="ignore") (in a command: --unknown ignore) '
     "lets keys of your own through"
