@@ -153,3 +153,20 @@ def test_inside_of_trio_user_code_runs_in_the_workers(monkeypatch):
     assert not prepared_here(transform=abs)
     monkeypatch.setitem(sys.modules, "trio.lowlevel", types.SimpleNamespace())  # half imported
     assert prepared_here(transform=abs)
+
+
+def test_the_packages_that_are_known_to_have_such_settings_are_those_of_the_docs(run_child):
+    """With each of them imported no batch of a transform is prepared by the loop."""
+    child = run_child(
+        """
+import sys, types
+sys.path.insert(0, "tests")
+from test_event_loop import prepared_here
+print(prepared_here(transform=abs) > 0)
+for name in ("torch", "jax", "sklearn", "tensorflow", "cupy", "mlx", "paddle"):
+    sys.modules[name] = types.ModuleType(name)
+    print(prepared_here(transform=abs))
+    del sys.modules[name]
+"""
+    )
+    assert ("", ["True", *["0"] * 7]) == (child.stderr, child.stdout.splitlines())

@@ -393,7 +393,9 @@ def test_looks_are_never_rarer_than_five_seconds():
     assert [5.0] == waits
 
 
-@pytest.mark.parametrize("module", ["pdb", "bdb", "pydevd", "debugpy.server.api", "IPython"])
+@pytest.mark.parametrize(
+    "module", ["pdb", "bdb", "pydevd", "debugpy.server.api", "IPython.terminal.embed"]
+)
 def test_a_worker_in_a_debugger_is_no_stall(module):
     """Whoever stands in one looks at it already."""
     inside, let_go = threading.Event(), threading.Event()

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import faults
 import numpy as np
@@ -362,6 +362,15 @@ def test_a_run_for_which_the_system_has_no_threads_is_not_compared(monkeypatch):
     report = report_of(faults.Source)
     assert ("same", ()) == (report.result, report.causes)
     assert any("num_workers 8" in it and "no more threads" in it for it in report.not_compared)
+
+
+def test_where_gevent_has_replaced_threads_the_runs_with_workers_are_not_compared(monkeypatch):
+    """Nothing is at fault in source or transform; what to do is said with each."""
+    gevent = SimpleNamespace(is_module_patched={"threading"}.__contains__)
+    monkeypatch.setitem(sys.modules, "gevent.monkey", gevent)
+    report = report_of(faults.Source)
+    assert ("same", ()) == (report.result, report.causes)
+    assert any("num_workers 8" in it and "queue=False" in it for it in report.not_compared)
 
 
 def test_without_a_folder_for_temporary_files_another_process_is_not_compared(monkeypatch):
@@ -728,6 +737,28 @@ NPZ = {"type": "npz", "path": "x.npz"}
 TEXT = {"type": "text", "path": "x.txt"}
 TOKENS = {"type": "tokens", "path": "x.bin", "dtype": "uint16", "window": 16}
 MLM = {"type": "mlm", "vocabulary": 400, "mask_token": 1}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no time of a status")
+def test_a_file_whose_status_changes_alone_is_no_cause(folder):
+    """As by a chmod, or where it is read through a database that looks after its log."""
+
+    def transform(sample):
+        (folder / "x.txt").chmod(0o600 if (folder / "x.txt").stat().st_mode & 0o7 else 0o644)
+        return faults.counter(np.array([len(sample)]))
+
+    report = verify.run({"source": TEXT}, transform=transform)
+    assert "files-changed" not in {cause.kind for cause in report.causes}
+    assert report.causes
+
+
+def test_what_a_signal_handler_raises_while_files_are_looked_at_passes(folder, monkeypatch, rung):
+    def looks(*args, **options):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(_case, "stamp", looks)
+    with pytest.raises(TimeoutError, match="rung"):
+        verify.run({"source": TEXT}, transform=len)
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -25,8 +25,12 @@ SIGNAL_SECONDS = 0.1
 """How often a wait looks for a signal that did not end it. Chosen: soon enough for whoever
 presses Ctrl-C, and ten times a second cost nothing that can be measured."""
 
-DEBUGGERS = {"IPython", "bdb", "debugpy", "pdb", "pudb", "pydevd"}
-"""Modules in whose functions a thread stands that somebody looks at in a debugger."""
+DEBUGGERS = (
+    *("bdb.", "debugpy.", "pdb.", "pudb.", "pydevd."),
+    *("IPython.core.debugger.", "IPython.terminal."),
+)
+"""Modules and packages, each with a dot behind it, in whose functions a thread stands that somebody
+looks at in a debugger."""
 
 HAVE_MODES = {"cupy", "jax", "mlx", "paddle", "sklearn", "tensorflow", "torch"}
 """Packages with settings that belong to a thread, and not to its context: devices, precision,
@@ -172,7 +176,7 @@ class Runtime:
             return True
         return OWN_ERRSTATE and np.geterr() != ERRSTATE
 
-    def replaced(self) -> bool:
+    def threads_replaced(self) -> bool:
         """Tell whether gevent has put greenlets or queues of its own in place of Python's."""
         is_patched = getattr(sys.modules.get("gevent.monkey"), "is_module_patched", None)
         return is_patched is not None and (is_patched("threading") or is_patched("queue"))
@@ -181,7 +185,7 @@ class Runtime:
         """Tell whether a thread is held by a debugger."""
         frame = sys._current_frames().get(thread.ident or 0)
         while frame is not None:
-            if str(frame.f_globals.get("__name__")).partition(".")[0] in DEBUGGERS:
+            if f"{frame.f_globals.get('__name__')}.".startswith(DEBUGGERS):
                 return True
             frame = frame.f_back
         return False

@@ -63,7 +63,7 @@ class SimRuntime(Runtime):
     def unlike_worker(self):
         return False
 
-    def replaced(self):
+    def threads_replaced(self):
         return False
 
     def gil_delay(self):

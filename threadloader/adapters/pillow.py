@@ -44,7 +44,10 @@ _ORIENTATION = 274  # how a picture is to be turned or mirrored
 _CHANNELS = 277  # the number of channels
 _PLANES = 284  # whether each channel lies for itself: `_APART`, or not
 _SAMPLE_FORMAT = 339  # whether values have a sign: `_SIGNED` for each channel, or not
-_APART = _SIGNED = 2
+
+# Values that two of them may have.
+_APART = 2
+_SIGNED = 2
 
 _BACK = {
     2: "FLIP_LEFT_RIGHT",

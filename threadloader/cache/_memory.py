@@ -16,8 +16,8 @@ class Memory(Cache):
     """Keeps the first samples that fit, and never lets one go for another.
 
     ``max_bytes`` bounds the bytes that they take, the contents of arrays exactly, the rest
-    estimated, and ``max_samples`` how many there are. One that is too large is left out; smaller
-    ones that come later may still fit.
+    estimated, and ``max_samples`` how many there are; both are at least 0. One that is too large is
+    left out; smaller ones that come later may still fit.
 
     >>> import numpy as np
     >>> cache = Memory(max_samples=1)

@@ -13,6 +13,7 @@ __all__ = [
     "EQUAL",
     "LIFT",
     "LISTS",
+    "LISTS_INSIDE",
     "PAD",
     "TOO",
     "no_array",
@@ -34,6 +35,7 @@ LIFT = (
     "there in the transform, or give collate=... in code"
 )
 LISTS = "return a numpy array instead of a list, which can be padded"
+LISTS_INSIDE = "return a numpy array in a field of the sample itself, where it can be padded"
 
 
 def no_fill(dtype: np.dtype[Any]) -> str:
@@ -70,6 +72,8 @@ def unfit(value: Any) -> str:
             'return its tolist(), or array.astype("U20") with the width of the longest text, '
             "from the transform"
         )
+    if any(isinstance(part, (np.ndarray, list, tuple)) for part in value.flat):
+        return "pad its rows to one length in the transform, or return each in a field of its own"
     if value.dtype.hasobject:
         return "return array.astype(...) with the dtype of what it holds from the transform"
     return "return numpy.asarray(...) of it, without what its class adds, from the transform"

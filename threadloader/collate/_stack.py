@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import CollateError, by_handler
-from ._advice import ARRAYS, COLUMNS, CUT, EQUAL, LIFT, LISTS, PAD, unfit
+from ._advice import ARRAYS, COLUMNS, CUT, EQUAL, LIFT, LISTS, LISTS_INSIDE, PAD, unfit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -94,7 +94,7 @@ class Faults:
             elif not path and first.ndim and value.ndim and len(first) == len(value):
                 hint = f"{hint}; {COLUMNS}"
         elif isinstance(first, list) and isinstance(value, list):
-            hint = f"{LISTS}; {LIFT}" if inside else LISTS
+            hint = LISTS_INSIDE if inside else LISTS
         self.add(path, f"row 0 has {say(first)}, row {row} has {say(value)}; {hint}", row, 0)
 
     def raise_lowest(self) -> None:

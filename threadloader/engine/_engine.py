@@ -69,7 +69,9 @@ class Engine:
             ClosedError: the interpreter shuts down.
         """
         shared = self._shared
-        if self._runtime.replaced():  # greenlets that wait for one another, in vain and for ever
+        if (
+            self._runtime.threads_replaced()
+        ):  # greenlets that wait for one another, in vain and for ever
             raise ConfigError(
                 Problem(
                     "/num_workers",

@@ -46,9 +46,9 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
     empty = 0  # epochs without a step, one after the other
     while steps:
         if end is not None and epoch >= end:
-            there = 0 if left_out is None else left_out[2] - steps
+            passed = 0 if left_out is None else left_out[2] - steps
             raise _too_many(
-                f"more than the {there} that are left up to the end of num_epochs ({end})"
+                f"more than the {passed} that are left up to the end of num_epochs ({end})"
             )
         plan.begun = epoch
         sampler = plan.of(epoch).sampler

@@ -244,7 +244,8 @@ class MaskTokens:
 def mlm(vocabulary: int, mask_token: int, **options: Any) -> MaskTokens:
     """Make the transform that a config describes, with the options of `MaskTokens`.
 
-    4.0 is the integer 4, as in JSON Schema. An option that there is not is a TypeError.
+    4.0 is the integer 4, as in JSON Schema. An option that there is not is a TypeError, one that is
+    out of bounds a ConfigError.
 
     >>> mlm(50.0, 49, special=[0, 1])
     MaskTokens(vocabulary=50, mask_token=49, ..., special=(0, 1), field=None, ...)

@@ -11,7 +11,8 @@ users in ``docs/sources/<kind>.md``. What holds for every kind, and is not said 
 
 - Any number of threads may read at once (`_files.FileReader` reads files by position for that).
 - An index is 0 .. ``len - 1``, counted through all files: anything else is an `IndexError`, what
-  is no integer a `TypeError`. The same goes for each index of ``take``, which is C-contiguous.
+  is no integer a `TypeError`. The same goes for each index that ``take`` is given; the arrays
+  that it gives are C-contiguous.
 - Data that is missing, damaged, or no longer what it was at opening is a `SourceError` that names
   file and place; options that do not fit together are a `ConfigError`.
 - ``fingerprint`` includes the sizes of the files; paths go through `_files.expand`.

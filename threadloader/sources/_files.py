@@ -53,7 +53,7 @@ def kept_open() -> int:
 
 
 def _known(status: os.stat_result) -> tuple[int, ...]:
-    """Give device, number, size and times of a file; the last cannot be set, see `_stamp`."""
+    """Give device, number, size and times of a file."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
@@ -272,15 +272,12 @@ class FileReader:
         """Tell whether this is known of the file that was opened first.
 
         Some file systems, as of FUSE, number a file anew each time: where no more than the number
-        differs, neither size nor times, it is the same.
+        differs, neither size nor times, it is the same. On Windows all the times can be set.
         """
         first = self._known
         if now[:2] == first[:2]:
             return True
-        if (now[0], now[2:]) != (first[0], first[2:]):
-            return False
-        self._known = now  # of several threads any may be the last: all of them are of this file
-        return True
+        return os.name != "nt" and (now[0], now[2:]) == (first[0], first[2:])
 
     def _opened_again(self) -> FileIO:
         try:

@@ -15,10 +15,17 @@ from ._paths import real
 __all__ = ["log_status", "stamp"]
 
 
-def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | None = None) -> str:
+def stamp(
+    spec: Mapping[str, Any],
+    base: str | Path = ".",
+    root: str | Path | None = None,
+    *,
+    written: bool = False,
+) -> str:
     """Give what changes when a file of a source is written to, its size unchanged or not.
 
-    That is the number of files, and a checksum of their paths, sizes and times. A fingerprint
+    That is the number of files, and a checksum of their paths, sizes and times: of their contents
+    and, unless `written`, of their status, which nobody can set. A fingerprint
     tells data from other data on any machine; it looks at sizes and some rows. This tells a file
     from its own earlier state, on one machine: for samples that are kept from one run to the
     next. Ask for it *before* the source is opened: a file that is written to in between then
@@ -28,21 +35,26 @@ def stamp(spec: Mapping[str, Any], base: str | Path = ".", root: str | Path | No
     base = base if isinstance(base, Path) else Path(base)
     files = _files_of(spec, base, None if root is None else base / root)
     statuses = [_status(file) for file in files]  # opening says what is wrong with one
+    told = [() if it is None else _told(it, written=written) for it in statuses]
     # Two files of one size that were written in the same tick of the clock have all else in common.
     paths = _paths_of(files)
     if spec["type"] == "sqlite" and statuses[0] is not None:
         # What SQLite has written last may stand beside the database.
-        statuses.append(log_status(files[0]))
+        log = log_status(files[0])
+        # Who only reads it as root gives it the owner that it has, which changes its status.
+        told.append(() if log is None else _told(log, written=True))
     digest = sha256()
-    for status in statuses:
-        told: tuple[int, ...] = ()
-        if status is not None:
-            # The last cannot be set, as the one before it is by whatever unpacks an archive.
-            told = status.st_size, status.st_mtime_ns, status.st_ctime_ns
-        digest.update(f"{told}\n".encode())
+    for each in told:
+        digest.update(f"{each}\n".encode())
     for path in paths:
         digest.update(f"{path}\n".encode("utf-8", "surrogatepass"))
-    return f"{len(statuses)} files, sha256 of paths, sizes and times {digest.hexdigest()}"
+    return f"{len(told)} files, sha256 of paths, sizes and times {digest.hexdigest()}"
+
+
+def _told(status: os.stat_result, *, written: bool) -> tuple[int, ...]:
+    # What unpacks an archive sets the time of the contents to what it was; not that of the status.
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return status.st_size, *(times[:1] if written else times)
 
 
 def _paths_of(files: Iterable[Path]) -> Iterator[str]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._named import given_by
 from ..config import LoaderConfig
-from ..errors import LoaderError
+from ..errors import LoaderError, by_handler
 from ..loader import Batches, Loader, based, open_configured, read_by, transform_of, unlisted
 from ..sources import as_source, fingerprint, stamp
 from ..transforms import Several, Transform, bind
@@ -65,8 +65,6 @@ class Case:
         self.sampler = sampler
         self._base = base
         self._given = source
-        # Before the first run: what is written to from now on may make a difference.
-        self._stamp = self._stamp_now()
         # A source of the user's that has close(). It is closed when the next one has come,
         # unless that is the same object: then it is closed at the end, once.
         self._open: Any = None
@@ -76,16 +74,15 @@ class Case:
         """Whether the source is the user's, and not one of ours that the config names."""
         return self._given is not None
 
-    def files_changed(self) -> bool:
-        """Tell whether the files that the config names were written to since this was made."""
-        return self._stamp != self._stamp_now()
-
-    def _stamp_now(self) -> str:
+    def stamp(self) -> str:
+        """Give what is another when the files that the config names have been written to."""
         if self.source_in_code or self.config.source is None:
             return ""
         try:
-            return stamp(self.config.source, self._base, self.config.root)
-        except (LoaderError, OSError):  # opening says what is wrong
+            return stamp(self.config.source, self._base, self.config.root, written=True)
+        except (LoaderError, OSError) as error:  # opening says what is wrong
+            if by_handler(error):
+                raise
             return "no such files"
 
     def bound_transform(self) -> Transform | None:

@@ -7,6 +7,7 @@ import copy
 import json
 from functools import partial
 
+from ..errors import ConfigError
 from ._case import Case
 from ._compare import Field, differing
 from ._follow import Item, Mark, Tape, VerifyError, follow, made, told
@@ -60,6 +61,8 @@ def compared(case: Case, run: Run, tape: Tape) -> tuple[Difference | None, list[
     except Exception as error:
         if type(error) is RuntimeError and error.args == ("can't start new thread",):
             raise ShortError("the system starts no more threads") from error
+        if isinstance(error, ConfigError) and error.problems[0].pointer == "/num_workers":
+            raise ShortError(str(error)) from error  # where gevent has replaced threads
         # Opening and resuming run the user's code.
         return Difference(run=str(run), kind="run", what=told(error)), []
     # Here, where the run is closed: it opens the source once more.

@@ -134,6 +134,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
     expected = 1 + len(runs(own, DEEP, epochs=epochs, steps=2, whole=True, seed=0))
     expected += process is not None
     shown.begin(1, expected, "num_workers 0")
+    before = case.stamp()
     tape = record(case, epochs, plan.batches, shown.tick)
     deep = max(1, min(DEEP, AHEAD_BYTES // max(1, tape.batch_bytes)))
     tried = runs(own, deep, epochs=epochs, steps=tape.steps, whole=tape.whole, seed=config.seed)
@@ -156,7 +157,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
             first, indices, elsewhere = difference, [*around, *tape.indices], there
     if first is None:
         found, may = faults(case, indices)
-    elif case.files_changed():  # what experiments find in them now says nothing of the runs
+    elif case.stamp() != before:  # what experiments find in them now says nothing of the runs
         found, may = (CHANGED,), ()
     elif process is not None and elsewhere:
         # What one process shows, too, comes first: each run has drawn something else, say.
