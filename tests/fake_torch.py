@@ -2,8 +2,8 @@
 
 import sys
 import threading
+import weakref
 from types import SimpleNamespace
-from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -15,8 +15,8 @@ class Kind(str):
     __slots__ = ()
 
 
-PINNED, PINNED_LOCK = WeakSet(), threading.Lock()
-"""The page-locked storages."""
+PINNED, PINNED_LOCK = [], threading.Lock()
+"""References to the page-locked storages. No WeakSet: no lock holds back what is freed."""
 
 
 class Storage:
@@ -31,7 +31,8 @@ class Storage:
         self.bytes = array.reshape(-1).view(np.uint8) if array.flags.c_contiguous else None
         if pinned:
             with PINNED_LOCK:
-                PINNED.add(self)
+                PINNED[:] = [each for each in PINNED if each() is not None]
+                PINNED.append(weakref.ref(self))
 
     def data_ptr(self):
         return self.array.__array_interface__["data"][0]
@@ -63,7 +64,8 @@ class Tensor:
     def is_pinned(self):
         """By the address, as CUDA tells it, whosever the storage is."""
         with PINNED_LOCK:
-            return any(np.may_share_memory(self.array, one.array) for one in PINNED)
+            pinned = [one.array for each in PINNED if (one := each()) is not None]
+            return any(np.may_share_memory(self.array, array) for array in pinned)
 
     def pin_memory(self):
         return self if self.is_pinned() else Tensor(self.array.copy(), pinned=True)

@@ -1094,15 +1094,18 @@ class TestClosing:
     def test_workers_that_are_idle_end_beside_a_sampler_that_hangs(self, monkeypatch):
         """They are gone when the ``with`` is left; a busy machine has all the time it needs."""
         monkeypatch.setattr(_joining, "IDLE_SECONDS", WAIT)
-        going_on = threading.Event()
+        asked, going_on = threading.Event(), threading.Event()
 
         def sampler(epoch, n):
-            assert epoch == 0 or going_on.wait()
+            if epoch:
+                asked.set()
+                going_on.wait()
             return range(n)
 
         config = {"batch_size": 1, "close_timeout": 0.01}
         with Loader(config, Numbers(4), sampler=sampler) as batches:
             assert 4 == len(list(batches))
+            assert asked.wait(WAIT)
             names = our_threads()
             threads = {each.name: each for each in threading.enumerate() if each.name in names}
         left = our_threads()
