@@ -76,6 +76,7 @@ TESTS = {
     "sources/npz": "npz columns damaged_files",
     "sources/sqlite": "sqlite columns damaged_files",
     "sources/tar": "tar columns damaged_files",
+    "sources/_tar": "tar damaged_files",
     "sources/text": "text line_index damaged_files",
     "sources/tokens": "tokens damaged_files",
     "state/": "state state_files state_places resume sampling on_error",
