@@ -33,6 +33,7 @@ QUERIES = [
     *("VACUUM INTO '../outside/copy.db'", "CREATE TABLE u (id)", "SELECT 1 AS id; DROP TABLE t"),
     *("DELETE FROM t", "SELECT hex(zeroblob(900000000)) AS id", "SELECT id FROM v"),
     "WITH w AS (SELECT edit('x') AS id) SELECT id FROM w",
+    *("SELECT fts3_tokenizer('x', x'4141414141414141') AS id", "SELECT FTS3_TOKENIZER('simple')"),
 ]
 NAMES = ["evil", "evil.run", "evil:run", "os.system", "antigravity", "this", "builtins.eval"]
 

@@ -160,3 +160,8 @@ class Registered:
 def test_a_dtype_that_another_package_has_registered_is_not_kept():
     with pytest.raises(ForeignError, match="an array or scalar of dtype"):
         _encode._stored(Registered())
+
+
+def test_a_character_that_there_is_not_is_damage():
+    with pytest.raises(DamagedError):
+        decode(b"a\x03<U1\xff\xff\xff\xff")

@@ -1325,3 +1325,23 @@ def test_more_samples_than_memory_has_places_for_are_an_error_of_the_config(tmp_
     with pytest.raises(ConfigError, match=expected):
         Folder(tmp_path / "kept", "key", 2**power)
     assert not (tmp_path / "kept").exists()
+
+
+def test_an_index_with_holes_announces_no_more_entries_than_there_are_records(
+    tmp_path, monkeypatch
+):
+    """A file may have any length, of which the disk has next to nothing."""
+    filled(tmp_path, [0])
+    (index,) = tmp_path.glob("*/*.index")
+    os.truncate(index, 1 << 40)
+    read, lengths = _segments._read_all, []
+
+    def reading(file, length):
+        lengths.append(length)
+        return read(file, length)
+
+    monkeypatch.setattr(_segments, "_read_all", reading)
+    cache = Folder(tmp_path, "key", COUNT)
+    assert 1 == cache.stats().samples
+    cache.close()
+    assert sum(lengths) < 1 << 20

@@ -460,3 +460,27 @@ class TestNumbers:
         for name in ("out", "in/../out", str(tmp_path / "out"), "in/link"):
             with pytest.raises(SourceError, match='expected a path inside the folder "root"'):
                 read_numbers(name, tmp_path, root)
+
+
+@pytest.mark.parametrize("dtype", ["<f8", "|V0"])
+def test_rows_without_bytes_are_not_made_to_be_refused(tmp_path, dtype):
+    """A file of a hundred bytes may announce as many as it likes."""
+    shape = (10**12, 0) if dtype == "<f8" else (10**12,)
+    text = str({"descr": dtype, "fortran_order": False, "shape": shape}).encode() + b"\n"
+    (tmp_path / "n.npy").write_bytes(b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text)
+    with pytest.raises(SourceError, match=r"expected one row of numbers, got shape \(10{12},"):
+        read_numbers("n.npy", tmp_path, None)
+
+
+@pytest.mark.parametrize("line", [b"1" * 300_000 + b"x", b"." + b"1" * 300_000 + b"e" * 9])
+def test_a_line_of_digits_is_refused_at_once(tmp_path, line):
+    """It ends: a pattern that tries each of its parts twice would take hours."""
+    (tmp_path / "n.txt").write_bytes(line + b"\n")
+    with pytest.raises(SourceError, match="line 1"):
+        read_numbers("n.txt", tmp_path, None)
+
+
+def test_zeros_behind_a_text_are_looked_at_once():
+    """So is this: zeros are also part of the text."""
+    assert is_torn(b'{"index": 1, "' + b"\0" * 300_000)
+    assert not is_torn(b'{"index": 1 "' + b"\0" * 300_000 + b'"x')

@@ -2,10 +2,11 @@
 
 import errno
 import pickle
+from pathlib import Path
 
 import pytest
 
-from threadloader.errors import CollateError, SourceError, StalledError, StateError
+from threadloader.errors import CollateError, SourceError, StalledError, StateError, log
 from threadloader.sources import open_source
 
 
@@ -44,3 +45,10 @@ def test_an_error_of_a_source_has_the_number_of_the_systems_and_its_file(tmp_pat
     assert (None, None, "what is wrong") == (bare.errno, bare.filename, str(bare))
     bare.__cause__ = ValueError("not the system's")
     assert bare.errno is None
+
+
+def test_a_log_quotes_paths_and_errors_in_one_line_that_is_safe_for_a_terminal(caplog):
+    """Whatever they are called: a file's name may have a line of its own, and colours."""
+    with caplog.at_level("INFO", "threadloader"):
+        log("info", "%s: %s, %s", Path("a\x1b[31m\nb"), ValueError("x\x07"), "two\nlines")
+    assert [r"a\x1b[31m\nb: x\x07, two" + "\nlines"] == [it.getMessage() for it in caplog.records]

@@ -493,3 +493,28 @@ def test_closed_it_holds_no_array_any_more_and_refuses_reads(tmp_path):
     for read in (lambda: source[0], lambda: source.take([0])):
         with pytest.raises(ClosedError, match=r"a\.npz: expected an open source"):
             read()
+
+
+def test_members_that_share_their_bytes_are_refused(tmp_path):
+    """As of an archive that makes gigabytes of a hundred kilobytes."""
+    path = tmp_path / "x.npz"
+    array = io.BytesIO()
+    np.save(array, np.zeros(1000))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a.npy", array.getvalue())
+        file.writestr("b.npy", array.getvalue())
+        # The table of contents has the second member at the place of the first.
+        file.getinfo("b.npy").header_offset = file.getinfo("a.npy").header_offset
+    with pytest.raises(SourceError, match=r"field '[ab]': expected bytes of its own"):
+        open_source({"type": "npz", "path": str(path)})
+
+
+def test_of_a_thousand_wrong_names_the_nearest_of_a_few_is_looked_for(tmp_path, monkeypatch):
+    """Among thousands that takes a while for each."""
+    looked = []
+    monkeypatch.setattr(npz, "nearest", lambda name, known: looked.append(name) or "")
+    np.savez(tmp_path / "x.npz", a=np.arange(3))
+    names = [f"n{number}" for number in range(1000)]
+    with pytest.raises(SourceError, match="'n999'"):
+        open_source({"type": "npz", "path": "x.npz", "fields": names}, tmp_path)
+    assert names[:10] == looked

@@ -24,6 +24,7 @@ from threadloader.sources import (
     _sqlite_connections,
     _sqlite_errors,
     _telling,
+    open_source,
     sqlite,
     stamp,
 )
@@ -1090,3 +1091,46 @@ def test_a_fork_that_drops_the_source_closes_nothing_of_its_parents(tmp_path):
     assert in_fork(drop)
     assert 2 == sources[0][1]["id"]
     sources[0].close()
+
+
+@pytest.mark.parametrize("query", ["fts3_tokenizer('simple')", "FTS3_TOKENIZER('x', x'4141')"])
+def test_a_function_that_takes_a_number_for_code_is_refused(tmp_path, query):
+    """Where SQLite is built with it, the second would be called."""
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("create table t(id integer primary key)")
+        database.execute("insert into t values(1)")
+        database.commit()
+    spec = {"type": "sqlite", "path": str(path), "query": f"SELECT id, {query} AS n FROM t"}
+    with pytest.raises(ConfigError, match=r"the function fts3_tokenizer|no such function"):
+        open_source({**spec, "key": "id"})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has neither pipes with names nor such links")
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        ("-journal", "x.db-journal, which is no regular file"),
+        ("-wal", "x.db-wal, which is no regular file"),
+        ("-shm", "x.db-shm to be SQLite's alone, got a file with further names"),
+    ],
+)
+def test_what_lies_beside_a_database_is_looked_at_before_sqlite_opens_it(tmp_path, ending, said):
+    """A pipe would be waited for, and a file with another name written into."""
+    path, beside, other = tmp_path / "x.db", tmp_path / f"x.db{ending}", tmp_path / "other"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("create table t(id integer primary key)")
+        database.execute("insert into t values(1)")
+        database.commit()
+    other.write_bytes(b"somebody's")
+    if ending == "-shm":
+        os.link(other, beside)
+    else:
+        os.mkfifo(beside)
+    spec = {"type": "sqlite", "path": str(path), "query": "SELECT id FROM t", "key": "id"}
+    with pytest.raises(SourceError, match=said):
+        open_source(spec)
+    assert b"somebody's" == other.read_bytes()
+    beside.unlink()
+    with closing(open_source(spec)) as source:
+        assert {"id": 1} == source[0]

@@ -35,9 +35,9 @@ __all__ = ["Quarantine", "is_torn"]
 _BEGIN = b'{"index": '
 """What each line that is written here begins with."""
 
-_ENDED = re.compile(r'("([^"\\]|\\.)*\\?|n|nu|nul|u[0-9a-f]{0,4})?\0*')
+_ENDED = re.compile(r'("(?:[^"\\]|\\.)*+\\?|n|nu|nul|u[0-9a-f]{0,4})?\0*+')
 """What stands where reading JSON fails that ends too soon: a text, null or an escape, cut short,
-or zeros, where the power went."""
+or zeros, where the power went. (Nothing is tried twice, *+: a long line would take hours.)"""
 
 _OPTION = "/on_error/quarantine"
 """The option that names the file, as a JSON pointer."""

@@ -74,7 +74,8 @@ def decode(data: bytes, begin: int = 0) -> Any:
     """
     try:
         value, at = _decode(data, begin, begin, DEEPEST)
-    except (struct.error, IndexError, ValueError, TypeError, OverflowError) as error:
+    # SystemError: of a character that there is not.
+    except (struct.error, LookupError, ValueError, TypeError, OverflowError, SystemError) as error:
         if by_handler(error):
             raise
         raise DamagedError(f"{type(error).__name__}: {error}") from error

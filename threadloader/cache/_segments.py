@@ -158,7 +158,8 @@ class Segment:
                 return  # somebody is beginning it, or was cut off
             if header != _header(key):
                 raise ValueError("it has no header of this cache")
-            count = (length - HEADER_BYTES) // ENTRY_BYTES
+            # Each has a record: a file with holes may announce any number of them.
+            count = min((length - HEADER_BYTES) // ENTRY_BYTES, size // (RECORD_HEAD + 1))
             file.seek(HEADER_BYTES + self._known * ENTRY_BYTES)
             while self._known < count:
                 data = _read_all(file, min(count - self._known, _CHUNK) * ENTRY_BYTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Literal
 
@@ -19,8 +20,13 @@ def log(how: Literal["info", "warning", "error"], message: str, *values: object)
     Args:
         how: the method of the log.
         message: as `logging` has it, with ``%s`` and the like.
-        values: what stands in their places.
+        values: what stands in their places; paths and exceptions come in one line that is safe for
+            a terminal, whatever they quote.
     """
+    from . import one_line
+
+    quoting = (os.PathLike, BaseException)
+    values = tuple(one_line(str(it)) if isinstance(it, quoting) else it for it in values)
     try:
         import logging
     except (OSError, ImportError) as error:

@@ -9,9 +9,9 @@ from typing import Any
 
 from ..errors import ConfigError, Problem
 
-__all__ = ["chosen_fields", "listed", "near", "nearest", "repeated", "unknown_fields"]
+__all__ = ["NEAREST", "chosen_fields", "listed", "near", "nearest", "repeated", "unknown_fields"]
 
-_NEAREST = 10
+NEAREST = 10
 """Names of one option for which the nearest is looked for, which takes a while among thousands."""
 
 
@@ -52,7 +52,7 @@ def unknown_fields(
     problems: list[Problem] = []
     for name in named:
         if name not in known:
-            hint = near(name, there) if len(problems) < _NEAREST else ""
+            hint = near(name, there) if len(problems) < NEAREST else ""
             hint = "; ".join(part for part in (hint, see) if part)
             problems.append(Problem(f"/source/{option}", "the name of a field", repr(name), hint))
     return problems

@@ -18,7 +18,8 @@ from ._regular import not_utf8, open_regular, readable
 
 __all__ = ["labels_of"]
 
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# Nothing is tried twice (++, *+), or a long cell of digits would take hours.
+_NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 
 
 def labels_of(

@@ -36,6 +36,9 @@ _SHAPE = re.compile(r"'shape': \([0-9L, ]*\)")
 """A shape as Python 2 may have written it: ``(3L, 2L)``."""
 _LONG = re.compile("(?<=[0-9])L")
 
+_NO_ESCAPE = re.compile(r"""\\[^\\'"abfnrtvxuUN0-7]""")
+"""A backslash before what Python knows no escape by."""
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
@@ -93,6 +96,8 @@ def read_header(
     # As it stands there: a number may have more digits than Python prints.
     shown = ascii(text.strip()[:200])[1:-1]
     unlike = f"expected a dtype and a shape, got {shown}; {damaged}"
+    if _NO_ESCAPE.search(text):  # of which Python would warn; numpy writes none
+        raise fault(unlike)
     try:
         header, dtype = _parse(text)
     except Exception as error:

@@ -16,6 +16,7 @@ from ..errors import ConfigError, Problem, SourceError, by_handler, lost_interru
 from . import _per_thread  # which counts forks
 from ._closing import Held, Token, close_each, close_left_over, closed_error
 from ._regular import regular_status
+from ._sqlite_beside import check_beside
 from ._sqlite_errors import in_words
 from ._stamp import log_status
 
@@ -23,7 +24,8 @@ __all__ = ["Connections"]
 
 _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 _READ_PRAGMAS = frozenset({"data_version", "page_size"})  # for full-text tables, too
-_REFUSED_FUNCTIONS = frozenset({"load_extension", "random", "randomblob"})
+# The tokenizer's takes a number for the address of code, which it calls.
+_REFUSED_FUNCTIONS = frozenset({"fts3_tokenizer", "load_extension", "random", "randomblob"})
 
 _LONGEST = 64 << 20
 """Bytes that a value may have beside four times the file's: a query may make larger ones than
@@ -106,6 +108,7 @@ class Connections:
             raise closed_error(self._path)
         close_left_over(self._made, lambda old: old.close(self._path, 0.0, []))
         self._compare()  # before it is opened: opening a pipe waits for its other end
+        check_beside(self._path)
         token = self._local.token = Token()
         with ExitStack() as undo:
             with self._mistrust(place):

@@ -22,7 +22,10 @@ __all__ = ["column", "read_numbers"]
 
 _MAGIC = b"\x93NUMPY"
 
-_NUMBER = re.compile(rb"[ \t\r]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t\r]*")
+# Nothing is tried twice (++, *+), or a long line of digits would take hours.
+_NUMBER = re.compile(
+    rb"[ \t\r]*+[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[ \t\r]*+"
+)
 """What a cell of a csv may hold as a number; JSON has no ``.5``, ``5.``, ``+1`` and ``01``."""
 
 
@@ -132,9 +135,12 @@ def read_numbers(
         from .npy import NpySource  # imported when it is asked for, as every kind
 
         with closing(NpySource(file)) as source:
+            none = source.take(np.arange(0))
+            # Before they are read: without bytes, any number of rows fits into a small file.
+            if none.ndim != 1 or not none.dtype.itemsize:
+                got = f"shape {(len(source), *none.shape[1:])}, dtype {none.dtype}"
+                raise SourceError(f"expected one row of numbers, got {got}", file)
             numbers: npt.NDArray[Any] = source.take(np.arange(len(source)))
-        if numbers.ndim != 1:
-            raise SourceError(f"expected one row of numbers, got shape {numbers.shape}", file)
         return numbers
     lines = data.removeprefix(b"\xef\xbb\xbf").splitlines()
     if torn is not None and lines and not data.endswith((b"\n", b"\r")) and torn(lines[-1]):

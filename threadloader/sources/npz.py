@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SourceError, by_handler
-from ._fields import chosen_fields, listed, nearest, repeated
+from ._fields import NEAREST, chosen_fields, listed, nearest, repeated
 from ._files import inside
 from ._npy_header import read_header
 from ._regular import open_regular, readable, size_of, unreadable
@@ -37,6 +37,9 @@ _DEFLATE_GAIN = 1032
 """No deflated byte becomes more than this many (the zlib manual, "Maximum Compression")."""
 
 _DAMAGED = "copy the file again, or make it again with numpy.savez"
+
+_LOCAL_BYTES = 30
+"""Bytes of the header before each member, without its name and more (APPNOTE 4.3.7)."""
 
 
 def open_npz(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> NpzSource:
@@ -127,6 +130,16 @@ class _Archive:
         if len(set(names)) < len(names):
             message = "expected one array of this name, got several; write the file again"
             raise self._fault(message, repeated(names).removesuffix(".npy"))
+        # Members that share their bytes would make gigabytes of a small file.
+        members = sorted(self._zip.infolist(), key=lambda member: member.header_offset)
+        ends = [member.header_offset + _LOCAL_BYTES + member.compress_size for member in members]
+        begins = [member.header_offset for member in members[1:]]
+        for member, end, next_one in zip(members, ends, [*begins, self._size], strict=False):
+            if end > next_one:
+                name = member.filename.removesuffix(".npy")
+                raise self._fault(
+                    f"expected bytes of its own, got those of others; {_DAMAGED}", name
+                )
         # The last record, found as zipfile finds it: 22 bytes and a comment.
         file.seek(max(self._size - 22 - 0xFFFF, 0))
         tail = file.read()
@@ -160,7 +173,7 @@ class _Archive:
         if missing:
             raise SourceError(
                 f"expected arrays of the names that are in the file, {listed(arrays) or 'none'}, "
-                f"got {'; '.join(_with_nearest(name, arrays) for name in missing)}",
+                f"got {'; '.join(_named(missing, arrays))}",
                 self._path,
                 option="/fields",
             )
@@ -234,7 +247,8 @@ def _pass_on(error: BaseException | None, outside: BaseException | None, path: P
         del error, outside, said  # which would hold this frame, and be held by it
 
 
-def _with_nearest(name: str, known: Iterable[str]) -> str:
-    """Give a wrong name, and the nearest one that there is."""
-    near = nearest(name, known)
-    return repr(name) + (f" ({near})" if near else "")
+def _named(names: list[str], known: Iterable[str]) -> Iterator[str]:
+    """Give wrong names, and of the first ones the nearest that there is."""
+    for number, name in enumerate(names):
+        near = nearest(name, known) if number < NEAREST else ""
+        yield repr(name) + (f" ({near})" if near else "")
