@@ -290,8 +290,16 @@ def list_of_lines(data: bytes) -> list[Any]:
             json.loads(last)
         except json.JSONDecodeError:
             data = data[: -len(last)]
-    values = [json.loads(line) for line in data.decode("utf-8-sig").splitlines() if line.strip()]
+    values = [number(line) for line in data.decode("utf-8-sig").splitlines() if line.strip()]
     return [plain(it["index"] if isinstance(it, dict) else it) for it in values]
+
+
+def number(line: str) -> Any:
+    """What a line of a list says: JSON, or a number that may be written as in a csv, as ``09``."""
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return float(line) if set(line) & set(".eE") else int(line)
 
 
 def list_of_npy(data: bytes) -> list[Any]:

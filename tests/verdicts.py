@@ -110,8 +110,11 @@ def is_good(config, *, source_in_code=False):
     shard, collate = config.get("shard", {}), config.get("collate", {})
     if source is None and not source_in_code:
         return False
-    path = (source or {}).get("path")
-    if any("\0" in name for name in ([path] if isinstance(path, str) else path or ())):
+    path, index = ((source or {}).get(name) for name in ("path", "index"))
+    named = path if isinstance(path, list) else [path]
+    named = [*named, *((source or {}).get(name) for name in ("folder", "pattern"))]
+    named.append(index.get("folder") if isinstance(index, dict) else None)
+    if any("\0" in name for name in named if isinstance(name, str)):
         return False
     if sampler is not None:
         if config.get("shuffle"):
