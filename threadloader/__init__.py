@@ -71,7 +71,7 @@ __version__ = "0.1.0"
 _AT_NEED = {"BatchInfo": ".jobs", "MaskTokens": ".masking", "Stats": ".stats"}
 
 
-if not TYPE_CHECKING:  # which is to find that there is no other
+if not TYPE_CHECKING:  # a checker would take any name to be there
 
     def __getattr__(name: str) -> Any:
         """Import what few need when it is asked for (PEP 562)."""

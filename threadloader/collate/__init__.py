@@ -45,7 +45,7 @@ def make_collate(
     raise ConfigError(Problem("/collate/type", '"stack" or "pad"', repr(kind)))
 
 
-if not TYPE_CHECKING:  # which is to find that there is no other
+if not TYPE_CHECKING:  # a checker would take any name to be there
 
     def __getattr__(name: str) -> Any:
         """Import what few need when it is asked for (PEP 562)."""

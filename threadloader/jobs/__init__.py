@@ -47,7 +47,7 @@ _AT_NEED = {
 }
 
 
-if not TYPE_CHECKING:  # which is to find that there is no other
+if not TYPE_CHECKING:  # a checker would take any name to be there
 
     def __getattr__(name: str) -> Any:
         """Import what a run may do without when it is asked for (PEP 562)."""

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # which is to find that there is no other
+if not TYPE_CHECKING:  # a checker would take any name to be there
 
     def __getattr__(name: str) -> Any:
         """Import what a plain order does without when it is asked for (PEP 562)."""

@@ -66,7 +66,7 @@ __all__ = [
 _AT_NEED = {"inside": "_paths", "stamp": "_stamp", "column": "columns", "read_numbers": "columns"}
 
 
-if not TYPE_CHECKING:  # which is to find that there is no other
+if not TYPE_CHECKING:  # a checker would take any name to be there
 
     def __getattr__(name: str) -> Any:
         """Import what is about files when it is asked for: arrays do without (PEP 562)."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LAST_EPOCH", "NOTHING", "Cursor", "Excluded", "dump", "load", "read", "write"]
 
 
-if not TYPE_CHECKING:  # which is to find that there is no other
+if not TYPE_CHECKING:  # a checker would take any name to be there
 
     def __getattr__(name: str) -> Any:
         """Import what is about files when it is asked for (PEP 562)."""

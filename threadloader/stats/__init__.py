@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["BANDS", "Stats", "Tally", "Told", "band", "percent"]
 
 
-if not TYPE_CHECKING:  # which is to find that there is no other
+if not TYPE_CHECKING:  # a checker would take any name to be there
 
     def __getattr__(name: str) -> Any:
         """Import the numbers when they are asked for: a run only counts (PEP 562)."""
