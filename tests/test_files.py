@@ -366,6 +366,7 @@ def test_a_label_that_is_no_such_number_names_its_line(tmp_path, kind, value):
         ("file,y\n,1\n", "line 2: expected a value, got an empty 'file'"),
         ("file,y\na,1\n./a,1\n", "line 3: expected one row for each file, got another for 'a'"),
         ("file,y\na,1\nA,1\n", "line 3: expected a file that the pattern finds, got 'A'; paths"),
+        ('file,y\n\na,"1\n2"\n"A\n",1\n', "line 5: expected a file that the pattern finds"),
         ("file,y\nb,1\n", "file that the pattern finds, got 'b'; did you mean 'b.npy'?"),
         ('file,y\na,"1\n', "line 2: expected csv, got: unexpected end of data; close the"),
         (

@@ -61,8 +61,8 @@ def digest(batch: Any) -> bytes:
     Args:
         batch: numpy arrays and scalars; objects with the buffer protocol or ``__array__``, which
             count as the array they give; ``None``, bool, int, float, complex, str, bytes; and
-            dicts, lists, tuples and named tuples of them. Arrays in C order, of any strides,
-            are read in place, in one pass; others in blocks of rows.
+            dicts, lists, tuples and named tuples of them. Arrays that are C-contiguous and
+            little-endian are read in place; others are copied in blocks of rows.
 
     Returns:
         16 bytes. They differ where anything differs that a trainer can see: the order of a

@@ -45,10 +45,10 @@ def no_fill(dtype: np.dtype[Any]) -> str:
     return 'give another "value", or the "fields" to pad'
 
 
-def no_array(value: Any, *, stacks: bool) -> str:
-    """Say what to do about a field to pad that is no array of one dimension or more.
+def no_array(value: Any, *, stacks: bool, named: bool) -> str:
+    """Say what to do about what is to be padded and is no array of one dimension or more.
 
-    ``stacks`` is whether it can be stacked.
+    ``stacks`` is whether it can be stacked, ``named`` whether it is a field, or else the sample.
     """
     inside = isinstance(value, (dict, list, tuple))
     parts = value.values() if isinstance(value, dict) else value if inside else ()
@@ -57,7 +57,10 @@ def no_array(value: Any, *, stacks: bool) -> str:
     hint = "return numpy.asarray(...) of it from the transform"
     if isinstance(value, (list, tuple)):
         return f'{hint}, or name its dtype in the source ("dtypes")'
-    return 'leave it out of "fields": it is stacked as it is' if stacks else hint
+    if stacks:
+        stacked = 'leave it out of "fields": it is stacked as it is'
+        return stacked if named else 'take the collate {"type": "stack"}'
+    return hint
 
 
 def unfit(value: Any) -> str:

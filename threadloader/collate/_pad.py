@@ -187,7 +187,7 @@ class Pad:
         first = rows[0]
         if not isinstance(first, np.ndarray) or not first.ndim:
             message = f"row 0 has {say(first)}, which is no array of one dimension or more to pad; "
-            hint = no_array(first, stacks=family_of(first) is not None)
+            hint = no_array(first, stacks=family_of(first) is not None, named=bool(path))
             raise fault(path, message + hint, 0)
         if kind_of(first) is None:
             message = f"row 0 has {say(first)}, which cannot be padded without loss; "

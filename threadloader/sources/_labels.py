@@ -95,7 +95,7 @@ class _Table:
     slashes. A row without a file or a label, or two for one file, are errors.
 
     Attributes:
-        rows: by the path of a file, the line of its row and its label.
+        rows: by the path of a file, the line in which its row begins, and its label.
     """
 
     def __init__(self, path: Path, file: str, label: str) -> None:
@@ -118,9 +118,9 @@ class _Table:
             line = reader.line_num
             at = self._column(header, file), self._column(header, label)
             for row in reader:
-                line = reader.line_num
+                begin, line = line + 1, reader.line_num
                 if row:
-                    self._add(row, line, header, *at)
+                    self._add(row, begin, header, *at)
         except csv.Error as error:
             if str(error).startswith("field larger than field limit"):  # only its text tells
                 most = csv.field_size_limit()  # the process's: not for us to move
