@@ -478,6 +478,7 @@ def test_masks_of_fields_of_other_names_than_str():
             (Pad(fields=["y"]), [{"y": inside}], (0,), "; only fields of the sample itself are pad")
             for inside in ({"x": np.ones(1)}, (np.ones(1), 1), [np.ones(1)], {"x": {"z": 1}})
         ),
+        (Pad(), [{"n": 1, "y": [1]}], (0,), "in the source (\"dtypes\") (field 'y')"),
         (Pad(), [np.array(3, ">i2")], (0,), 'pad; take the collate {"type": "stack"}'),
         (Pad(fields=["y"]), [{"y": {"x": 1}}], (0,), 'leave it out of "fields": it is stacked as'),
         (

@@ -476,10 +476,28 @@ def test_a_text_becomes_the_number_that_it_says(tmp_path, text, dtype, value):
 def test_nothing_is_cast_that_the_dtype_does_not_hold(tmp_path, text, dtype, message):
     error = refused(write(tmp_path, f"a,b\n0,\n0,\n{text},\n0,\n"), dtypes={"a": dtype})
     assert "line 4, column 'a'" == error.place
-    hint = 'say what it means with "dtypes", or by "missing" and "missing_text"'
+    hint = 'say by "missing" and "missing_text" what a missing value is, or take the dtype "str"'
+    hint += " for the field and convert it in the transform"
     if not text:
         hint = 'say what it means with "dtypes" and "missing"'
     assert f"{message}; correct the line, or {hint}" == error.message
+
+
+@pytest.mark.parametrize("dtype", ["float32", "str"])
+def test_a_wide_table_takes_as_much_memory_as_a_narrow_one(tmp_path, dtype):
+    """A block has a row or two of it: none may leave an object behind for each column."""
+    rows, columns = 300, 200
+    header = ",".join(f"c{number}" for number in range(columns))
+    row = ",".join(f"{number:04}" for number in range(columns))
+    path = write(tmp_path, f"{header}\n" + f"{row}\n" * rows)
+    tracemalloc.start()
+    try:
+        source = CsvSource([path], CsvOptions(dtypes={"*": dtype}), _chunk=len(row))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert rows == len(source)
+    assert peak < 2.5 * source.sample_bytes * rows + (1 << 20)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=6), st.integers(1, 40))
@@ -584,7 +602,10 @@ def test_where_missing_values_have_a_number_a_text_that_may_be_one_is_told_so(
 ):
     path = write(tmp_path, "a,b\nNA,\n")
     error = refused(path, **options)
-    assert error.message.endswith('or add it to "missing_text" if the value is missing')
+    assert error.message.endswith(
+        'or add it to "missing_text" if the value is missing, or take the dtype "str" for the '
+        "field and convert it in the transform"
+    )
     assert number == opened(path, **options, missing_text=["", "NA"])[0]["a"]
 
 

@@ -292,6 +292,14 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
         ),
         (ChainDataset(), "got ChainDataset; this cannot be indexed: give a list of its samples"),
         ({1, 2}, "got set; this cannot be indexed: give a list"),
+        (
+            type("Stored", (), {"__getitem__": lambda self, at: at, "shape": (3, 2)})(),
+            "got Stored; it has no len(): give an object of your own whose __len__ gives its shape",
+        ),
+        (
+            {"train": type("Rows", (list,), {"__getitems__": lambda self, at: at})(range(3))},
+            "a numpy array (field 'train'), got Rows; give it alone: it has samples of its own",
+        ),
         ({}, "expected at least one array, got none"),
         ({"x": [1, 2]}, "expected a numpy array (field 'x'), got list; give numpy.asarray"),
         ({"x": np.zeros(3), "y": range(3)}, "(field 'y'), got range"),

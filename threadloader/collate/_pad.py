@@ -168,6 +168,10 @@ class Pad:
         if not chosen:
             message = f"row 0 has {say(first)}, without an array of one dimension or more to pad; "
             hint = 'return one in a field of the sample itself, or take {"type": "stack"}'
+            for name in names:
+                if isinstance(first[name], list):
+                    hint = f"{no_array(first[name], stacks=True, named=True)} (field {name!r})"
+                    break
             raise fault((), message + hint, 0)
         return chosen
 

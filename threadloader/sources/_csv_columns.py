@@ -28,7 +28,21 @@ class Column:
 
     def __init__(self, dtype: Any, row_shape: tuple[int, ...] = ()) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self._parts: list[npt.NDArray[Any]] = [np.empty((0, *row_shape), self.dtype)]
+        self._held: npt.NDArray[Any] = np.empty((0, *row_shape), self.dtype)
+        self._used = 0  # rows of it
+
+    def _put(self, rows: npt.NDArray[Any]) -> None:
+        """Add rows to what is held.
+
+        Not an array for each block: of a wide table a block has few rows, and an array takes 112
+        bytes beside them.
+        """
+        end = self._used + len(rows)
+        if end > len(self._held):
+            shape = (max(end, len(self._held) + len(self._held) // 4), *self._held.shape[1:])
+            self._held.resize(shape, refcheck=False)
+        self._held[self._used : end] = rows
+        self._used = end
 
     def add(self, cells: Sequence[str]) -> None:
         """Take some more rows; an UnfitError names the first one that is no such value."""
@@ -36,8 +50,8 @@ class Column:
 
     def finish(self) -> npt.NDArray[Any]:
         """Give the array of all rows; the first dimension counts them."""
-        parts, self._parts = self._parts, []
-        return np.concatenate(parts)
+        self._held.resize((self._used, *self._held.shape[1:]), refcheck=False)
+        return self._held
 
 
 class Numbers(Column):
@@ -57,7 +71,7 @@ class Numbers(Column):
     def add(self, cells: Sequence[str]) -> None:
         """Take some more rows, as `Column.add` says."""
         if self._missing.isdisjoint(cells):
-            self._parts.append(self._converted(cells))
+            self._put(self._converted(cells))
             return
         present = [row for row, cell in enumerate(cells) if cell not in self._missing]
         array = np.full(len(cells), self._fill, self.dtype)
@@ -65,7 +79,7 @@ class Numbers(Column):
             array[present] = self._converted([cells[row] for row in present])
         except UnfitError as error:
             raise UnfitError(error.expected, error.got, present[error.row]) from error
-        self._parts.append(array)
+        self._put(array)
 
     def _converted(self, cells: Sequence[str]) -> npt.NDArray[Any]:
         values = self._parsed(cells)
@@ -120,7 +134,7 @@ class Categories(Column):
             row = numbers.index(None)
             listed = ", ".join(map(repr, list(self._numbers)[:10]))
             raise UnfitError(f"one of {listed}", show_cell(cells[row]), row)
-        self._parts.append(np.array(numbers, np.int64))
+        self._put(np.array(numbers, np.int64))
 
 
 class Texts(Column):
@@ -132,22 +146,19 @@ class Texts(Column):
 
     def __init__(self) -> None:
         super().__init__(np.int64, (2,))
-        self._texts: list[bytes] = []
-        self._size = 0
+        self._texts = bytearray()
         self.joined = b""
 
     def add(self, cells: Sequence[str]) -> None:
         """Take some more rows."""
         encoded = [cell.encode() for cell in cells]
-        ends = np.fromiter(accumulate(map(len, encoded), initial=self._size), np.int64)
-        self._texts.append(b"".join(encoded))
-        self._size = int(ends[-1])
-        self._parts.append(np.stack([ends[:-1], ends[1:]], axis=1))
+        ends = np.fromiter(accumulate(map(len, encoded), initial=len(self._texts)), np.int64)
+        self._texts += b"".join(encoded)
+        self._put(np.stack([ends[:-1], ends[1:]], axis=1))
 
     def finish(self) -> npt.NDArray[Any]:
         """Give where each text begins and ends in `joined`."""
-        texts, self._texts = self._texts, []
-        self.joined = b"".join(texts)
+        self.joined, self._texts = bytes(self._texts), bytearray()
         return super().finish()
 
 

@@ -21,6 +21,8 @@ __all__ = ["CsvOptions"]
 _OTHERS = "*"
 """The name that stands for every field that is not named."""
 
+_AS_TEXT = 'or take the dtype "str" for the field and convert it in the transform'
+
 
 @dataclass(frozen=True, kw_only=True)
 class CsvOptions:
@@ -145,13 +147,13 @@ class CsvOptions:
         """Say by which option a cell gets a meaning that the field of this name does not take."""
         listed = cell in self.missing_text
         if not listed and (name in self.missing or _OTHERS in self.missing):
-            what = 'add it to "missing_text" if the value is missing'
+            what = f'add it to "missing_text" if the value is missing, {_AS_TEXT}'
         elif name in self.categories:
             what = 'name it in "categories" or "missing"'
         elif listed:
             what = 'say what it means with "dtypes" and "missing"'
         else:
-            what = 'say what it means with "dtypes", or by "missing" and "missing_text"'
+            what = f'say by "missing" and "missing_text" what a missing value is, {_AS_TEXT}'
         if listed and _OTHERS in self.missing and name not in self.missing:
             dtype = self.dtypes.get(name, self.dtypes.get(_OTHERS))
             if name in self.categories:

@@ -158,6 +158,11 @@ def _advice(data: Any) -> str:
         return named + characters if isinstance(data, str) else named
     if isinstance(data, type):
         return "give an object of it"
+    if hasattr(type(data), "__getitem__") and hasattr(type(data), "shape"):  # as zarr's arrays
+        return (
+            "it has no len(): give an object of your own whose __len__ gives its shape[0] and "
+            "whose [] gives its row, or numpy.asarray(...) of it if that fits into memory"
+        )
     if hasattr(type(data), "__next__") or hasattr(type(data), "__iter__"):
         stream = "it is a stream, and a stream" if hasattr(type(data), "__next__") else "this"
         return f"{stream} cannot be indexed: give a list of its samples"

@@ -270,6 +270,8 @@ def _checked(kind: str, label: str, field: Any) -> _Array:
             raise refusal("an array without a mask", name, hint)
         more = ", without what its class adds" if isinstance(field, np.ndarray) else samples
         dense = "its toarray()" if is_sparse(field) else f"numpy.asarray(...) of it{more}"
+        if hasattr(field, "__getitems__"):  # a source, as those of a Hugging Face DatasetDict
+            dense = "it alone: it has samples of its own"
         raise refusal("a numpy array", name, f"give {dense}")
     if field.dtype.hasobject:
         hint = "convert it with astype, or give a list of samples"
