@@ -253,3 +253,20 @@ def test_the_folder_may_not_leave_the_root(tmp_path):
 def test_options_that_make_no_cache_are_refused(cache, message):
     with pytest.raises(ConfigError, match=message):
         Loader(config(cache=cache))
+
+
+class Narrow(list):
+    """Gives by `[]` other dtypes than by several at once, as datasets of Hugging Face do."""
+
+    def __getitem__(self, index):
+        return np.float64(super().__getitem__(index))
+
+    def __getitems__(self, indices):
+        return [np.float32(self[index]) for index in indices]
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": {"max_samples": 9}}, {"on_error": {"skip": 1}}])
+def test_samples_are_read_by_the_same_method_with_a_cache_and_without(options):
+    with Loader({"num_workers": 0, **options}, Narrow(range(4))) as batches:
+        made = [batch for epoch in batches.epochs(2) for batch in epoch]
+    assert [np.float32] * 2 == [batch.dtype for batch in made]

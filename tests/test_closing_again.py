@@ -348,3 +348,11 @@ def test_an_interrupt_on_the_way_to_closing_ends_the_threads(monkeypatch):
         if not sweep.where:
             break
     assert 20 < at < 1999
+
+
+def test_what_is_closed_asks_for_nothing_when_it_is_closed_again(monkeypatch):
+    """At the program's end Python may have emptied the modules, as where jax was imported."""
+    with Loader({"num_workers": 1}, range(3)) as batches:
+        next(iter(batches))
+    monkeypatch.delattr(type(batches._supply), "stop")
+    batches.close()

@@ -332,6 +332,45 @@ def test_a_fork_by_a_thread_of_the_loader_ends_as_its_code_does(where, how, run_
     assert ("[[False]]" if where == "collate=same" else "[array([False])]") == lines[-1]
 
 
+FORKED_WHILE_STOPPING = """
+import os, signal, threading, time, warnings
+from threadloader import Loader
+from threadloader.engine import _engine
+
+warnings.simplefilter("ignore")
+inside, asked, release = threading.Event(), threading.Event(), threading.Event()
+
+def sampler(epoch, n):
+    if epoch:
+        asked.set()
+        release.wait()
+    return [0]
+
+def leave(sample):
+    inside.set()
+    while _engine._running:  # until it waits for the feeder
+        time.sleep(0)
+    if not (child := os.fork()):
+        signal.alarm(20)
+        return sample
+    print("ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    release.set()
+    return sample
+
+config = {"batch_size": 1, "num_workers": 2, "shuffle": False, "close_timeout": 60}
+with Loader(config, [False], transform=leave, sampler=sampler) as batches:
+    iter(batches)
+    inside.wait()
+    asked.wait()
+"""
+
+
+def test_a_fork_by_a_worker_that_is_being_stopped_ends(run_child):
+    """A stop had forgotten the engine by then, so that the child never learned what it was."""
+    child = run_child(FORKED_WHILE_STOPPING)
+    assert (child.stdout, child.stderr) == ("ended with 0\n", "")
+
+
 def test_a_run_that_is_dropped_is_forgotten():
     """What is done in forks keeps none alive."""
     with Loader({"num_workers": 0}, np.arange(4)) as batches:

@@ -70,6 +70,25 @@ def test_an_environment_that_makes_no_sense_is_refused(environ, text):
 
 
 @pytest.mark.parametrize(("running", "shard"), [(True, (2, 4)), (False, (1, 8))])
+def test_a_running_torch_is_asked_first(monkeypatch, running, shard):
+    """As of `torch.multiprocessing.spawn`, which sets no variables."""
+    there = SimpleNamespace(
+        is_initialized=lambda: running, get_rank=lambda: 2, get_world_size=lambda: 4
+    )
+    monkeypatch.setitem(sys.modules, "torch.distributed", there)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    assert shard == shard_of_process()
+
+
+def test_a_torch_without_processes_is_not_asked(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.distributed", SimpleNamespace())
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    assert (1, 8) == shard_of_process()
+
+
+@pytest.mark.parametrize(("running", "shard"), [(True, (2, 4)), (False, (1, 8))])
 def test_a_running_jax_is_asked_first(monkeypatch, running, shard):
     """Only one that the program has imported, and only when it runs distributed."""
     jax = SimpleNamespace(

@@ -13,10 +13,9 @@ import pytest
 from conftest import our_threads
 from sweep import Sweep
 
-from threadloader import BusyError, ClosedError, Loader, per_thread
+from threadloader import BusyError, ClosedError, Loader, _runtime, per_thread
 from threadloader._runtime import RUNTIME
 from threadloader.engine import Inline
-from threadloader.loader import _open_runs
 from threadloader.loader._door import Door
 from threadloader.loader._turn import Turn
 
@@ -376,7 +375,7 @@ def test_a_fork_has_a_door_of_its_own(monkeypatch):
     holding = threading.Thread(target=hold)
     holding.start()
     assert held.wait(WAIT)
-    monkeypatch.setattr(_open_runs, "forks", _open_runs.forks + 1)
+    monkeypatch.setattr(_runtime, "forks", _runtime.forks + 1)
     entering = threading.Thread(target=door.enter, args=("the child",), daemon=True)
     entering.start()
     entering.join(WAIT)

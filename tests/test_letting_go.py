@@ -1,8 +1,12 @@
 """What the engine holds is let go of in time, where no lock is held, and nobody waits for it."""
 
+import gc
+import sys
 import threading
 import time
 import weakref
+from contextlib import suppress
+from functools import partialmethod
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +14,8 @@ from freeing import AT_ONCE, free_at_once
 
 from threadloader import ClosedError, Loader
 from threadloader.engine import _joining, _slots
+from threadloader.loader._run import Run
+from threadloader.loader._supply import Supply
 
 WAIT = 30.0
 
@@ -75,8 +81,100 @@ def test_nobody_waits_for_the_end_of_what_a_failed_read_held(monkeypatch):
             closing.join(WAIT)
 
 
+class Cyclic:
+    """Garbage that says under what lock of a slot it is collected."""
+
+    under = ()
+
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        frame = sys._getframe().f_back
+        guard = frame and getattr(frame.f_locals.get("self"), "_guard", None)
+        if guard is not None and guard.locked():
+            Cyclic.under += ((frame.f_code.co_name, frame.f_lineno),)
+
+
+class Littering(list):
+    """Each sample leaves some garbage."""
+
+    def __getitem__(self, index):
+        Cyclic()
+        return index, [index]
+
+
+def test_no_garbage_is_collected_where_a_slot_is_locked():
+    """G5, G9: what ends there may wait, and whoever stops then waits for it in vain."""
+    before = gc.get_threshold()
+    gc.set_threshold(20)
+    config = {"batch_size": 32, "num_workers": 2, "stall_action": "raise"}
+    try:
+        with Loader(config, Littering(range(60_000)), collate=list) as batches:
+            for _ in batches:
+                pass
+    finally:
+        gc.set_threshold(*before)
+    assert () == Cyclic.under
+
+
 class Batch(list):
     """A list that can be referred to weakly."""
+
+
+@pytest.mark.parametrize("delivers", [False, True])
+def test_what_was_prepared_is_let_go_of_where_a_close_finds_the_loop_inside_next(
+    delivers, monkeypatch
+):
+    """The loop does it then, at the latest when it asks again."""
+    made = threading.Semaphore(0)
+    held, inside, forgotten = threading.Event(), threading.Event(), threading.Event()
+    prepared = []
+
+    def collate(samples):
+        batch = Batch(samples)
+        prepared.append(weakref.ref(batch))
+        made.release()
+        return batch
+
+    class Source(list):
+        def __getitem__(self, index):
+            assert index or held.wait(WAIT)
+            return index
+
+    def forget(run, real=Run.forget):
+        real(run)
+        forgotten.set()
+
+    def end_of_next(run, *args, real):
+        held.set()
+        inside.set()
+        assert forgotten.wait(WAIT)
+        return real(run, *args)
+
+    def ask():
+        for _ in range(1 + delivers):
+            with suppress(ClosedError):
+                next(epoch)
+
+    monkeypatch.setattr(Run, "forget", forget)
+    # Where a stop wakes the loop, and where the loop has its batch just before.
+    where, name = (Supply, "note") if delivers else (Run, "_cut_short")
+    monkeypatch.setattr(where, name, partialmethod(end_of_next, real=getattr(where, name)))
+    config = {"batch_size": 8, "shuffle": False, "num_workers": 3, "prefetch_batches": 6}
+    loader = Loader({**config, "stall_action": "raise"}, Source(range(1000)), collate=collate)
+    with loader as batches:
+        epoch = iter(batches)
+        loop = threading.Thread(target=ask)
+        loop.start()
+        if delivers:
+            held.set()
+            assert inside.wait(WAIT)
+        assert all(made.acquire(timeout=WAIT) for _ in range(5))
+        batches.close()
+        loop.join(WAIT)
+        free_at_once()
+        assert {None} == {batch() for batch in prepared}
 
 
 def test_batches_that_nobody_will_ask_for_are_let_go_of():

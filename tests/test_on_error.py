@@ -1170,6 +1170,29 @@ def test_rows_that_fail_together_alone_ask_no_budget_and_their_reads_are_counted
         assert (0, 4) == (batches.stats().skipped, batches.stats().retried)
 
 
+@pytest.mark.parametrize(("skip", "times"), [({}, 1), ({"skip": 0}, 2)])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_tries_that_end_in_an_exception_are_counted_as_it_comes(workers, skip, times):
+    """Once; they were counted with the next batch alone, and those before a spent budget never."""
+
+    def bad(sample):
+        if sample % 2 == 0:
+            raise ValueError("bad")
+        return sample
+
+    config = {"batch_size": 1, "shuffle": False, "num_workers": workers, "num_epochs": 3}
+    config["on_error"] = {"retry": 2, "backoff": 0, **skip}
+    with Loader(config, range(3), transform=bad) as batches:
+        epoch = iter(batches)
+        for failed in (1, 1, 2):
+            with contextlib.suppress(ValueError):
+                next(epoch)
+            assert failed * 2 * times == batches.stats().retried
+        with pytest.raises(ValueError, match="bad"):
+            next(iter(batches))
+    assert 3 * 2 * times == batches.stats().retried
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_rows_that_are_good_alone_are_joined_where_they_fail_together(workers):
     """As from storage that fails now and then: of many rows nearly always one does."""

@@ -250,7 +250,7 @@ LOST = {
     ),
     "a state's samples": (
         ValueError("my own"),
-        lambda folder: Samplings.plan(EXCLUDING, 0, 1, Excluded.of("0")),
+        lambda folder: Samplings._plan(EXCLUDING, 0, 1, Excluded.of("0")),
         EXCLUDING,
         "_make",
     ),

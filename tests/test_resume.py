@@ -16,7 +16,7 @@ from campaigns.resumes import main
 from cuts import Chain
 from oracle import expected_epoch
 
-from threadloader import BusyError, ConfigError, Loader, StateError, WorkerError
+from threadloader import BusyError, ClosedError, ConfigError, Loader, StateError, WorkerError
 from threadloader.loader._skip_steps import FURTHEST
 from threadloader.state import _file
 
@@ -307,6 +307,52 @@ def test_a_resumed_run_finishes_the_same_epochs(until):
         assert whole == done + delivered(batches)
         assert [] == list(batches.epochs())
         assert (3, 0) == place(batches)
+
+
+@pytest.fixture(params=[0, 2])
+def resumed(request):
+    """Batches of a run of 8 samples that goes on behind the first 2; epochs have 4 steps."""
+    loader = Loader({"batch_size": 2, "num_workers": request.param, "seed": 3}, np.arange(8))
+    with loader as batches:
+        next(iter(batches))
+        state = batches.state_dict()
+    with loader as batches:
+        batches.load_state_dict(state)
+        yield batches
+
+
+def rest_of(batches):
+    """Take an epoch; give its number, and how many batches came."""
+    epoch = iter(batches)
+    return epoch.number, len(list(epoch))
+
+
+def test_an_iterator_that_nobody_asks_does_not_end_the_epoch_that_goes_on(resumed):
+    """As Lightning makes one, to see whether there is any; the rest of the epoch was lost."""
+    iter(resumed)
+    kept = iter(resumed)
+    assert 4 == len(resumed)
+    assert [(0, 3), (1, 4)] == [rest_of(resumed), rest_of(resumed)]
+    with pytest.raises(ClosedError):
+        next(kept)
+
+
+def test_an_iterator_that_is_closed_ends_the_epoch_that_goes_on(resumed):
+    iter(resumed).close()
+    assert (1, 4) == rest_of(resumed)
+
+
+def test_an_epoch_that_goes_on_is_that_of_epochs_after_an_iterator_that_nobody_asks(resumed):
+    before = resumed.state_dict()
+    iter(resumed)
+    assert before == resumed.state_dict()
+    assert [(0, 3), (1, 4)] == [(epoch.number, len(list(epoch))) for epoch in resumed.epochs(2)]
+
+
+def test_an_iterator_that_nobody_asks_ends_an_epoch_that_begins(resumed):
+    assert (0, 3) == rest_of(resumed)
+    iter(resumed)
+    assert (2, 4) == rest_of(resumed)
 
 
 def test_a_loader_that_is_entered_again_goes_on_from_its_state_again():

@@ -232,7 +232,11 @@ def test_nothing_excluded_has_the_checksum_of_an_empty_text():
 def test_what_another_format_has_made_of_a_state_is_told_how_to_keep_it():
     state = dump(Cursor(), RUN, WORLD, 0)
     turned = {**state["world"], "skips": tuple(state["world"]["skips"])}
-    for other in ({"version": np.int64(1)}, {"version": np.array(1)}, {"world": turned}):
+    inner = {**state["world"], "step": np.int64(0)}
+    for other in (
+        *({"version": np.int64(1)}, {"version": np.array(1)}, {"version": 1.0}),
+        *({"world": turned}, {"world": inner}),
+    ):
         with pytest.raises(StateError, match=r"; keep json\.dumps\(state\) instead\Z"):
             load({**state, **other}, RUN, WORLD, 0)
     with pytest.raises(StateError, match=r"; use an older one, or begin the run anew\Z"):

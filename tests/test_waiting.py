@@ -221,6 +221,28 @@ def test_a_look_behind_the_last_one_of_the_loop_tells_no_more_than_later_ones():
         assert 0.0 <= later.since(told[0]).data_wait_fraction
 
 
+def test_a_close_takes_back_no_time_that_was_told():
+    """It reads the clock a moment before it writes that down; whoever looks then sees more."""
+    source = Slow([0.0])
+    with opened(source) as batches:
+        next(iter(batches))
+        told = []
+
+        def monotonic(real=batches._runtime.monotonic):
+            now = real()
+            if not told:
+                told.append(None)  # it looks by this clock, too
+                source.now[0] += 5.0
+                told[0] = batches.stats()
+            return now
+
+        batches._runtime.monotonic = monotonic
+        batches.close()
+        later = batches.stats()
+    assert told[0].elapsed_seconds == later.elapsed_seconds
+    assert 0 == later.since(told[0]).batches
+
+
 def test_the_time_runs_from_the_first_call_on():
     """Also where that was interrupted, and while it lasts."""
     source = Slow([0.0])

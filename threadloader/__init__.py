@@ -19,8 +19,7 @@ command answers, `_asked` starts the children of `bench` and `verify` and reads 
 `_leaving` ends a process that has run user code), `errors` what is raised, and how that is told.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .config import LoaderConfig
 from .errors import (
@@ -34,6 +33,7 @@ from .errors import (
     StalledError,
     StateError,
     WorkerError,
+    at_need,
 )
 from .loader import Batches, Epoch, Epochs, Loader
 from .sources import Source, per_thread
@@ -72,13 +72,4 @@ _AT_NEED = {"BatchInfo": ".jobs", "MaskTokens": ".masking", "Stats": ".stats"}
 
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
-
-    def __getattr__(name: str) -> Any:
-        """Import what few need when it is asked for (PEP 562)."""
-        if name in _AT_NEED:
-            return getattr(import_module(_AT_NEED[name], __name__), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        """Name what is not imported yet as well."""
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = at_need(globals(), _AT_NEED)

@@ -7,6 +7,7 @@ can put a simulated one in its place and choose every interleaving.
 from __future__ import annotations
 
 import _thread
+import os
 import queue
 import sys
 import threading
@@ -41,6 +42,20 @@ OWN_ERRSTATE = np.__version__.startswith("1.")
 
 ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 """What a thread begins with then."""
+
+
+forks = 0
+"""Forks between the process that imported this and the present one. Looking here takes a tenth of
+asking the system which process this is."""
+
+
+def _forked() -> None:
+    global forks  # noqa: PLW0603 (its process has but this one thread)
+    forks += 1
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Lock(Protocol):

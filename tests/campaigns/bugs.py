@@ -54,7 +54,7 @@ ENGINE = [
         "The threads are joined before they are told to end.",
         "threadloader/engine/_engine.py",
         "        self.tell()\n",
-        "        if self._feeder is not None and self._launched and not inside(self._shared):\n"
+        "        if self._feeder is not None and here.shared is not self._shared:\n"
         "            self._feeder.join()\n"
         "        self.tell()\n",
         SCHEDULES,
@@ -133,7 +133,7 @@ ENGINE = [
     _bug(
         "A loader is taken for open in a forked child, which waits for ever.",
         "threadloader/engine/_engine.py",
-        "not self._shared.stopping and self._pid == os.getpid()",
+        "not (self._shared.stopping or forked(self._shared))",
         "not self._shared.stopping",
         "exit.py",
     ),
@@ -165,8 +165,8 @@ LOADER = [
     _bug(
         "An epoch that was left by break delivers its last batches to the next one.",
         "threadloader/loader/_run.py",
-        "                and place.over\n",
-        "",
+        "(place.over and cursor.epoch == place.begun + 1)",
+        "cursor.epoch == place.begun + 1",
         "loader.py",
     ),
     _bug(

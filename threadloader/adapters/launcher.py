@@ -29,9 +29,9 @@ _MOST = 2**31 - 1
 def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
     """Give this process's shard index and the number of shards.
 
-    A running `jax.distributed` is asked first, then the environment variables (of the process, if
-    none are given) of torchrun, Open MPI, other PMI launchers and SLURM. Without any of them the
-    process is alone: (0, 1).
+    A running `torch.distributed` or `jax.distributed` is asked first, then the environment
+    variables (of the process, if none are given) of torchrun, Open MPI, other PMI launchers and
+    SLURM. Without any of them the process is alone: (0, 1).
 
     Raises:
         ConfigError: a launcher's variables are incomplete or are not a shard; or there are
@@ -40,7 +40,7 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
     >>> shard_of_process({"RANK": "3", "WORLD_SIZE": "8"})
     (3, 8)
     """
-    told = _jax_processes() if environ is None else None
+    told = (_torch_processes() or _jax_processes()) if environ is None else None
     if isinstance(told, tuple):
         return told
     environ = os.environ if environ is None else environ
@@ -93,6 +93,15 @@ def _number(environ: Mapping[str, str], name: str) -> int:
 def _problem(expected: str, got: str) -> ConfigError:
     hint = 'correct the environment, or give {"index": ..., "count": ...}'
     return ConfigError(Problem("/shard", expected, got, hint))
+
+
+def _torch_processes() -> tuple[int, int] | None:
+    """Ask torch, if the program has imported it: some ways to start processes set no variables."""
+    there: Any = sys.modules.get("torch.distributed")
+    # A torch that was built without it has the module, and less in it.
+    if not hasattr(there, "is_initialized") or not there.is_initialized():
+        return None
+    return int(there.get_rank()), int(there.get_world_size())
 
 
 def _jax_processes() -> tuple[int, int] | ConfigError | None:

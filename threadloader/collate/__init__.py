@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, Problem, at_need
 from ._rows import RowsMaker
 from ._stack import stack
 
@@ -46,14 +46,4 @@ def make_collate(
 
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
-
-    def __getattr__(name: str) -> Any:
-        """Import what few need when it is asked for (PEP 562)."""
-        if name == "Pad":
-            from ._pad import Pad
-
-            return Pad
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = at_need(globals(), {"Pad": "._pad"})

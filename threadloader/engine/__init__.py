@@ -43,16 +43,14 @@ G12. With `max_bytes`, a job is begun only if its result is the next to be taken
 `_slots` is a job's place in the line and how workers share it, `_stream` the consumer's end,
 `_threads` the feeder and the workers, `_own` which engine a thread belongs to, `_bound` what may
 be begun in bytes, `_watch` tells of a stall, `_joining` waits for the workers' ends, `_saying`
-logs with a bound, `_engine` is start and stop, `_inline` the same face without threads, `_signals`
-tells what a signal handler raised in a job from what the job did.
+logs with a bound, `_engine` is start and stop, `_inline` the same face without threads.
 """
 
 from ._engine import Engine
 from ._inline import Inline, InlineStream
 from ._own import here
 from ._saying import say
-from ._signals import attempt
-from ._slots import ENDED, Outcome
+from ._slots import ENDED, Outcome, attempt
 from ._stream import Stream
 
 __all__ = [

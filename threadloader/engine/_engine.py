@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import weakref
 from collections.abc import Iterator
 
@@ -11,7 +10,7 @@ from .. import _runtime
 from .._runtime import Runtime, Thread
 from ..errors import ClosedError, ConfigError, Problem, from_signal
 from ._joining import join
-from ._own import inside
+from ._own import forked, here
 from ._saying import SAY_SECONDS, say
 from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
@@ -54,8 +53,6 @@ class Engine:
         self._feeder: Thread | None = None
         self._stall = stall_seconds, stall_raises
         self._watch: Watch | None = None
-        self._launched = False
-        self._pid = os.getpid()
         # Ends the threads of an engine that was dropped without a stop.
         self._finalizer = weakref.finalize(self, _abandon, self._shared)
         self._finalizer.atexit = False
@@ -80,18 +77,18 @@ class Engine:
                     "or patch neither: monkey.patch_all(thread=False, queue=False)",
                 )
             )
-        feeder = self._feeder = self._runtime.thread(feed, (shared,), "threadloader-feeder")
+        feeder = self._runtime.thread(feed, (shared,), "threadloader-feeder")
         seconds, raises = self._stall
         if seconds is not None:
             self._watch = Watch(shared, feeder, seconds, raises=raises)
         _running[id(shared)] = weakref.ref(self)
         # Before, so that a stop after an interrupt right after the launch waits for it.
-        self._launched = True
+        self._feeder = feeder
         try:
             self._runtime.launch(launch, (feeder, shared))
         except Exception as failed:  # noqa: BLE001 (raised again)
             # What a signal handler raises comes after the launch.
-            self._launched = from_signal(failed)
+            self._feeder = feeder if from_signal(failed) else None
             # No name for it, which would make a cycle of the error and this frame.
             raise _refused(failed, shared.num_workers)  # noqa: B904 (it is that one, or its context)
         outcome = shared.started.wait()
@@ -111,7 +108,7 @@ class Engine:
     @property
     def usable(self) -> bool:
         """False once stopped, and in a forked child, which has none of the threads."""
-        return not self._shared.stopping and self._pid == os.getpid()
+        return not (self._shared.stopping or forked(self._shared))
 
     @property
     def failed(self) -> Outcome | None:
@@ -135,7 +132,7 @@ class Engine:
 
     def tell(self) -> None:
         """Tell the threads to end, and wait for nothing."""
-        if self._pid == os.getpid():
+        if not forked(self._shared):
             self._shared.stopping = True
             self._shared.inbox.put(STOP)
 
@@ -156,10 +153,10 @@ class Engine:
         self.tell()
         self._finalizer.detach()
         _running.pop(id(shared), None)
-        if inside(shared) and self._pid == os.getpid():
-            return False
-        if feeder is None or not self._launched or self._pid != os.getpid():
+        if feeder is None or forked(shared):
             return True
+        if here.shared is shared:
+            return False
         ended = shared.end.wait(shared.close_timeout + GRACE_SECONDS)
         if ended is None and shared.saying:  # which has a bound of its own
             ended = shared.end.wait(SAY_SECONDS)
@@ -216,18 +213,3 @@ def _stop_all() -> None:
         engine.tell()
     for engine in engines:
         engine.stop()
-
-
-def _after_fork() -> None:
-    """Forget them in a child: it has none of their threads, but for one that has forked it.
-
-    A later fork may get the number that tells them apart.
-    """
-    for there in _running.copy().values():
-        if (engine := there()) is not None:
-            engine.mark.forked = True
-    _running.clear()
-
-
-if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
-    os.register_at_fork(after_in_child=_after_fork)

@@ -12,8 +12,7 @@ from .. import _runtime
 from .._runtime import Lock, Runtime
 from ..errors import from_signal, raised_first
 from ._saying import say
-from ._signals import attempt
-from ._slots import ENDED, Job, Outcome
+from ._slots import ENDED, Job, Outcome, attempt
 
 __all__ = ["Inline", "InlineStream"]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-__all__ = ["end_if_forked", "here", "inside"]
+from .. import _runtime
+
+__all__ = ["end_if_forked", "forked", "here"]
 
 
 class _Here(threading.local):
@@ -17,9 +19,9 @@ here = _Here()
 """In our threads, `here.shared` is what the threads of their engine share; elsewhere None."""
 
 
-def inside(shared: object) -> bool:
-    """Tell whether the calling thread is one of those that share this."""
-    return here.shared is shared
+def forked(shared: Any) -> bool:
+    """Tell whether this process is a fork of the one whose threads share this."""
+    return bool(shared.forks != _runtime.forks)
 
 
 def end_if_forked(shared: Any, error: BaseException | None) -> None:
@@ -28,5 +30,5 @@ def end_if_forked(shared: Any, error: BaseException | None) -> None:
     There is nobody to wait for, and a lock of another thread's may be held for ever. What
     the code has raised that forked it gets out, as it would from a thread of the user's own.
     """
-    if shared.forked:
+    if shared.forks != _runtime.forks:
         raise SystemExit if error is None else error

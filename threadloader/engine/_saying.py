@@ -11,8 +11,7 @@ from typing import Any, Literal
 from .._runtime import RUNTIME
 from ..errors import log
 from ._own import here
-from ._signals import attempt
-from ._slots import caught
+from ._slots import attempt, caught
 
 __all__ = ["SAY_SECONDS", "say", "warn_of_dropped"]
 

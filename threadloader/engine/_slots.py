@@ -6,8 +6,9 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, Protocol
 
 from .._runtime import Runtime
+from ..errors import from_signal, raised_first
 
-__all__ = ["ENDED", "Job", "Outcome", "Slot", "Worker", "caught", "outside"]
+__all__ = ["ENDED", "Job", "Outcome", "Slot", "Worker", "attempt", "caught", "outside"]
 
 
 class Job(Protocol):
@@ -86,6 +87,17 @@ def caught(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException
         return function(*args), None
     except BaseException as error:  # noqa: BLE001 (whatever it is, it is the outcome)
         return None, error
+
+
+def attempt(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
+    """Call a function; give its result, or what it raised, but raise what a signal handler did."""
+    result, error = caught(function, *args)
+    try:
+        if error is not None and from_signal(error):
+            raise raised_first(error)
+        return result, error
+    finally:
+        del error  # its traceback leads to this frame
 
 
 def outside(error: BaseException) -> Outcome:
@@ -172,11 +184,11 @@ class Slot:
             if self.outcome is not None:
                 return
             # The consumer's alone, where it is part of the outcome: nobody else holds it (G10).
-            dropped = None if outcome.job is self.job else self.job, self._failed
+            job, failed = None if outcome.job is self.job else self.job, self._failed
             self.job = self._failed = None
             self.outcome = outcome  # last: the consumer looks for it without the guard
         self._filled.release()
-        del dropped  # what belongs to it may take its time to end
+        del job, failed  # what belongs to them may take its time to end
 
     def wait(self, timeout: float | None = None) -> Outcome | None:
         """Wait for the outcome; None when the time is over first.
@@ -217,7 +229,8 @@ class Slot:
             worker.claims += 1
             with self._guard:
                 first = self._claimed
-                last = min(first + self.claim, parts)
+                # No call, as of `min`: garbage may be collected in one, and end under the guard.
+                last = parts if parts - first < self.claim else first + self.claim
                 if first == last or self._failed is not None:
                     return
                 self._claimed = last

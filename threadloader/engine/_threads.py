@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import Any
 
+from .. import _runtime
 from .._runtime import Runtime, Thread
 from ._bound import Bound
 from ._joining import join
@@ -56,7 +57,7 @@ class Shared:
     the GIL from a worker, is the first worker's. `crew`, the workers' facts and threads, is the
     feeder's; it is replaced whole, and empty in the end: a worker's facts lead back here.
 
-    `forked` goes to True in a child that code of a job's, or of their iterator's, has forked.
+    `forks` is what `_runtime.forks` was when it was made.
 
     `inbox` takes the consumer's slots, and words, to the feeder. `tickets` takes slots to the
     workers: one stands there once for each worker that may help with its job. The feeder fills
@@ -82,7 +83,8 @@ class Shared:
         self.inbox = runtime.simple_queue()
         self.tickets = runtime.queue()
         self.stopping = False
-        self.abandoned = self.saying = self.forked = False
+        self.abandoned = self.saying = False
+        self.forks = _runtime.forks
         self.failed: Outcome | None = None
         self.gil_delay = 0.0
         self.crew: tuple[tuple[Worker, Thread], ...] = ()
@@ -154,7 +156,7 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
                 began = monotonic()  # before: a claim of one part has looked at the stop (G5)
                 claims = slot.claims(worker, job.parts)
                 _, error = caught(job.run, claims)
-                if shared.forked:  # asked here: for each part a call would count
+                if shared.forks != _runtime.forks:  # asked here: for each part a call would count
                     end_if_forked(shared, error)
                 if error is not None:
                     if isinstance(claims, Generator):
@@ -291,7 +293,7 @@ def release(shared: Shared) -> None:
 
 def end_without_feeder(shared: Shared) -> None:
     """End the workers and wake the consumer, when the feeder is in the user's sampler for good."""
-    release(shared)
     slot = shared.awaited
     if slot is not None:
         slot.fill(ENDED)
+    release(shared)

@@ -21,7 +21,8 @@ Since every room may know this one, also here: `_handlers` tells what a signal h
 many of them, and `_once_free` waits a moment where somebody else is at a file.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -243,6 +244,22 @@ class BusyError(LoaderError, RuntimeError):
 
 
 # From here on for the rooms, and not in `__all__`.
+def at_need(room: dict[str, Any], files: Mapping[str, str]) -> tuple[Any, Any]:
+    """Give a room's `__getattr__` and `__dir__`: some names are imported when asked for (PEP 562).
+
+    Args:
+        room: the globals of the room.
+        files: the file of each such name, as seen from there.
+    """
+
+    def get(name: str) -> Any:
+        if name in files:
+            return getattr(import_module(files[name], room["__name__"]), name)
+        raise AttributeError(f"module {room['__name__']!r} has no attribute {name!r}")
+
+    return get, lambda: sorted({*room, *room["__all__"]})
+
+
 def shown(value: object) -> str:
     """Give a value as Python writes it, in 80 characters; its type where that cannot be done.
 

@@ -8,12 +8,12 @@ one that was left out.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..errors import at_need
 from ._batch import BatchJob, NoBatch
 from ._cut import UncutError
-from ._facts import Recipe, Span
+from ._facts import Recipe, Span, samples_of
 from ._group import GroupJob, SeriesJob
 
 if TYPE_CHECKING:
@@ -35,25 +35,18 @@ __all__ = [
     "SeriesJob",
     "Span",
     "UncutError",
+    "samples_of",
 ]
 
 
 _AT_NEED = {
-    "BatchInfo": "_info",
-    "Failure": "_failure",
-    "PatientJob": "_patient",
-    "Pause": "_policy",
-    "Policy": "_policy",
+    "BatchInfo": "._info",
+    "Failure": "._failure",
+    "PatientJob": "._patient",
+    "Pause": "._policy",
+    "Policy": "._policy",
 }
 
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
-
-    def __getattr__(name: str) -> Any:
-        """Import what a run may do without when it is asked for (PEP 562)."""
-        if name in _AT_NEED:
-            return getattr(import_module(f".{_AT_NEED[name]}", __name__), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = at_need(globals(), _AT_NEED)

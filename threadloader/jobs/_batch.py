@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import from_signal, name_of
-from ._facts import Recipe, Span
+from ._facts import Recipe, Span, samples_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -153,7 +153,7 @@ class BatchJob:
         if self._recipe.whole == "take":
             return self._recipe.take(self._indices)  # type: ignore[misc]  # there with "take"
         # A copy, which it may sort or use up.
-        samples = self._recipe.samples(self._index_of.copy())
+        samples = samples_of(self._recipe.source, self._index_of.copy())
         if transform is None:
             return samples
         return one_by_one(self._recipe, samples, self._key, self._positions, self)

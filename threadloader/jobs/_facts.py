@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     _Empty = Callable[..., NDArray[Any]]
     _Made = Callable[[int, int], list[Any]]
 
-__all__ = ["Recipe", "Span"]
+__all__ = ["Recipe", "Span", "samples_of"]
 
 
 class Recipe(NamedTuple):
@@ -88,28 +88,6 @@ class Recipe(NamedTuple):
         """What is done to each sample as it is read; None where that is nothing."""
         return self.transform if self.together is None else None
 
-    def samples(self, indices: list[int]) -> list[Any]:
-        """Read samples at once, where `whole` is "getitems".
-
-        Raises:
-            CollateError: the source gives another number of them, or no list of them at all.
-            Exception: whatever else the source raises.
-        """
-        given = self.source.__getitems__(indices)
-        if type(given) is not list and not _has_samples(given):
-            what = "None" if given is None else type(given).__name__
-            raise CollateError(
-                f"the source's __getitems__: expected a list of {len(indices)} samples, got "
-                f"{what}; return a list with a sample for each index"
-            )
-        samples = list(given)
-        if (got := len(samples)) != (expected := len(indices)):
-            raise CollateError(
-                f"the source's __getitems__: expected {expected} samples, got {got}; return one "
-                "for each index, in their order"
-            )
-        return samples
-
     def strict(self) -> "Recipe":
         """Give the same recipe, but that a sample which fails is raised and not left out."""
         policy = self.policy
@@ -119,6 +97,29 @@ class Recipe(NamedTuple):
         """Give a collated batch as it is delivered, and the fingerprint of its content."""
         digest = b"" if self.digest is None else self.digest(batch)
         return (batch if self.pin is None else self.pin(batch)), digest
+
+
+def samples_of(source: Any, indices: list[int]) -> list[Any]:
+    """Read samples at once of a source that has `__getitems__`.
+
+    Raises:
+        CollateError: it gives another number of them, or no list of them at all.
+        Exception: whatever else it raises.
+    """
+    given = source.__getitems__(indices)
+    if type(given) is not list and not _has_samples(given):
+        what = "None" if given is None else type(given).__name__
+        raise CollateError(
+            f"the source's __getitems__: expected a list of {len(indices)} samples, got "
+            f"{what}; return a list with a sample for each index"
+        )
+    samples = list(given)
+    if (got := len(samples)) != (expected := len(indices)):
+        raise CollateError(
+            f"the source's __getitems__: expected {expected} samples, got {got}; return one "
+            "for each index, in their order"
+        )
+    return samples
 
 
 def _has_samples(given: Any) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import from_signal
 from ._batch import BatchJob
 from ._cut import UncutError, join
+from ._facts import samples_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -178,7 +179,7 @@ class PatientJob(BatchJob):
         """Read one row of a source that reads many at once; to find out which of them fails."""
         if self._recipe.whole == "take":
             return self._take(self._indices[row : row + 1])
-        (sample,) = self._recipe.samples(self._index_of[row : row + 1])
+        (sample,) = samples_of(self._recipe.source, self._index_of[row : row + 1])
         if self._recipe.transform is None:
             return sample
         return self._recipe.transform(sample, self._key, self._position_of[row])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .._runtime import Runtime
 from ..config import LoaderConfig
-from ..errors import StateError, from_signal, log
+from ..errors import from_signal, log
 from ..jobs import Recipe
 from ..order import Deal
 from ..state import Cursor, dump, load
@@ -58,14 +58,9 @@ class Batches(Live):
         not_pinned: str,
         cache_stats: Callable[[], Mapping[str, Any]],
     ) -> None:
-        self._config = config
-        self._recipe = recipe
-        self._deal = deal
-        self._samplings = samplings
-        self._identity = identity
-        self._runtime = runtime
-        self._not_pinned = not_pinned
-        self._cache_stats = cache_stats
+        self._config, self._recipe, self._deal = config, recipe, deal
+        self._samplings, self._identity, self._runtime = samplings, identity, runtime
+        self._not_pinned, self._cache_stats = not_pinned, cache_stats
         length = samplings.now.sampler.length
         steps = None if length is None else deal.steps(length)  # else it is a callable
         self._has_none = steps == 0  # no step in any epoch
@@ -75,18 +70,16 @@ class Batches(Live):
         self._closing = runtime.turn()
         self._at_source = False  # whether it is being closed; written by who has the lock
         self._closed_at: float | None = None  # written by who closes first
+        self._ended = False  # whether nothing is left for a close; goes to True, by who closes
         self._waited = Told()  # the seconds of waiting that `stats` has told, to whomever
+        self._looked = Told()  # likewise, the moment up to which it has counted
         from ..state import write  # now: hours later, maybe no file can be opened
 
         self._write = write
         self._saved = False  # goes to True with the first `save`, whoever calls it
-        self._run = Run(
-            self._supply,
-            skipping,
-            runtime,
-            Plan(samplings.now),
-            digested=recipe.digest is not None,
-        )
+        plan = Plan(samplings.now)
+        digested = recipe.digest is not None
+        self._run = Run(self._supply, skipping, runtime, plan, digested=digested)
         follow(self)
 
     def __len__(self) -> int:
@@ -98,6 +91,7 @@ class Batches(Live):
         Raises:
             ClosedError: it has to wait, and the ``with`` was left.
             BusyError: it has to wait, and another thread does, or the loader's own code asks.
+            StalledError: it waits in vain, and the config asks for that.
             Exception: whatever the sampler raises; a ConfigError of no index. It is asked again.
         """
         place, end = self._run.place, self._config.num_epochs
@@ -116,6 +110,7 @@ class Batches(Live):
         Raises:
             ClosedError: the ``with`` was left.
             BusyError: another thread is inside `next`, or the calling thread is the loader's own.
+            WorkerError: a thread of the loader's own has failed.
         """
         return cast("Epoch", self._run.begin(self._config.num_epochs))  # None only with `stop`
 
@@ -150,7 +145,10 @@ class Batches(Live):
         told, asked = self._waited.most(0.0), self._runtime.monotonic()
         place = self._run.place
         tally, since = place.tally, self._run.since  # in this order, as `Run.since` says
-        now = self._runtime.monotonic() if self._closed_at is None else self._closed_at
+        closed = self._closed_at
+        # Who closes reads the clock a moment before it writes that down; another thread may have
+        # told of a later moment meanwhile.
+        now = self._looked.most(self._runtime.monotonic() if closed is None else closed)
         if since is not None:  # such a wait may have ended before `now`
             tally = tally.waited(min(since, asked, now), min(asked, now))
         # A moment before the loop writes down what it has waited this sees a little too much, and
@@ -178,8 +176,7 @@ class Batches(Live):
         """
         place = self._run.place
         # An epoch that was not begun has what the config says when it is.
-        begun = place.cursor.position > 0
-        sampling = place.plan.of(place.cursor.epoch) if begun else place.plan.now
+        sampling = place.plan.of(place.cursor.epoch) if place.cursor.position else place.plan.now
         shard = self._deal.shard_index
         return dump(place.cursor, self._identity, self._world(), shard, sampling.excluded)
 
@@ -220,29 +217,22 @@ class Batches(Live):
             ConfigError: no file can have this name, or `allow` names no field.
         """
         if isinstance(state, (str, PathLike)):
-            from ..state import read  # imported when it is asked for
+            from ..state import read
 
             state = read(state)
         shard = self._deal.shard_index
 
         def place() -> tuple[Plan, Cursor]:
             cursor, excluded = load(state, self._identity, self._world(), shard, allow)
-            plan = self._samplings.plan(cursor.epoch, cursor.position, excluded)
-            length = plan.of(cursor.epoch).sampler.length
-            if length is not None and cursor.position > length:
-                raise StateError(
-                    f"the state does not fit: world.position: expected at most {length}, "
-                    f"the length of the epoch, got {cursor.position}"
-                )
-            return plan, cursor
+            return self._samplings.plan(cursor, excluded), cursor
 
         self._run.load(place)
 
     def _skip(self, steps: int) -> None:
         """Leave out steps; before anything is begun."""
-        place = self._run.place
-        end = self._config.num_epochs
-        self._run.skip_to(after_steps(self._deal, place.plan, place.cursor, steps, end))
+        place, end = self._run.place, self._config.num_epochs
+        cursor = after_steps(self._deal, place.plan, place.cursor, steps, end)
+        self._run.results.place = place._replace(cursor=cursor)
 
     def close(self) -> None:
         """End the threads and close the source, if it is ours. Leaving the ``with`` does it.
@@ -251,11 +241,16 @@ class Batches(Live):
         `ClosedError`. From a worker it only tells the threads to end, and a later call finishes.
         Where another thread makes a batch without workers, or closes the source, it waits for that
         one, up to ``close_timeout``; where this one does, further up, it finishes after that batch.
+
+        Raises:
+            Exception: whatever the source raises while it is closed.
         """
         self._close()
 
     def _close(self) -> bool:
         """Do what `close` does; say whether nothing is left for a later call."""
+        if self._ended:  # at the program's end Python may have emptied the modules by now
+            return True
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()
         if not self._supply.stop(self._close):
@@ -268,11 +263,13 @@ class Batches(Live):
         self._run.forget()
         self._recipe.free()
         if self._close_source is None:
+            self._ended = True
             return True
         if self._closing.acquire(blocking=False):
             try:
                 if not self._at_source:  # else a signal's handler, or a finalizer, in the midst
                     self._close_once()
+                    self._ended = True
             finally:
                 self._closing.release()
         else:  # another thread is at it

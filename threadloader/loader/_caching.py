@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import sources
 from ..config import Base, LoaderConfig, bytes_of
 from ..errors import ConfigError, Problem
+from ..jobs import samples_of
 from ..sources import ArraySource
 
 if TYPE_CHECKING:
@@ -84,8 +86,16 @@ def cached_source(
         lambda: key_of(_data_of(source, spec), stamp, spec, transform),
     )
     read = source.__getitem__
+    # As where there is no cache: what the two ways give may differ, as of Hugging Face's datasets.
+    if hasattr(source, "__getitems__"):
+        read = partial(_read_alone, source)
     make = read if transform is None else lambda index: transform(read(index))
     return Cached(cache, source, make), cache
+
+
+def _read_alone(source: Any, index: int) -> Any:
+    (sample,) = samples_of(source, [index])
+    return sample
 
 
 def check_folder(config: LoaderConfig, base: Base) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import _runtime
 from .._runtime import Lock, Runtime
 from ..errors import BusyError
-from . import _open_runs
 
 if TYPE_CHECKING:
     from ._batches import Batches
@@ -29,7 +29,7 @@ class Door:
 
     def __init__(self, runtime: Runtime) -> None:
         self._turn = runtime.turn
-        self._forks = _open_runs.forks
+        self._forks = _runtime.forks
         self._lock: Lock = runtime.turn()
         self.batches: Batches | None = None
         # Both written under the lock: who is in, or None; and whether one of the loader's own
@@ -39,8 +39,8 @@ class Door:
 
     def _guard(self) -> Lock:
         """Give the lock. It may be taken again: a signal's handler in its lines may leave."""
-        if self._forks != _open_runs.forks:  # whoever held it may not be there
-            self._lock, self._forks = self._turn(), _open_runs.forks
+        if self._forks != _runtime.forks:  # whoever held it may not be there
+            self._lock, self._forks = self._turn(), _runtime.forks
         return self._lock
 
     def let_out(self, batches: Batches, *, unclosed: bool) -> None:
@@ -66,7 +66,7 @@ class Door:
                 if self.batches is not None and self.batches._closed_at is not None:
                     text = "this Loader is closed, but its `with` is not left yet; leave it first, "
                     text += "or, without a `with`, call loader.__exit__(None, None, None)"
-                elif self.batches is not None and self.batches._run.forks != _open_runs.forks:
+                elif self.batches is not None and self.batches._run.forks != _runtime.forks:
                     text = "this Loader was open when this process was forked; make another here: "
                     text += "copy.copy(loader)"
                 raise BusyError(text)

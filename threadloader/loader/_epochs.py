@@ -61,6 +61,7 @@ class Epoch(Live):
             WorkerError: user code raised what would be taken for an end.
             StalledError: nothing moves, and the config asks for that; the next call waits on.
             ConfigError: a callable sampler gave what is no index of a sample.
+            StateError: after a resume it gave fewer than were delivered already.
             OSError: the quarantine file cannot be written.
             Exception: whatever the source, transform or collate raised, with a note of
                 sample, epoch and step. The next call goes on with the batch after it. What a

@@ -236,7 +236,7 @@ class Loader:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the batches. An exception of the body passes, whatever closing does."""
+        """Close the batches by `Batches.close`. An exception of the body passes in any case."""
         batches = self._door.batches  # once: when they are closed, somebody else may be in
         try:
             if batches is not None:

@@ -12,6 +12,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING
 
+from .. import _runtime
 from ..sources import close_all
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ __all__ = ["follow"]
 _runs: dict[weakref.ref[Batches], None] = {}
 """The runs that there are. Without a lock: each use is one operation of a dict. And not a WeakSet,
 whose callbacks are Python code and would swallow a Ctrl-C that lands in them."""
-
-forks = 0
-"""Forks between the process that imported this and the present one. Looking here takes a tenth of
-asking the system which process this is."""
 
 
 def follow(batches: Batches) -> None:
@@ -43,7 +40,7 @@ def _close_all() -> None:
 
     Not in a forked child: what is open there is its parent's.
     """
-    left_open = [batches for batches in _held() if batches._run.forks == forks]
+    left_open = [batches for batches in _held() if batches._run.forks == _runtime.forks]
     # All are told before any is waited for, so that one bound is enough for them together.
     for batches in left_open:
         batches._supply.engine.tell()
@@ -52,8 +49,6 @@ def _close_all() -> None:
 
 def _forked() -> None:
     """In a forked child, before anything else is done there."""
-    global forks  # noqa: PLW0603 (its process has but this one thread)
-    forks += 1
     for batches in _held():
         _leave_behind(batches)
 

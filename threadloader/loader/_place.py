@@ -5,7 +5,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..engine import InlineStream, Stream
-from ..errors import by_handler
 from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob
 from ..state import Cursor
 from ..stats import Tally
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from ..jobs import BatchInfo
     from ._epochs import Epoch
 
-__all__ = ["Delivery", "Onward", "Place", "Shown", "import_answers"]
+__all__ = ["Delivery", "Onward", "Place", "Shown"]
 
 
 class Onward(NamedTuple):
@@ -173,6 +172,8 @@ class Place(NamedTuple):
         length: in a settled place: positions of that epoch's order; None until its first
             result is taken.
         left_out: what was left out of batches that were passed over since the last one shown.
+        unasked: whether the last iterator goes on with an epoch that was interrupted, and nothing
+            was asked of it yet.
     """
 
     plan: Plan
@@ -188,6 +189,7 @@ class Place(NamedTuple):
     over: bool = False
     length: int | None = None
     left_out: LeftOut | None = None
+    unasked: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -244,8 +246,10 @@ class Place(NamedTuple):
                     left_out = None
                     here = batches if delivery.here else 0
                     tally = tally.plus(batches, samples, ready, here, waited)
-            if skipped or job.retried:
-                tally = tally.tried(skipped, job.retried)
+            # Those of a batch in whose place an exception came were counted with that.
+            retried = 0 if delivery.lost else job.retried
+            if skipped or retried:
+                tally = tally.tried(skipped, retried)
             cursor = Cursor(
                 *span.after(served), *counts, cursor.skips, mark, cursor.skipped + skipped
             )
@@ -267,9 +271,12 @@ class Place(NamedTuple):
         )
 
     def next_cursor(self) -> Cursor:
-        """Where the next iterator begins: after the epoch that was begun, over or not."""
+        """Where the next iterator begins: after the epoch that was begun, over or not.
+
+        Who only looks whether there is an iterator, as Lightning does, has not gone on.
+        """
         cursor = self.cursor
-        if cursor.epoch == self.begun:
+        if cursor.epoch == self.begun and not self.unasked:
             cursor = cursor._replace(epoch=cursor.epoch + 1, position=0, step=0)
         return cursor
 
@@ -283,17 +290,3 @@ class Place(NamedTuple):
             return self.begun
         epoch = self.next_cursor().epoch
         return epoch if end is None else min(epoch, max(end - 1, (self.end or 0) - 1, self.begun))
-
-
-def import_answers() -> None:
-    """Import what `info` and `stats` give.
-
-    Later a signal's handler may ask in the middle of an import, which it cannot wait for, or no
-    file can be opened any more.
-    """
-    try:
-        from ..jobs import BatchInfo  # noqa: F401
-        from ..stats import Stats  # noqa: F401
-    except (OSError, ImportError) as error:  # then batches need neither
-        if by_handler(error):
-            raise

@@ -119,6 +119,7 @@ class Results:
         """
         failures = outcome.job.failures
         if place.cursor.skipped + len(failures) > self._skipping.budget:
+            place = place._replace(tally=place.tally.tried(0, outcome.job.retried))
             return self._anew(place, 1, strict=True)
         if outcome.error is None:  # else nothing is delivered that they were left out of
             self._skipping.note(failures)

@@ -15,16 +15,16 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, NoReturn
 
+from .. import _runtime
 from .._runtime import Runtime
 from ..engine import Outcome, here
-from ..errors import BusyError, ClosedError
+from ..errors import BusyError, ClosedError, by_handler
 from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob, UncutError
 from ..state import Cursor
 from ..stats import Tally
-from . import _open_runs
 from ._epochs import Epoch
 from ._failure import explained
-from ._place import Delivery, Place, import_answers
+from ._place import Delivery, Place
 from ._results import Results
 from ._schedule import Plan
 from ._skipping import Skipping
@@ -45,7 +45,7 @@ class Run:
         digested: whether batches have a fingerprint.
 
     Attributes:
-        forks: what `_open_runs.forks` was when it was made.
+        forks: what `_runtime.forks` was when it was made.
         turn: who may ask.
         results: where the run stands, and what it goes on with.
         since: since when `next` waits for a batch; None where it does not. Written by who has the
@@ -70,7 +70,7 @@ class Run:
         # What the loader's own threads have in `here.shared`; without workers, none has it.
         self._mark = supply.engine.mark
         # In another process there are no threads; whether that is an end, `check_open` says.
-        self.forks = _open_runs.forks
+        self.forks = _runtime.forks
         self.turn = Turn(runtime.turn, supply)
         self.results = Results(supply, skipping, Place(plan))
         self.since: float | None = None
@@ -99,8 +99,7 @@ class Run:
             if (
                 before is not None
                 and not before.cancelled
-                and place.over
-                and cursor.epoch == place.begun + 1
+                and (place.unasked or (place.over and cursor.epoch == place.begun + 1))
                 and end == place.end
                 and (end is None or cursor.epoch < end)
             ):
@@ -123,6 +122,7 @@ class Run:
                 taken=taken,
                 end=end,
                 left_out=place.left_out,
+                unasked=cursor.position > 0 and not stop,
             )
             try:
                 stream.prefetch(taken)
@@ -179,15 +179,11 @@ class Run:
             turn.inside = True
             place = self.results.place
             if place.live is not None and place.live() is epoch:
-                following = place.settled()._replace(live=None)
+                following = place.settled()._replace(live=None, unasked=False)
                 epoch._ended = True
                 self.results.place = following
         finally:
             turn.inside, turn.lock = False, fresh
-
-    def skip_to(self, cursor: Cursor) -> None:
-        """Begin there; before anything is begun."""
-        self.results.place = self.results.place._replace(cursor=cursor)
 
     def forget(self) -> None:
         """Forget what was prepared, after the end, if nobody is at work."""
@@ -195,12 +191,16 @@ class Run:
         turn, lock = self.turn, self.turn.lock
         # Whoever is inside `next` still uses the line, and will find the engine stopped.
         if lock.acquire(blocking=False):  # pragma: no branch - else as the comment says
-            stream = self.results.place.stream
-            if stream is not None and not turn.inside:
-                stream.cancel()
-            if not turn.inside:  # batches that nobody will ask for any more
-                self.results.place = self.place
+            if not turn.inside:
+                self._let_go()
             lock.release()
+
+    def _let_go(self) -> None:
+        """Forget what was prepared, where nobody will ask for it any more."""
+        stream = self.results.place.stream
+        if stream is not None:
+            stream.cancel()
+        self.results.place = self.place
 
     def asked_length(self, end: int | None) -> int:
         """Wait until the epoch that `__len__` counts was asked for, and give its length.
@@ -239,7 +239,9 @@ class Run:
             turn.refuse()
         try:
             turn.inside = True
-            if self._supply.closed or self.forks != _open_runs.forks:
+            if self._supply.closed or self.forks != _runtime.forks:
+                if self._supply.closed:  # while this thread was here, as in `_next_job`
+                    self._let_go()
                 self._supply.check_open()
             place = self.results.place
             live = place.live
@@ -333,7 +335,17 @@ class Run:
         return True
 
     def _import_answers(self) -> None:
-        import_answers()
+        """Import what `info` and `stats` give.
+
+        Later a signal's handler may ask in the middle of an import, which it cannot wait for, or
+        no file can be opened any more.
+        """
+        try:
+            from ..jobs import BatchInfo  # noqa: F401
+            from ..stats import Stats  # noqa: F401
+        except (OSError, ImportError) as error:  # then batches need neither
+            if by_handler(error):
+                raise
         self._can_answer = True
         self._supply.forget()  # the import is no step of the loop's
 
@@ -354,6 +366,8 @@ class Run:
             since, self.since = self.since, None  # first: what follows may be interrupted, too
             if since is not None:  # else the wait is written down
                 self._cut_short(since)
+            if self._supply.closed:  # meanwhile, and `forget` has left it to us
+                self._let_go()
             raise
 
     def _cut_short(self, since: float) -> None:
@@ -452,7 +466,8 @@ class Run:
         if outcome.job is None and self._supply.engine.failed is not None:
             self._supply.check_open()  # not the order has failed, but a thread, or several
         self._supply.forget()  # nobody knows how much of the time was for what has failed
-        place = place.settled()._replace(tally=tally)
+        retried = 0 if outcome.job is None else outcome.job.retried
+        place = place.settled()._replace(tally=tally.tried(0, retried))
         if outcome.job is None:
             # The order of the samples failed, so nothing says what comes next: it is asked
             # again, from the same place.

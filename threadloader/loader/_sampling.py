@@ -13,7 +13,7 @@ from .. import samplers, sources
 from ..config import Base, LoaderConfig
 from ..errors import ConfigError, Problem, SourceError, StateError, from_signal
 from ..order import LONGEST, Deal
-from ..state import NOTHING, Excluded
+from ..state import NOTHING, Cursor, Excluded
 from ._caching import check_folder
 from ._schedule import Plan, Sampling
 
@@ -164,19 +164,28 @@ class Samplings:
             finally:
                 errors.clear()  # their tracebacks lead to this frame
 
-    def plan(self, epoch: int, position: int, excluded: Excluded) -> Plan:
+    def plan(self, cursor: Cursor, excluded: Excluded) -> Plan:
         """Give the plan of a run that goes on where a state stands.
 
         Args:
-            epoch: its epoch.
-            position: its position there: at 0 the epoch was not begun, and has what the
-                config says now.
+            cursor: there: at position 0 its epoch was not begun, and has what the config says now.
             excluded: what was left out of that epoch.
 
         Raises:
             StateError: samples are left out that the source does not have, that leave its
-                sampler nothing to draw from, or that are too many for the memory.
+                sampler nothing to draw from, or that are too many for the memory; or the epoch
+                is shorter.
         """
+        plan = self._plan(cursor.epoch, cursor.position, excluded)
+        length = plan.of(cursor.epoch).sampler.length
+        if length is not None and cursor.position > length:
+            raise StateError(
+                f"the state does not fit: world.position: expected at most {length}, "
+                f"the length of the epoch, got {cursor.position}"
+            )
+        return plan
+
+    def _plan(self, epoch: int, position: int, excluded: Excluded) -> Plan:
         if not position or excluded == self.now.excluded:
             return Plan(self.now)
         try:

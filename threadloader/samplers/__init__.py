@@ -10,8 +10,9 @@ and `_classes` say what counts as indices and as classes, `_made` makes samplers
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from ..errors import at_need
 from ..order import Order
 from ._kept import EpochOrder, Kept, Through, from_text, to_text
 
@@ -32,17 +33,9 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
-
-    def __getattr__(name: str) -> Any:
-        """Import what a plain order does without when it is asked for (PEP 562)."""
-        if name in ("checked", "configured", "given"):
-            from . import _made
-
-            return getattr(_made, name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = at_need(
+        globals(), {"checked": "._made", "configured": "._made", "given": "._made"}
+    )
 
 
 class Sampler(Protocol):

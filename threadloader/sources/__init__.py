@@ -27,7 +27,7 @@ from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, Problem, at_need
 from ._closing import close_all, warn_by
 from ._given import Without, as_source, attributes_of, has_own
 from ._per_thread import PerThread
@@ -63,19 +63,16 @@ __all__ = [
 ]
 
 
-_AT_NEED = {"inside": "_paths", "stamp": "_stamp", "column": "columns", "read_numbers": "columns"}
+_AT_NEED = {
+    "inside": "._paths",
+    "stamp": "._stamp",
+    "column": ".columns",
+    "read_numbers": ".columns",
+}
 
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
-
-    def __getattr__(name: str) -> Any:
-        """Import what is about files when it is asked for: arrays do without (PEP 562)."""
-        if name in _AT_NEED:
-            return getattr(import_module(f".{_AT_NEED[name]}", __name__), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = at_need(globals(), _AT_NEED)
 
 
 class Source(Protocol):

@@ -13,8 +13,9 @@ file or the new one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..errors import at_need
 from ._state import LAST_EPOCH, NOTHING, Cursor, Excluded, dump, load
 
 if TYPE_CHECKING:
@@ -24,14 +25,4 @@ __all__ = ["LAST_EPOCH", "NOTHING", "Cursor", "Excluded", "dump", "load", "read"
 
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
-
-    def __getattr__(name: str) -> Any:
-        """Import what is about files when it is asked for (PEP 562)."""
-        if name in ("read", "write"):
-            from . import _file
-
-            return getattr(_file, name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = at_need(globals(), {"read": "._file", "write": "._file"})

@@ -180,7 +180,9 @@ def load(
     except (TypeError, ValueError, RecursionError) as error:
         if from_signal(error):
             raise
-        raise _damaged("checksum", "plain JSON values", str(error)) from None
+        # A TypeError is of a value that is not plain; by its text alone it would be damage.
+        told = error if isinstance(error, TypeError) else str(error)
+        raise _damaged("checksum", "plain JSON values", told) from None
     if state.get("checksum") != expected:
         raise _damaged("checksum", expected, state.get("checksum"))
     position = _counts(state, "world", ("epoch", "position", "step", "batch_size", "shard_count"))
@@ -291,7 +293,7 @@ def _skips(values: Any) -> tuple[Skip, ...]:
 
 
 def _damaged(field: str, expected: str, got: Any) -> StateError:
-    plain = type(got) in (type(None), bool, int, float, str, list, dict)
+    plain = type(got) in (type(None), bool, int, str, list, dict)  # no float stands in a state
     hint = "use an older one, or begin the run anew" if plain else "keep json.dumps(state) instead"
     text = f"the state is damaged: {field}: expected {expected}, got {shown(got)}; {hint}"
     return StateError(text)

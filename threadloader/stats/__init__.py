@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..errors import at_need
 from ._tally import Tally, Told
 
 if TYPE_CHECKING:
@@ -13,14 +14,6 @@ __all__ = ["BANDS", "Stats", "Tally", "Told", "band", "percent"]
 
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
-
-    def __getattr__(name: str) -> Any:
-        """Import the numbers when they are asked for: a run only counts (PEP 562)."""
-        if name in __all__:
-            from . import _stats
-
-            return getattr(_stats, name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = at_need(
+        globals(), {"BANDS": "._stats", "Stats": "._stats", "band": "._stats", "percent": "._stats"}
+    )
