@@ -352,7 +352,8 @@ def test_the_gil_is_named_only_where_there_is_one(gil):
     [
         ({0: 0.001, 4: 0.0}, {0: None, 4: 3}, {0: 0.01, 4: 0.01}, "loading is not the bottleneck"),
         ({0: 0.5, 4: 0.2}, {0: None, 4: 0}, {0: 0.01, 4: 0.01}, "still above 1%: try more of them"),
-        ({0: 0.2, 4: 0.5}, {0: None, 4: 0}, {0: 0.01, 4: 0.01}, "batches come more slowly than"),
+        ({0: 0.2, 4: 0.5}, {0: None, 4: 0}, {0: 0.01, 4: 0.01}, "to hand a batch over takes as lo"),
+        ({0: 0.5, 4: 0.2}, {0: None, 4: 0.6}, {0: 0.01, 4: 0.01}, "although 0.6 batches were"),
         ({0: 0.5, 4: 0.2}, {0: None, 4: 2}, {0: 0.01, 4: 0.01}, "although 2.0 batches were ready"),
         ({0: 0.5, 4: 0.2}, {0: None, 4: 2}, {0: 0.01, 4: 0.01}, "or other programs do the cores"),
         (
@@ -376,6 +377,21 @@ def test_with_a_step_the_bottleneck_is_told_by_waits_and_steps(waits, ready, ste
     )
     assert expected in told
     assert bool(expected) == bool(told)
+
+
+def test_workers_beyond_which_the_wait_rises_are_told():
+    told = said(
+        rows({1: 100, 2: 100, 4: 100}, {1: 0.5, 2: 0.3, 4: 0.4}, batches_ready={1: 0, 2: 0, 4: 0}),
+        step_seconds=0.01,
+    )
+    assert "The wait is lowest with 2 workers, 30.0%, and more of them do not lower it: at " in told
+
+
+def test_a_step_that_was_never_taken_alone_is_compared_with_what_was_asked_for():
+    told = said(
+        rows({2: 100, 4: 100}, {2: 0.0, 4: 0.0}, step_seconds={2: 0.01, 4: 0.02}), step_seconds=0.01
+    )
+    assert "beside the workers: 10 ms asked for, 20 ms with 4 workers" in told
 
 
 @pytest.mark.parametrize(

@@ -496,6 +496,18 @@ def test_threads_are_blamed_where_one_alone_is_right_and_a_lock_helps(
     assert [("source", kind)] == [(cause.part, cause.kind) for cause in shown]
 
 
+def test_threads_are_not_blamed_for_what_differs_without_them():
+    """What depends on where its sample lies in memory; a lock was advised."""
+
+    def by_address(sample):
+        return sample + (sample.__array_interface__["data"][0] >> 4) % 8
+
+    rows = np.arange(256.0).reshape(64, 4)
+    report = verify.run(CONFIG, source=lambda: [row.copy() for row in rows], transform=by_address)
+    assert "differs" == report.result
+    assert {"not-thread-safe", "other-thread"}.isdisjoint(cause.kind for cause in report.causes)
+
+
 def test_calls_are_made_in_as_many_threads_as_are_asked_for():
     threads = set()
     stressed([lambda: threads.add(threading.get_ident())], 0.1, count=1)
@@ -682,6 +694,72 @@ def test_a_failing_sample_does_not_hide_a_difference(collate):
     report = report_of(transform=both, collate=collate)
     assert ("differs", 2) == (report.result, len(report.failures))
     assert [("transform", "global-random")] == found(report)
+
+
+@pytest.mark.parametrize("part", ["source", "transform"])
+def test_what_fails_now_and_then_and_is_tried_again_is_no_danger(part):
+    """It came the same in all runs, and was called not repeatable, as it had raised."""
+    asked = itertools.count()
+
+    def now_and_then(sample):
+        if not next(asked) % 3:
+            raise OSError("not now")
+        return sample
+
+    class Storage(list):
+        def __getitem__(self, index):
+            return now_and_then(super().__getitem__(index))
+
+    given = {"source": lambda: Storage(range(40))}
+    if part == "transform":
+        given = {"source": lambda: list(range(40)), "transform": now_and_then}
+    report = verify.run({**CONFIG, "on_error": {"retry": 9, "backoff": 0}}, **given)
+    assert ("same", ()) == (report.result, report.dangers)
+
+
+def test_what_a_signal_handler_raises_in_a_call_that_is_tried_again_passes(rung):
+    calls = []
+
+    def call():
+        calls.append(1)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(TimeoutError):
+        _parts._again(2, call)
+    assert [1] == calls
+
+
+def test_a_batch_for_which_the_loop_is_told_to_wait_on_is_no_difference():
+    """A `StalledError` took the place of a batch, and all that followed had moved."""
+    config = {**CONFIG, "stall_seconds": 0.01, "stall_action": "raise"}
+
+    def slow(sample):
+        time.sleep(0.02)
+        return sample
+
+    report = verify.run(config, source=lambda: list(range(12)), transform=slow)
+    assert ("same", ()) == (report.result, report.causes)
+
+
+class Once(list):
+    """A source that a process may have open once only."""
+
+    opened = 0
+
+    def __init__(self):
+        if Once.opened:
+            raise OSError("already open in this process")
+        Once.opened += 1
+        super().__init__(range(40))
+
+    def close(self):
+        Once.opened -= 1
+
+
+def test_a_source_that_may_be_open_once_only_is_closed_before_it_is_opened_again():
+    """As an environment of LMDB; it was called different."""
+    assert "same" == verify.run(CONFIG, source=Once).result
+    assert 0 == Once.opened
 
 
 def test_an_error_that_comes_only_with_workers_is_a_difference():

@@ -26,6 +26,10 @@ ENOUGH = BANDS[0][0]
 GAIN = 1.10
 """From here on a rate counts as higher: more than runs differ by."""
 
+READY = 0.5
+"""Batches that were ready on average, from which it is not their making that the loop waits for.
+Below 1, since with `prefetch_batches` 1 there are no more than that."""
+
 BUSY = 0.85
 """A core that computes for this part of the time is busy; the system has its share, too."""
 
@@ -164,11 +168,17 @@ def _with_step(rows: Sequence[Row], step_seconds: float) -> list[str]:
     elif min(waits) >= ENOUGH and len(rows) > 1:
         least = min(rows, key=_wait)
         lowest = f"The wait is lowest with {_workers(least)}, {percent(_wait(least))}"
-        if (least.batches_ready or 0.0) >= 1:
+        if (least.batches_ready or 0.0) >= READY:
             told.append(
                 f"{lowest}, although {least.batches_ready:.1f} batches were ready on average: the"
                 " loop does not get its turn at once. Threads take the cores, or the GIL, from it,"
                 " or other programs do the cores."
+            )
+        elif not least.num_workers:
+            told.append(
+                f"{lowest}, and more of them do not lower it: to hand a batch over takes as long"
+                " as to make it, or threads take the cores, or the GIL, from the loop, or other"
+                " programs do the cores."
             )
         elif least is rows[-1]:
             told.append(
@@ -189,13 +199,13 @@ def _with_step(rows: Sequence[Row], step_seconds: float) -> list[str]:
             " (--step-ms): the numbers are those of such a step. Either other programs were"
             " running, or the system cannot keep such a time."
         )
-    alone = step_seconds if least.num_workers else took
+    alone, so = (step_seconds, "asked for") if least.num_workers else (took, "alone")
     worst = max(rows, key=lambda row: row.step_seconds or 0.0)
     if (worst.step_seconds or 0.0) > GAIN * alone:
         told.append(
-            f"The step itself gets slower beside the workers: {_time(alone)} alone,"
+            f"The step itself gets slower beside the workers: {_time(alone)} {so},"
             f" {_time(worst.step_seconds or 0.0)} with {_workers(worst)}. They take the cores, or"
-            " the GIL, from it."
+            " the GIL, from it, or other programs do the cores."
         )
     return told
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from .._named import given_by
 from ..config import LoaderConfig
-from ..errors import LoaderError, by_handler
+from ..errors import LoaderError, by_handler, from_signal
+from ..jobs import samples_of
 from ..loader import Batches, Loader, based, open_configured, read_by, transform_of, unlisted
 from ..sources import as_source, fingerprint, stamp
 from ..transforms import Several, Transform, bind
@@ -74,6 +75,12 @@ class Case:
         """Whether the source is the user's, and not one of ours that the config names."""
         return self._given is not None
 
+    @property
+    def retries(self) -> int:
+        """How often a sample that fails is tried again."""
+        policy = self.config.on_error
+        return 0 if isinstance(policy, str) else int(policy["retry"])
+
     def stamp(self) -> str:
         """Give what is another when the files that the config names have been written to."""
         if self.source_in_code or self.config.source is None:
@@ -93,7 +100,13 @@ class Case:
     def source(self) -> Iterator[Any]:
         """Open the source, as for one run."""
         if self._given is not None:
-            given = given_by(self._given)
+            try:
+                given = given_by(self._given)
+            except Exception as error:
+                if self._open is None or from_signal(error):
+                    raise
+                self.close()  # one that a process may have open once only, as of LMDB
+                given = given_by(self._given)
             if given is not self._open:
                 self.close()
             self._open = given if callable(getattr(given, "close", None)) else None
@@ -122,6 +135,8 @@ class Case:
             num_epochs=None,
             # A run would be given what another one has kept there, and the user's be filled.
             cache=None,
+            # A StalledError stands in the place of no batch: it would shift all that follow.
+            stall_action="log",
         )
         lock = threading.Lock()
         transform, collate = self.transform, self.collate
@@ -148,7 +163,7 @@ class Case:
         if whole == "take":
             return lambda index: source.take(np.array([index], np.int64))
         if whole == "getitems":
-            return lambda index: next(iter(source.__getitems__([index])))
+            return lambda index: samples_of(source, [index])[0]
         return lambda index: source[index]
 
 

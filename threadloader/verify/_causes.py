@@ -83,9 +83,12 @@ def causes(
     indices: Sequence[int],
     *,
     depth: int,
+    alone: bool,
     tell: Callable[[str], None],
 ) -> tuple[Cause, ...]:
     """Find what makes batches differ, by samples of which those that differ come first.
+
+    `alone` is whether they differ without workers as well.
 
     Returns:
         What was found; last, one of kind "unknown" where nothing was shown.
@@ -103,12 +106,22 @@ def causes(
         if not shown:
             tell("each part in several threads at once")
             shown = list(_in_threads(case, indices, found.moved, STRESS_SECONDS))
+            if alone:  # threads may have their part in it, but it differs without them as well
+                shown = list(map(_also_alone, shown))
         if not shown:
             tell("whole runs, with a lock around each part")
             shown = [_locked(case, tape, depth), *found.may]
     except Exception as error:  # noqa: BLE001 - the difference is told all the same
         return (_words.unknown((f"the experiments themselves failed: {told(error)}",)),)
     return tuple(shown)
+
+
+def _also_alone(cause: Cause) -> Cause:
+    """Take back that threads are to blame for what differs without them, too."""
+    if cause.kind not in ("not-thread-safe", "other-thread"):
+        return cause
+    without = "but num_workers 0 a second time differed as well, where there are no threads"
+    return _words.not_repeatable(cause.part, *cause.evidence, without)
 
 
 def _leaves_out(case: Case) -> bool:

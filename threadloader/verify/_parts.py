@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import samplers
+from ..errors import from_signal
 from ..sources import fingerprint
 from ._case import Case
 from ._result import Call, result
@@ -39,14 +40,18 @@ class Part(NamedTuple):
 
 def parts_of(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
     """Give the parts, with calls of them on those of the samples that can be had."""
+    again = partial(_again, case.retries)
     read = case.reader(source)
-    calls: dict[int, Call] = {index: partial(read, index) for index in indices}
+    calls: dict[int, Call] = {index: partial(again, partial(read, index)) for index in indices}
     fresh = _fresh(calls)
     calls = {index: calls[index] for index in fresh}
     parts = [Part("source", source, {f"source[{index}]": it for index, it in calls.items()})]
     bound = case.bound_transform()
     if bound is not None:
-        calls = {index: partial(_call, bound, it, KEY, index) for index, it in fresh.items()}
+        calls = {
+            index: partial(again, partial(_call, bound, it, KEY, index))
+            for index, it in fresh.items()
+        }
         if case.transform is not None:  # that of a config is ours, and looked at by nobody
             named = {f"transform(source[{index}])": it for index, it in calls.items()}
             parts.append(Part("transform", case.transform, named))
@@ -102,6 +107,17 @@ def _fresh(calls: Mapping[int, Call]) -> dict[int, Call]:
 
 def _call(function: Callable[..., Any], fresh: Call, *others: Any) -> Any:
     return function(fresh(), *others)
+
+
+def _again(retries: int, call: Call) -> Any:
+    """Make a call as `on_error` has it: again where it fails, but without the pauses."""
+    for _ in range(retries):
+        try:
+            return call()
+        except Exception as error:
+            if from_signal(error):
+                raise
+    return call()
 
 
 def _orders(sampler: Callable[..., Any], n: int) -> list[Any]:

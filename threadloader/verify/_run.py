@@ -168,7 +168,8 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         def tell(what: str) -> None:
             shown.begin(expected, expected, f"looking for the cause: {what}")
 
-        found = causes(case, tape, first, indices, depth=deep, tell=tell)
+        alone = any(run.again and not it for run, it in same)
+        found = causes(case, tape, first, indices, depth=deep, alone=alone, tell=tell)
         may = ()
     return Report(
         config=name,
