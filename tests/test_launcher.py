@@ -69,11 +69,13 @@ def test_an_environment_that_makes_no_sense_is_refused(environ, text):
     assert "/shard" == caught.value.problems[0].pointer
 
 
-@pytest.mark.parametrize(("running", "shard"), [(True, (2, 4)), (False, (1, 8))])
-def test_a_running_torch_is_asked_first(monkeypatch, running, shard):
-    """As of `torch.multiprocessing.spawn`, which sets no variables."""
+@pytest.mark.parametrize(
+    ("running", "count", "shard"), [(True, 4, (2, 4)), (True, 1, (1, 8)), (False, 4, (1, 8))]
+)
+def test_a_running_torch_is_asked_first(monkeypatch, running, count, shard):
+    """Where it has several processes; `torch.multiprocessing.spawn` sets no variables."""
     there = SimpleNamespace(
-        is_initialized=lambda: running, get_rank=lambda: 2, get_world_size=lambda: 4
+        is_initialized=lambda: running, get_rank=lambda: 2, get_world_size=lambda: count
     )
     monkeypatch.setitem(sys.modules, "torch.distributed", there)
     monkeypatch.setenv("RANK", "1")

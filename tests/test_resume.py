@@ -6,6 +6,7 @@ Longer than other files: all that is promised of going on stands together.
 
 import json
 import os
+import signal
 import sys
 import threading
 from unittest.mock import Mock
@@ -347,6 +348,26 @@ def test_an_epoch_that_goes_on_is_that_of_epochs_after_an_iterator_that_nobody_a
     iter(resumed)
     assert before == resumed.state_dict()
     assert [(0, 3), (1, 4)] == [(epoch.number, len(list(epoch))) for epoch in resumed.epochs(2)]
+
+
+def test_epochs_of_which_nothing_is_asked_go_on_all_the_same(resumed):
+    numbers = [epoch.number for epoch, _ in zip(resumed.epochs(3), range(9), strict=False)]
+    assert [0, 1, 2] == numbers
+
+
+def test_an_iterator_that_was_asked_in_vain_ends_the_epoch_that_goes_on(resumed, rung):
+    """What a signal's handler raises there is no batch, but it was asked for one."""
+    epoch = iter(resumed)
+
+    def ring(*place, real=resumed._run._next_of):
+        resumed._run._next_of = real
+        signal.raise_signal(signal.SIGINT)
+
+    resumed._run._next_of = ring
+    with pytest.raises(TimeoutError):
+        next(epoch)
+    next(iter(resumed))
+    assert 1 == resumed.info.epoch
 
 
 def test_an_iterator_that_nobody_asks_ends_an_epoch_that_begins(resumed):

@@ -101,7 +101,9 @@ def _torch_processes() -> tuple[int, int] | None:
     # A torch that was built without it has the module, and less in it.
     if not hasattr(there, "is_initialized") or not there.is_initialized():
         return None
-    return int(there.get_rank()), int(there.get_world_size())
+    count = int(there.get_world_size())
+    # A group of one may be there to write a checkpoint: then others are asked.
+    return (int(there.get_rank()), count) if count > 1 else None
 
 
 def _jax_processes() -> tuple[int, int] | ConfigError | None:

@@ -27,8 +27,8 @@ GAIN = 1.10
 """From here on a rate counts as higher: more than runs differ by."""
 
 READY = 0.5
-"""Batches that were ready on average, from which it is not their making that the loop waits for.
-Below 1, since with `prefetch_batches` 1 there are no more than that."""
+"""Batches that were ready on average, from which it is not their making alone that the loop waits
+for. Below 1, since with `prefetch_batches` 1 there are no more than that."""
 
 BUSY = 0.85
 """A core that computes for this part of the time is busy; the system has its share, too."""
@@ -170,9 +170,10 @@ def _with_step(rows: Sequence[Row], step_seconds: float) -> list[str]:
         lowest = f"The wait is lowest with {_workers(least)}, {percent(_wait(least))}"
         if (least.batches_ready or 0.0) >= READY:
             told.append(
-                f"{lowest}, although {least.batches_ready:.1f} batches were ready on average: the"
-                " loop does not get its turn at once. Threads take the cores, or the GIL, from it,"
-                " or other programs do the cores."
+                f"{lowest}, although {least.batches_ready:.1f} batches were ready on average:"
+                " either some batches take much longer than others, which more of prefetch_batches"
+                " evens out, or the loop does not get its turn at once, as threads take the cores,"
+                " or the GIL, from it, or other programs do the cores."
             )
         elif not least.num_workers:
             told.append(

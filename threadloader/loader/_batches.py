@@ -154,7 +154,7 @@ class Batches(Live):
         # A moment before the loop writes down what it has waited this sees a little too much, and
         # between the clearing of `since` and the writing too little: what was told stays told.
         waited = tally.data_wait_seconds
-        if self._closed_at is not None and tally.started is not None:
+        if closed is not None and tally.started is not None:
             # Without workers a batch is made to its end, and waited for, after the close.
             waited = min(waited, max(0.0, now - tally.started - tally.first_batch_seconds))
         self._waited.most(waited := max(told, waited))
@@ -260,16 +260,16 @@ class Batches(Live):
                 return False
             self._supply.wait()
             return True
-        self._run.forget()
+        forgotten = self._run.forget()  # else whoever is inside `next` may not ask again
         self._recipe.free()
         if self._close_source is None:
-            self._ended = True
+            self._ended = forgotten
             return True
         if self._closing.acquire(blocking=False):
             try:
                 if not self._at_source:  # else a signal's handler, or a finalizer, in the midst
                     self._close_once()
-                    self._ended = True
+                    self._ended = forgotten
             finally:
                 self._closing.release()
         else:  # another thread is at it

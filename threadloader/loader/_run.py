@@ -185,20 +185,24 @@ class Run:
         finally:
             turn.inside, turn.lock = False, fresh
 
-    def forget(self) -> None:
-        """Forget what was prepared, after the end, if nobody is at work."""
+    def forget(self) -> bool:
+        """Forget what was prepared, after the end, if nobody is at work; say whether that is so."""
         # This very lock: a signal handler that asks meanwhile is refused, and puts another there.
         turn, lock = self.turn, self.turn.lock
-        # Whoever is inside `next` still uses the line, and will find the engine stopped.
-        if lock.acquire(blocking=False):  # pragma: no branch - else as the comment says
-            if not turn.inside:
-                self._let_go()
-            lock.release()
+        # Whoever is inside `next` still uses the line; later `_let_go` comes from there, or from
+        # the next close.
+        if not lock.acquire(blocking=False):
+            return False
+        idle = not turn.inside
+        if idle:
+            self._let_go()
+        lock.release()
+        return idle
 
     def _let_go(self) -> None:
         """Forget what was prepared, where nobody will ask for it any more."""
         stream = self.results.place.stream
-        if stream is not None:
+        if stream is not None and not stream.cancelled:
             stream.cancel()
         self.results.place = self.place
 
@@ -356,8 +360,8 @@ class Run:
         called = self._now()
         before = 0.0 if place.delivery is None else place.delivery.waited
         place = place.settled()
-        if place.tally.started is None:  # from now on the time counts
-            place = place._replace(tally=place.tally.waited(called, called))
+        if place.unasked or place.tally.started is None:  # from now on the time counts
+            place = place._replace(tally=place.tally.waited(called, called), unasked=False)
             self.results.place = place
         self.since = called
         try:

@@ -34,7 +34,7 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
     __getattr__, __dir__ = at_need(
-        globals(), {"checked": "._made", "configured": "._made", "given": "._made"}
+        globals(), dict.fromkeys(("checked", "configured", "given"), "._made")
     )
 
 

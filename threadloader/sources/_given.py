@@ -158,7 +158,8 @@ def _advice(data: Any) -> str:
         return named + characters if isinstance(data, str) else named
     if isinstance(data, type):
         return "give an object of it"
-    if hasattr(type(data), "__getitem__") and hasattr(type(data), "shape"):  # as zarr's arrays
+    arrays = hasattr(type(data), "__getitem__") and hasattr(type(data), "shape")  # as zarr's
+    if arrays and not isinstance(data, np.generic):
         return (
             "it has no len(): give an object of your own whose __len__ gives its shape[0] and "
             "whose [] gives its row, or numpy.asarray(...) of it if that fits into memory"

@@ -15,5 +15,5 @@ __all__ = ["BANDS", "Stats", "Tally", "Told", "band", "percent"]
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
     __getattr__, __dir__ = at_need(
-        globals(), {"BANDS": "._stats", "Stats": "._stats", "band": "._stats", "percent": "._stats"}
+        globals(), dict.fromkeys(("BANDS", "Stats", "band", "percent"), "._stats")
     )

@@ -17,7 +17,7 @@ from ..sources import fingerprint
 from . import _words
 from ._case import PARTS, Case
 from ._follow import Tape, told
-from ._parts import KEY, parts_of
+from ._parts import KEY, again, parts_of
 from ._probe import CALLS, elsewhere, overwritten, repeated
 from ._report import Cause, Difference
 from ._result import RAISED, result
@@ -157,7 +157,8 @@ def _in_place(case: Case, source: Any, indices: list[int]) -> Iterator[tuple[Cau
     Yields:
         That it does, and whether the part then gives something else than the first time.
     """
-    read, transform = case.reader(source), case.bound_transform()
+    read = partial(again, case.retries, case.reader(source))
+    transform = case.bound_transform()
 
     def changed_by(part: str, change: Callable[[int], Any]) -> Iterator[tuple[Cause, bool]]:
         for index in indices:
@@ -168,7 +169,9 @@ def _in_place(case: Case, source: Any, indices: list[int]) -> Iterator[tuple[Cau
                 return
 
     def transformed(index: int) -> Any:
-        return read(index) if transform is None else transform(read(index), KEY, index)
+        if transform is None:
+            return read(index)
+        return again(case.retries, lambda: transform(read(index), KEY, index))
 
     if case.transform is not None:
         yield from changed_by("transform", transformed)
@@ -182,7 +185,7 @@ def _reopened(case: Case, indices: list[int]) -> list[Cause]:
     openings = []
     for _ in range(2):
         with case.source() as source:
-            read = case.reader(source)
+            read = partial(again, case.retries, case.reader(source))
             marks = {f"source[{index}]": result(partial(read, index)) for index in indices}
             openings.append({"its length": len(source), "its fingerprint": fingerprint(source)})
             openings[-1] |= marks

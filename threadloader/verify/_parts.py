@@ -15,7 +15,7 @@ from ..sources import fingerprint
 from ._case import Case
 from ._result import Call, result
 
-__all__ = ["KEY", "Part", "parts_of", "results"]
+__all__ = ["KEY", "Part", "again", "parts_of", "results"]
 
 KEY = 1
 """Of a transform's generator: which one it is makes no difference."""
@@ -40,16 +40,15 @@ class Part(NamedTuple):
 
 def parts_of(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
     """Give the parts, with calls of them on those of the samples that can be had."""
-    again = partial(_again, case.retries)
-    read = case.reader(source)
-    calls: dict[int, Call] = {index: partial(again, partial(read, index)) for index in indices}
+    read = partial(again, case.retries, case.reader(source))
+    calls: dict[int, Call] = {index: partial(read, index) for index in indices}
     fresh = _fresh(calls)
     calls = {index: calls[index] for index in fresh}
     parts = [Part("source", source, {f"source[{index}]": it for index, it in calls.items()})]
     bound = case.bound_transform()
     if bound is not None:
         calls = {
-            index: partial(again, partial(_call, bound, it, KEY, index))
+            index: partial(again, case.retries, _call, bound, it, KEY, index)
             for index, it in fresh.items()
         }
         if case.transform is not None:  # that of a config is ours, and looked at by nobody
@@ -109,15 +108,15 @@ def _call(function: Callable[..., Any], fresh: Call, *others: Any) -> Any:
     return function(fresh(), *others)
 
 
-def _again(retries: int, call: Call) -> Any:
+def again(retries: int, call: Callable[..., Any], *args: Any) -> Any:
     """Make a call as `on_error` has it: again where it fails, but without the pauses."""
     for _ in range(retries):
         try:
-            return call()
+            return call(*args)
         except Exception as error:
             if from_signal(error):
                 raise
-    return call()
+    return call(*args)
 
 
 def _orders(sampler: Callable[..., Any], n: int) -> list[Any]:
