@@ -292,6 +292,7 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
         ),
         (ChainDataset(), "got ChainDataset; this cannot be indexed: give a list of its samples"),
         ({1, 2}, "got set; this cannot be indexed: give a list"),
+        (np.float64(3), "got float64; give an array, a dict or tuple of arrays, a list of samples"),
         (
             type("Stored", (), {"__getitem__": lambda self, at: at, "shape": (3, 2)})(),
             "got Stored; it has no len(): give an object of your own whose __len__ gives its shape",

@@ -725,7 +725,7 @@ def test_what_a_signal_handler_raises_in_a_call_that_is_tried_again_passes(rung)
         signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(TimeoutError):
-        _parts._again(2, call)
+        _parts.again(2, call)
     assert [1] == calls
 
 
