@@ -29,9 +29,9 @@ _MOST = 2**31 - 1
 def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
     """Give this process's shard index and the number of shards.
 
-    A running `torch.distributed` or `jax.distributed` is asked first, then the environment
-    variables (of the process, if none are given) of torchrun, Open MPI, other PMI launchers and
-    SLURM. Without any of them the process is alone: (0, 1).
+    A running `torch.distributed` of several processes or `jax.distributed` is asked first, then the
+    environment variables (of the process, if none are given) of torchrun, Open MPI, other PMI
+    launchers and SLURM. Without any of them the process is alone: (0, 1).
 
     Raises:
         ConfigError: a launcher's variables are incomplete or are not a shard; or there are
