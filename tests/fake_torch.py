@@ -93,6 +93,8 @@ def from_numpy(array):
         raise ValueError("given numpy array has byte order different from the native byte order")
     if min(array.strides, default=0) < 0:
         raise ValueError("at least one stride in the given numpy array is negative")
+    if any(step % array.itemsize for step in array.strides):
+        raise ValueError("given numpy array strides not a multiple of the element byte size")
     assert array.flags.writeable
     return Tensor(array, storage=Storage(array, pinned=False, own=False))
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from threadloader import cli
+from threadloader._asked import child_command
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,6 +35,13 @@ def held():
 
 def speaks(sample):
     print("\\u5b57")
+    return sample
+
+def chats(sample):
+    "Prints what no disk takes, in another process than the command's."
+    if os.environ.setdefault("FIRST", str(os.getpid())) != str(os.getpid()):
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
+    print("a sample")
     return sample
 
 def small(sample):
@@ -108,6 +116,14 @@ def test_bench_starts_no_process_in_a_bundle_and_says_where_to_run_it(
     assert "with no Python to start; run it outside of the bundle" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("unknown", [None, ""])
+def test_where_a_program_has_python_inside_there_is_none_to_start(monkeypatch, unknown):
+    """Python's documentation has these for an interpreter that does not know its own path."""
+    monkeypatch.setattr(sys, "executable", unknown)
+    with pytest.raises(OSError, match="with no Python to start"):
+        child_command("threadloader.verify._child")
+
+
 @pytest.mark.parametrize("option", ["-E", "-I"])
 def test_a_child_heeds_its_seed_of_hashes_where_other_variables_are_not_heeded(option, tmp_path):
     """Those would be heeded in the child alone."""
@@ -169,6 +185,17 @@ def test_user_code_may_print_what_the_encoding_of_stdout_lacks(command, tmp_path
     first, *options = command
     given = [first, "c.json", "--source", "mine:reads", "--transform", "mine:speaks", *options]
     with started(tmp_path, *given, PYTHONIOENCODING="ascii") as running:
+        out, err = running.communicate(timeout=120)
+    assert 0 == running.returncode, out + err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no full device")
+@COMMANDS
+def test_user_code_that_prints_where_the_disk_is_full_has_not_failed(command, tmp_path):
+    """As where the folder for temporary files is, to which another process prints."""
+    first, *options = command
+    given = [first, "c.json", "--source", "mine:reads", "--transform", "mine:chats", *options]
+    with started(tmp_path, *given) as running:
         out, err = running.communicate(timeout=120)
     assert 0 == running.returncode, out + err
 

@@ -27,6 +27,7 @@ import pytest
 from frameworks import framework
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from links import make_link
 
 from threadloader import ConfigError, LoaderConfig, WorkerError, cli
 from threadloader._named import integer, number
@@ -960,6 +961,22 @@ def test_progress_is_lines_or_one_line_that_is_wiped_out(monkeypatch, terminal, 
     assert expected == screen.text
 
 
+def test_a_line_of_progress_stays_in_its_line(monkeypatch):
+    """What a terminal goes on with in another one would not be wiped out."""
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    sizes = {7: os.terminal_size((20, 5))}
+    screen = Screen(terminal=True)
+    screen.fileno = lambda: 7
+    monkeypatch.setattr(os, "get_terminal_size", sizes.__getitem__)
+    shown = progress(screen, 9, json=False)
+    shown.begin(1, "num_workers 10")
+    sizes[7] = os.terminal_size((15, 5))  # whoever looks on has made it narrower
+    shown.begin(2, "num_workers 2")
+    shown.close()
+    lines = ["", "run 1 of 9: num_wor", "run 2 of 9: nu".ljust(19), 14 * " ", ""]
+    assert "\r".join(lines) == screen.text
+
+
 @pytest.mark.parametrize(("columns", "expected"), [(0, Lines), (80, Bar)])
 def test_a_bar_is_for_a_terminal_that_has_columns(monkeypatch, columns, expected):
     """On one that says it has none, tqdm draws nothing at all."""
@@ -1243,6 +1260,12 @@ def test_a_picture_does_not_take_the_place_of_the_config(command, name, section)
     expected = f"threadloader bench: --svg: expected another file than the config, got {name}\n"
     assert (2, "", expected) == (code, out, err)
     assert text == Path("c.json").read_text("utf-8")
+
+
+def test_a_picture_by_a_link_into_a_folder_that_is_not_there_is_told_before_the_run(command):
+    make_link(Path("a.svg"), Path("none") / "a.svg")
+    expected = f"threadloader bench: cannot write a.svg: {os.strerror(errno.ENOENT)}\n"
+    assert (2, "", expected) == command("c.json", "--svg", "a.svg")
 
 
 @pytest.mark.parametrize("there", [True, False])

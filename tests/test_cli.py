@@ -446,6 +446,19 @@ def test_ctrl_c_ends_with_130_and_one_line(check, monkeypatch):
     assert (130, "", "threadloader: interrupted\n") == check(write({"source": NPZ}))
 
 
+@pytest.mark.parametrize("code", [None, "the handler's word"])
+def test_the_exit_of_a_signal_handler_is_none_of_the_arguments(check, monkeypatch, code):
+    """argparse ends by one, too: with its help, or with what is wrong."""
+
+    def rung(*args, **options):
+        raise SystemExit(code)
+
+    monkeypatch.setattr(cli, "examined", rung)
+    with pytest.raises(SystemExit) as caught:
+        check(write({"source": NPZ}))
+    assert code == caught.value.code
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
 def test_ctrl_c_while_a_pager_lets_the_output_wait_ends_with_130_and_one_line(folder):
     """The output is longer than a pipe holds, and what is left of it waits for nobody."""

@@ -225,7 +225,7 @@ def test_closing_at_each_line_in_the_same_thread_waits_for_nothing(tmp_path, ope
 
             def close(frame, opened=opened):
                 # What SQLite calls in the middle of its own work may not close its connection.
-                if frame.f_code.co_name not in ("_authorize", "_denied"):
+                if frame.f_code.co_name not in ("authorize", "_denied"):
                     opened.close()
 
             sweep = Sweep(at, close)

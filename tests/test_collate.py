@@ -603,6 +603,12 @@ def test_what_is_no_number_is_told_to_be_converted(dtype):
     assert 'give another "value"' in refused(Pad(value=300), [np.zeros(1, "u1")]).message
 
 
+@pytest.mark.parametrize("long", [np.str_("x" * 9999), {"x" * 9999: 1}, np.bytes_(b"x" * 9999)])
+def test_what_is_long_is_told_in_short(long):
+    """As of a row of another kind among the texts of an array."""
+    assert len(refused(stack, [np.int64(1), long]).message) < 300
+
+
 def test_a_pad_value_too_long_to_be_written_is_refused():
     error = refused(Pad(value=10**5000), [np.zeros(1)])
     assert "cannot hold the pad value an int of 16610 bits" in error.message
@@ -677,6 +683,7 @@ def test_the_pad_values_are_those_of_the_time_when_pad_was_made():
         ({"length": 0}, "/collate/length"),
         ({"length": True}, "/collate/length"),
         ({"length": 2.5}, "/collate/length"),
+        ({"length": 10**5000}, "/collate/length"),
         ({"length": 10, "multiple_of": 8}, "/collate/length"),
         ({"multiple_of": 0}, "/collate/multiple_of"),
         ({"multiple_of": None}, "/collate/multiple_of"),

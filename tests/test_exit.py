@@ -5,6 +5,7 @@ Seen in child interpreters.
 
 import os
 import signal
+import sys
 
 import pytest
 
@@ -82,6 +83,41 @@ def test_an_open_loader_does_not_keep_the_interpreter(run_child, body):
     """Exit code 0, nothing on stderr, and well within the bound."""
     child = run_child(BEGIN + body, timeout=30)
     assert (0, "") == (child.returncode, child.stderr)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_that_is_made_by_the_last_finalizers_is_refused(run_child, workers):
+    """No module can be imported by then, no file of a package read, and no thread started."""
+    child = run_child(
+        "from threadloader import ClosedError, Loader\n"
+        "class Last:\n"
+        "    def __del__(self):\n"
+        f"        try: Loader({{'num_workers': {workers}}}, [1])\n"
+        "        except ClosedError as error: print(error)\n"
+        "last = Last()\n",
+        timeout=60,
+    )
+    said = "a Loader cannot be made while the interpreter shuts down\n"
+    assert (0, said, "") == (child.returncode, child.stdout, child.stderr)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_python_closes_when_it_has_emptied_the_modules_says_nothing(monkeypatch, workers):
+    """As the last generator of a program on CPython 3.13t, over a loader that is open."""
+    loader = Loader({"batch_size": 2, "num_workers": workers}, range(8))
+    batches = loader.__enter__()
+    epoch = iter(batches)
+    next(epoch)
+    batches._supply.engine.stop()  # as the hook at the interpreter's end has done
+    ours = [vars(module) for name, module in sys.modules.items() if "threadloader" in name]
+    with monkeypatch.context() as patch:
+        for names in ours:
+            for name in [name for name in names if not name.startswith("__")]:
+                patch.setitem(names, name, None)
+        epoch.close()
+        batches.close()
+        loader.__exit__(None, None, None)
+    loader.__exit__(None, None, None)
 
 
 def test_a_worker_that_never_returns_does_not_keep_the_interpreter(run_child):

@@ -23,6 +23,7 @@ from links import make_link
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import _decode, _spelling, _telling, files
+from threadloader.sources._paths import real
 from threadloader.sources._regular import unreadable
 from threadloader.sources.files import open_files
 
@@ -222,6 +223,17 @@ def test_a_name_that_the_locale_does_not_have_is_told_with_what_to_do(tmp_path):
     error = UnicodeEncodeError("ascii", "d\xe4.npz", 1, 2, "ordinal not in range(128)")
     told = unreadable(tmp_path / "x", error).message
     assert r"the encoding of the system, ascii, got '\xe4'; set PYTHONUTF8=1, or a UTF-8" in told
+
+
+def test_within_a_root_such_a_name_is_told_alike(tmp_path, monkeypatch):
+    """There every link is followed, before a file is opened."""
+
+    def realpath(path):
+        raise UnicodeEncodeError("ascii", "d\xe4.npz", 1, 2, "ordinal not in range(128)")
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+    with pytest.raises(SourceError, match=r"ascii, got .* set PYTHONUTF8=1, or a UTF-8 locale"):
+        real(tmp_path)
 
 
 def test_a_link_that_leads_nowhere_is_an_error(tmp_path):

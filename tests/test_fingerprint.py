@@ -351,6 +351,10 @@ class Color(enum.IntEnum):
     RED = 1
 
 
+class Kind(bytes, enum.Enum):
+    ONE = b"1"
+
+
 class Labelled(Tensor):
     columns = ("a", "b")
 
@@ -361,6 +365,7 @@ class Labelled(Tensor):
         ({"x": [1, fractions.Fraction(1, 2)]}, "batch['x'][1]", "fractions.Fraction"),
         ({frozenset(): 1}, "batch", "builtins.frozenset"),
         ((Color.RED,), "batch[0]", "test_fingerprint.Color"),
+        ((Kind.ONE,), "batch[0]", "test_fingerprint.Kind"),
         (object(), "batch", "builtins.object"),
         (np.array([None, {1}], object), "batch[(1,)]", "builtins.set"),
         (np.ma.masked_array([1, 2], [True, False]), "batch", "MaskedArray"),

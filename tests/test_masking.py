@@ -393,9 +393,13 @@ def test_the_outputs_are_named_as_asked():
 @pytest.mark.parametrize(
     ("options", "sample", "said"),
     [
-        ({}, "text", "mlm: the sample: expected an array of integers, got str 'text'; name the"),
+        ({}, "text", "mlm: the sample: expected an array of integers, got str 'text'; make it"),
         ({}, {"ids": 1}, "expected an array of integers, got a dict of 'ids'; name the \"field\""),
-        ({}, np.ones(2), "got an array of dtype float64 and shape (2,)"),
+        (
+            {},
+            np.ones(2),
+            "got an array of dtype float64 and shape (2,); make it one before, of a dty",
+        ),
         ({}, np.ones(2, bool), "got an array of dtype bool"),
         ({}, [1, 2], "got list [1, 2]"),
         (

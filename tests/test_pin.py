@@ -307,6 +307,22 @@ def test_an_array_that_cannot_be_written_is_copied_first(torch):
         assert [0, 1, 2, 3] == next(iter(batches)).array.tolist()
 
 
+def test_a_field_of_a_packed_record_is_copied_first(torch):
+    """torch refuses values that lie otherwise than whole ones apart."""
+    rows = np.array([(1, 2.5), (3, 4.5)], [("a", "u1"), ("x", "<f4")])
+    with load(range(2), collate=lambda samples: rows["x"]) as batches:
+        assert [2.5, 4.5] == next(iter(batches)).array.tolist()
+
+
+def test_a_masked_array_is_refused_since_its_mask_would_be_lost(torch):
+    rows = np.ma.masked_array([1, 2], [True, False])
+    with (
+        load(range(2), collate=lambda samples: {"x": rows}) as batches,
+        pytest.raises(CollateError, match=r"field \['x'\]: expected .*, got a masked array"),
+    ):
+        next(iter(batches))
+
+
 @pytest.mark.parametrize(("workers", "ahead"), [(0, 3), (1, 1), (2, 3), (4, 2), (8, 2)])
 def test_page_locked_memory_is_that_of_the_batches_ahead_and_of_the_loop_s_own(
     torch, workers, ahead

@@ -616,6 +616,11 @@ class TestBalanced:
             made({"type": "balanced", "labels": labels, "field": "y"}, 3)
         assert "/sampler/field" == told(caught)[0]
 
+    def test_a_label_that_cannot_be_written_is_refused_as_any_other(self):
+        spec = {"type": "balanced", "labels": ["a", 10**5000, "b"]}
+        with pytest.raises(ConfigError, match="got a value of type int of sample 1"):
+            made(spec, 3)
+
     def test_labels_that_numpy_takes_for_equal_are_two_classes(self):
         """Texts that differ in a zero character at the end; a long one costs its length once."""
         spec = {"type": "balanced", "labels": ["a", "a\0", "b" * 10**7]}

@@ -183,4 +183,8 @@ def test_what_raises_when_it_is_asked_counts_as_one_that_does_not_say(kind):
         def nbytes(self):
             raise kind("closed")
 
-    assert nbytes(object()) == nbytes(Closed())
+    class Unread(UserDict):
+        def values(self):
+            raise kind("closed")
+
+    assert nbytes(object()) == nbytes(Closed()) == nbytes(Unread())

@@ -23,6 +23,7 @@ from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import (
     _sqlite_connections,
     _sqlite_errors,
+    _sqlite_reading,
     _telling,
     open_source,
     sqlite,
@@ -822,7 +823,7 @@ def test_what_a_signal_handler_raises_passes_as_it_is(tmp_path, monkeypatch):
 def test_what_comes_while_sqlite_asks_for_leave_passes_as_it_is(tmp_path, monkeypatch, kind):
     """At each time that it asks, in opening and in reading; and the row is read the next time."""
     made(tmp_path)
-    real, rung, asked, sources = _sqlite_connections._denied, kind("rung"), [], []
+    real, rung, asked, sources = _sqlite_reading._denied, kind("rung"), [], []
     rings = [0]
 
     def ringing(*args):
@@ -837,7 +838,7 @@ def test_what_comes_while_sqlite_asks_for_leave_passes_as_it_is(tmp_path, monkey
         sources.append(opened(tmp_path))
         return sources[-1][0]
 
-    monkeypatch.setattr(_sqlite_connections, "_denied", ringing)
+    monkeypatch.setattr(_sqlite_reading, "_denied", ringing)
     assert -7 == read(0)["id"]
     times = len(asked)
     assert times > 20
@@ -862,7 +863,7 @@ def test_ctrl_c_before_the_first_line_of_what_sqlite_asks_is_no_fault_of_a_row(
     tmp_path, monkeypatch, request, on_error, handler
 ):
     """There sqlite3 loses it; no batch is lost, and "skip" leaves no good row out."""
-    real, rings = _sqlite_connections.Connections._authorize, []
+    real, rings = _sqlite_reading.Reading.authorize, []
 
     def ringing(*args):
         if rings:
@@ -870,7 +871,7 @@ def test_ctrl_c_before_the_first_line_of_what_sqlite_asks_is_no_fault_of_a_row(
             signal.raise_signal(signal.SIGINT)
         return real(*args)
 
-    monkeypatch.setattr(_sqlite_connections.Connections, "_authorize", ringing)
+    monkeypatch.setattr(_sqlite_reading.Reading, "authorize", ringing)
     made(tmp_path)
     query = "SELECT id FROM t"
     source = {"type": "sqlite", "path": str(tmp_path / "a.db"), "query": query, "key": "id"}
@@ -894,6 +895,16 @@ def test_nothing_stays_open_when_opening_fails(tmp_path):
     for query, key in (("SELECT id FROM no", "id"), ("SELECT text FROM t", "text")):
         with pytest.raises((ConfigError, SourceError)):
             opened(tmp_path, query, key)
+
+
+def test_a_source_that_is_dropped_closes_its_database(tmp_path):
+    """At once, and not with the garbage: a connection of sqlite3 leads to itself."""
+    source = opened(made(tmp_path))
+    assert -7 == source[0]["id"]
+    (connection,) = [held.thing.sql for held in source._connections._made]
+    del source
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        connection.execute("SELECT 1")
 
 
 def test_the_keys_are_held_as_int64(tmp_path):

@@ -173,6 +173,13 @@ def noisy(sample, rng):
     return sample + rng.random()
 
 
+class Half:
+    """A generator of the user's own."""
+
+    def random(self):
+        return 0.5
+
+
 def test_wrappers_in_a_circle_take_nothing():
     def passing(*args, **options):
         return args
@@ -196,6 +203,8 @@ def test_wrappers_in_a_circle_take_nothing():
         (functools.lru_cache(noisy), True),
         (functools.lru_cache(plain), False),
         (partial(wrapper(noisy)), True),
+        (partial(noisy, rng=Half()), False),
+        (wrapper(partial(noisy, rng=Half())), False),
         (Decorated(), True),
         (Decorated().method, True),
     ],

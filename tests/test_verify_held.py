@@ -273,6 +273,18 @@ def test_a_cycle_that_does_not_show_its_state_is_passed_over(monkeypatch):
     assert [] == changed_by(lambda sample: next(kept))
 
 
+def test_what_gives_anything_for_a_name_that_it_lacks_is_named_by_its_class():
+    """As the usual dict whose items are attributes."""
+
+    class Items(dict):
+        __getattr__ = dict.get
+
+    kept = Items(calls=0)
+    before = held(kept)
+    kept["calls"] += 1
+    assert ["Items"] == changed(before, held(kept))
+
+
 def test_what_cannot_be_looked_into_is_passed_over():
     """Its own code raises, or it is not what it says; what never ends is not asked."""
 

@@ -12,9 +12,9 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import IO, Any, TextIO, cast
 
-__all__ = ["answering"]
+__all__ = ["answering", "to_stderr"]
 
 
 @contextlib.contextmanager
@@ -25,19 +25,26 @@ def answering() -> Iterator[TextIO | None]:
         What the answer is written to; None where there is no stdout.
     """
     stdout = sys.stdout
-    # A stream of its own: who closes it has not closed stderr.
-    sys.stdout = io.TextIOWrapper(
-        _ToStderr(),
-        encoding="utf-8",
-        errors="backslashreplace",
-        newline="\n",  # stderr makes of it what the system has for an end of a line
-        write_through=True,
-    )
+    sys.stdout = to_stderr()
     try:
         with _kept(stdout) as answer:
             yield answer
     finally:
         sys.stdout = stdout
+
+
+def to_stderr() -> TextIO:
+    """Give a stream that writes to stderr, and loses what that does not take.
+
+    It is one of its own: who closes it has not closed stderr.
+    """
+    return io.TextIOWrapper(
+        cast("IO[bytes]", _ToStderr()),
+        encoding="utf-8",
+        errors="backslashreplace",
+        newline="\n",  # stderr makes of it what the system has for an end of a line
+        write_through=True,
+    )
 
 
 @contextlib.contextmanager

@@ -13,9 +13,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
+
+from ._answer import to_stderr
 
 __all__ = [
     "answer_in",
@@ -38,9 +39,11 @@ def child_command(child: str) -> list[str]:
     here: its asserts, what is an error and not a warning, the GIL.
 
     Raises:
-        OSError: ENOTSUP: in a bundle, as of PyInstaller, there is no Python to start.
+        OSError: ENOTSUP: in a bundle, as of PyInstaller, or in a program that Python is a part of,
+            there is no Python to start.
     """
-    if getattr(sys, "frozen", False):  # it would start itself, again and again
+    # A bundle would start itself, again and again; and what has Python inside may know of none.
+    if getattr(sys, "frozen", False) or not sys.executable:
         raise OSError(errno.ENOTSUP, "this program is a bundle, with no Python to start")
     path = list(_absolute(sys.path))
     code = f"import sys; sys.path[:] = {path!r}; from {child} import main; main()"
@@ -141,8 +144,7 @@ def _asked() -> tuple[bytes, int]:
     answer, question = os.dup(1), os.dup(0)
     os.dup2(2, 1)
     # A sample that prints has not failed by that: as `check` and `order` have it.
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    sys.stdout = to_stderr()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

@@ -69,10 +69,11 @@ def _run(argv: Sequence[str] | None, stdout: TextIO | None) -> int:
         try:
             with contextlib.redirect_stdout(io.StringIO()) as told:  # the help is an answer, too
                 arguments = _parser().parse_args(argv)
-            code = int(arguments.command(arguments, out, err))
         except SystemExit as leaving:  # argparse has printed its help, or what is wrong
             code = int(leaving.code or 0)
             out += told.getvalue().splitlines()
+        else:
+            code = int(arguments.command(arguments, out, err))
         if not _print(out, stdout):
             code, err = USAGE, [*err, "threadloader: the output cannot be written"]
         _print(err, sys.stderr)

@@ -151,6 +151,8 @@ def _feed(update: Update, value: Any, path: Path) -> None:
         if kind not in (np.ndarray, np.memmap, np.recarray):
             _refuse(value, path)
         _array(update, b"A", np.asarray(value), path)
+    elif isinstance(value, bytes):  # whose values numpy would read, and nothing else
+        _refuse(value, path)
     elif isinstance(value, (dict, list, tuple)):
         _container(update, value, path)
     else:

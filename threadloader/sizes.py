@@ -66,7 +66,12 @@ def _held(it: Any) -> Iterable[Any] | None:
     if isinstance(it, (list, tuple)):
         return it
     if isinstance(it, Mapping):
-        return it.values()
+        try:
+            return list(it.values())
+        except Exception as error:  # as of one that reads them when it is asked
+            if from_signal(error):
+                raise
+            return None
     if isinstance(it, type) or not dataclasses.is_dataclass(it) or _told(it) is not None:
         return None
     # What has never been set counts as any other value.

@@ -14,6 +14,7 @@ given to it alone, so that the error is that of the lowest row.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -73,7 +74,7 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
     """Tell whether a transform is given a generator.
 
     Of what `functools.wraps` has made its own parameters count, and those of what it wraps where
-    it takes any keyword, which it may pass on.
+    it takes any keyword, which it may pass on. Who gives ``rng`` to `functools.partial` keeps that.
 
     Raises:
         ConfigError: it takes ``rng`` by position only.
@@ -94,6 +95,8 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
 
 def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     own: Mapping[str, inspect.Parameter] = {}
+    if isinstance(transform, functools.partial) and "rng" in transform.keywords:
+        return own
     passes_on = True
     try:
         own = inspect.signature(transform, follow_wrapped=False).parameters

@@ -118,20 +118,27 @@ def _held(torch: Any, array: npt.NDArray[Any]) -> Any:
 
 def _pinned(torch: Any, part: Any, field: str) -> Any:
     """Pin a batch or a part of one."""
+    where = f"field {field}: " if field else ""
     if isinstance(part, np.ndarray):
+        if type(part) is not np.ndarray and isinstance(part, np.ma.MaskedArray):
+            raise CollateError(
+                f"{where}expected an array that torch can hold, got a masked array, whose mask "
+                "would be lost; give array.filled(value) and the mask as two fields"
+            )
         held = _held(torch, part)
         if held is not None:
             return held
         try:
-            # torch warns of memory that it must not write to, and refuses rows that lie backwards.
-            fit = part.flags.writeable and min(part.strides, default=0) >= 0
+            # torch warns of memory that it must not write to, and refuses values that lie backwards
+            # or between others, as a field of a packed record does.
+            fit = part.flags.writeable
+            fit &= all(step >= 0 and not step % part.itemsize for step in part.strides)
             part = torch.from_numpy(part if fit else part.copy())
             if part.is_pinned():  # it would be given back as it is, of a storage of its own
                 part = part.clone()
         except (TypeError, ValueError) as error:
             if from_signal(error):
                 raise
-            where = f"field {field}: " if field else ""
             raise CollateError(
                 f"{where}expected an array that torch can hold, got dtype {part.dtype} ({error}); "
                 "convert it in the transform or the collate, or load without pin_memory"

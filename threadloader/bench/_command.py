@@ -34,7 +34,7 @@ what loading alone can reach, and the data wait means nothing.
 
 Exit code: 0 measured; 1 a problem with the config, with what it names, or in a
 run; 2 bad usage, a file that the system cannot read or write, or a package
-that is missing.
+that --compare asks for and that is missing.
 """
 
 
@@ -175,7 +175,7 @@ def _refused(path: Path) -> str:
             return "expected a regular file or a new name, got a pipe, a socket or a device"
         asked = path
     except FileNotFoundError:
-        asked = path.parent
+        asked = Path(os.path.realpath(path)).parent  # of a link, that which it leads to
         if not asked.is_dir():
             return os.strerror(errno.ENOENT)
     except (OSError, ValueError) as error:  # a name that is too long, or that no file can have

@@ -32,8 +32,14 @@ class Lines(Progress):
     def begin(self, number: int, what: str) -> None:
         """Write the line."""
         line = f"run {number} of {self._total}: {what} ..."
-        self._write(f"\r{line:<{self._shown}}" if self._rewrite else f"{line}\n")
-        self._shown = len(line) if self._rewrite else 0
+        if not self._rewrite:
+            self._write(f"{line}\n")
+            return
+        columns = _columns(self._stream)
+        if columns:  # what goes on in another line would stay there
+            line = line[: columns - 1]
+        self._write(f"\r{line:<{self._shown}}")
+        self._shown = len(line)
 
     def close(self) -> None:
         """Wipe out the last line."""
@@ -74,16 +80,15 @@ def progress(stream: TextIO | None, total: int, *, json: bool) -> Progress:
     terminal = stream is not None and stream.isatty()
     if stream is None or (json and not terminal):
         return Progress()
-    drawn = bar(total, stream) if terminal and _has_room(stream) else None
+    # On a terminal that says it has no columns tqdm is silent. So say some that no person has
+    # sized: a serial line, or one that a program has made.
+    drawn = bar(total, stream) if terminal and _columns(stream) != 0 else None
     return Lines(stream, total, rewrite=terminal) if drawn is None else Bar(drawn)
 
 
-def _has_room(stream: TextIO) -> bool:
-    """Tell whether a bar can be drawn: on a terminal that says it has no columns, tqdm is silent.
-
-    So say some that no person has sized: a serial line, or one that a program has made.
-    """
+def _columns(stream: TextIO) -> int | None:
+    """Give how many columns a terminal says that it has; None where it does not say."""
     try:
-        return os.get_terminal_size(stream.fileno()).columns > 0
-    except (AttributeError, OSError, ValueError):  # it does not say
-        return True
+        return os.get_terminal_size(stream.fileno()).columns
+    except (AttributeError, OSError, ValueError):
+        return None

@@ -103,7 +103,10 @@ def _aligned(rows: list[list[str]]) -> list[str]:
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+    # Nothing is broken within itself, so that the path of a config can be copied.
+    return textwrap.wrap(
+        text, WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def _batches(number: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Problem
+from ..errors import Problem, shown
 
 __all__ = ["as_in_json", "problems"]
 
@@ -28,18 +28,18 @@ def problems(
     """Say what is wrong with the options of `Pad`, in code as in a config."""
     if fields is not None:
         if not isinstance(fields, (list, tuple)) or not all(map(_is_field, fields)):
-            yield Problem("/collate/fields", "a list of names or positions", repr(fields))
+            yield Problem("/collate/fields", "a list of names or positions", shown(fields))
         elif not fields or len(set(fields)) < len(fields):
-            yield Problem("/collate/fields", "at least one field, each once", repr(fields))
+            yield Problem("/collate/fields", "at least one field, each once", shown(fields))
     if length is not None and not _is_positive(length):
-        yield Problem("/collate/length", f"{_COUNT}, or null", repr(length))
+        yield Problem("/collate/length", f"{_COUNT}, or null", shown(length))
     if not _is_positive(multiple_of):
-        yield Problem("/collate/multiple_of", _COUNT, repr(multiple_of))
+        yield Problem("/collate/multiple_of", _COUNT, shown(multiple_of))
     elif length is not None and _is_positive(length) and length % multiple_of:
-        yield Problem("/collate/length", f"a multiple of multiple_of, {multiple_of}", repr(length))
+        yield Problem("/collate/length", f"a multiple of multiple_of, {multiple_of}", shown(length))
     yield from _value_problems(fields, value)
     if not isinstance(truncate, bool):
-        yield Problem("/collate/truncate", "true or false", repr(truncate))
+        yield Problem("/collate/truncate", "true or false", shown(truncate))
     elif truncate and length is None:
         yield Problem("/collate/truncate", 'false, or a "length" to cut to', "true")
 
@@ -47,18 +47,18 @@ def problems(
 def _value_problems(fields: Any, value: Any) -> Iterator[Problem]:
     if not isinstance(value, Mapping):
         if not _is_number(value):
-            yield Problem("/collate/value", "a number, or an object", repr(value))
+            yield Problem("/collate/value", "a number, or an object", shown(value))
         return
     names = [str(name) for name in value if _is_field(name)]
     if not names or len(set(names)) < len(value):
         expected = "at least one name or position, each once"
-        yield Problem("/collate/value", expected, repr(value))
+        yield Problem("/collate/value", expected, shown(value))
     for name, number in value.items():
         if not _is_number(number):
-            yield Problem(f"/collate/value/{name}", "a number", repr(number))
+            yield Problem(f"/collate/value/{name}", "a number", shown(number))
     if isinstance(fields, (list, tuple)):
         for name in sorted(set(names) - set(map(str, fields))):
-            yield Problem(f"/collate/value/{name}", 'one of "fields"', repr(name))
+            yield Problem(f"/collate/value/{name}", 'one of "fields"', shown(name))
 
 
 def _is_field(name: Any) -> bool:

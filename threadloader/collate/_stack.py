@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import CollateError, by_handler
+from ..errors import CollateError, by_handler, shown
 from ._advice import ARRAYS, COLUMNS, CUT, EQUAL, LIFT, LISTS, LISTS_INSIDE, PAD, unfit
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def say(value: Any) -> str:
         name = "an array" if kind in _PLAIN_TYPES else f"a {kind.__qualname__}"
         return f"{name} of dtype {value.dtype} and shape {value.shape}"
     if isinstance(value, dict):
-        names = [repr(name) for name in islice(value, 10)] + ["..."] * (len(value) > 10)
+        names = [shown(name) for name in islice(value, 10)] + ["..."] * (len(value) > 10)
         return f"a dict of {', '.join(names) or 'nothing'}"
     if isinstance(value, (tuple, list)):
         return f"a {kind.__qualname__} of length {len(value)}"
@@ -262,7 +262,7 @@ def say(value: Any) -> str:
     if kind in (str, bytes):
         return f"{kind.__name__} {value[:40]!r}"
     if kind in (bool, int, float) or isinstance(value, np.generic):
-        return f"{kind.__name__} {value!r}"
+        return f"{kind.__name__} {shown(value)}"
     if value is None:
         return "None"
     return f"a {kind.__module__}.{kind.__qualname__}"

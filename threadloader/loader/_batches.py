@@ -249,7 +249,8 @@ class Batches(Live):
 
     def _close(self) -> bool:
         """Do what `close` does; say whether nothing is left for a later call."""
-        if self._ended:  # at the program's end Python may have emptied the modules by now
+        # At the program's end Python may have emptied the modules by now: nothing can be called.
+        if self._ended or from_signal is None:
             return True
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()

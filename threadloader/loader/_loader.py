@@ -83,6 +83,8 @@ class Loader:
         skip_steps: int = 0,
         unknown: Literal["error", "ignore"] = "error",
     ) -> None:
+        if sys.is_finalizing():  # the schema could not be read any more
+            raise ClosedError("a Loader cannot be made while the interpreter shuts down")
         self._report = examine(
             config,
             unknown=unknown,
@@ -237,6 +239,8 @@ class Loader:
         traceback: TracebackType | None,
     ) -> None:
         """Close the batches by `Batches.close`. An exception of the body passes in any case."""
+        if sys is None:  # the program's end has closed them; Python has emptied the modules since
+            return
         batches = self._door.batches  # once: when they are closed, somebody else may be in
         try:
             if batches is not None:

@@ -173,6 +173,8 @@ class Run:
 
     def end(self, epoch: Epoch) -> None:
         """End an iterator, as `Epoch.close` has it."""
+        if _runtime is None:  # the program's end has done it; Python has emptied the modules since
+            return
         turn = self.turn
         fresh = turn.take()
         try:

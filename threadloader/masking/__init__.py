@@ -216,7 +216,13 @@ class MaskTokens:
     def _tokens(self, sample: Any) -> npt.NDArray[Any]:
         """Give the tokens of a sample, of whatever kind it is."""
         if self.field is None:
-            return self._integers(sample, "the sample", 'name the "field" of a dict')
+            is_dict = isinstance(sample, Mapping)
+            hint = (
+                'name the "field" of it'
+                if is_dict
+                else "make it one before, of a dtype of integers"
+            )
+            return self._integers(sample, "the sample", hint)
         if not isinstance(sample, Mapping) or self.field not in sample:
             got = _say(sample)
             raise SourceError(f"mlm: the sample: expected a dict with {self.field!r}, got {got}")

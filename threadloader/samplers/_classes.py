@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, Problem, shown
 from ..order import Indices
 from ._kept import Kept
 
@@ -72,7 +72,7 @@ def _with_kinds(labels: list[Any], pointer: str, kept: Kept) -> list[Any]:
             expected = (
                 f"{first} alone, as the first label is" if first else "integers, texts or bools"
             )
-            got = f"{values[index]!r:.40} of sample {index}"
+            got = f"{shown(values[index])} of sample {index}"
             raise ConfigError(Problem(pointer, expected, got))
     pairs = zip(kinds, values, strict=True)
     return [(kind, value) if kind else None for kind, value in pairs]

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 
 from ..errors import ConfigError, Problem, SourceError, by_handler
-from ._regular import escaped, starts, too_many
+from ._regular import escaped, starts, too_many, unreadable
 from ._telling import Telling
 
 __all__ = ["MAGIC", "expand", "inside", "is_there", "listing", "real"]
@@ -130,6 +130,8 @@ def real(path: Path, *, of_root: bool = False) -> str:
         reason, expected = getattr(error, "strerror", None) or error, "a path that can be followed"
         if of_root:
             raise ConfigError(Problem("/root", expected, str(reason))) from error
+        if isinstance(error, UnicodeEncodeError):
+            raise unreadable(path, error) from error
         raise SourceError(f"expected {expected}, got: {reason}", path) from error
 
 

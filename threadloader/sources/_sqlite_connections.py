@@ -7,25 +7,21 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePath
 
-from ..errors import ConfigError, Problem, SourceError, by_handler, lost_interrupt
+from ..errors import ConfigError, Problem, SourceError
 from . import _per_thread  # which counts forks
 from ._closing import Held, Token, close_each, close_left_over, closed_error
 from ._regular import regular_status
 from ._sqlite_beside import check_beside
 from ._sqlite_errors import in_words
+from ._sqlite_reading import Reading
 from ._stamp import log_status
 
 __all__ = ["Connections"]
-
-_READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
-_READ_PRAGMAS = frozenset({"data_version", "page_size"})  # for full-text tables, too
-# The tokenizer's takes a number for the address of code, which it calls.
-_REFUSED_FUNCTIONS = frozenset({"fts3_tokenizer", "load_extension", "random", "randomblob"})
 
 _LONGEST = 64 << 20
 """Bytes that a value may have beside four times the file's: a query may make larger ones than
@@ -48,13 +44,13 @@ class Connections:
     Attributes:
         size: of the database in bytes, with what is still in its write-ahead log; 0 before
             the first connection.
-        denied: what a statement wanted that is not reading, in words.
+        reading: what their statements have to keep to.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.size = 0
-        self.denied: list[str] = []
+        self.reading = Reading()
         # Looked at before the first connection, and compared at each one.
         self._status = self._look()
         self._bytes = self._status[2]
@@ -62,6 +58,10 @@ class Connections:
         # Neither has a lock: `_closing` says why.
         self._made: dict[Held[_Connection], None] = {}
         self._closed = False  # set by close
+        # Who is dropped without a close. sqlite3's connections lead to themselves, by what they
+        # keep of statements: each would stay open until garbage is collected.
+        self._finalizer = weakref.finalize(self, _close_dropped, self._made)
+        self._finalizer.atexit = False
         _all[weakref.ref(self, _all.pop)] = None
 
     @contextmanager
@@ -89,13 +89,14 @@ class Connections:
         # UnicodeDecodeError: sqlite3 decodes what SQLite says, which may quote damaged bytes.
         # MemoryError: damaged bytes may announce a value larger than any memory.
         except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, MemoryError) as error:
-            self.raise_kept(error)
+            self.reading.raise_kept(error)
             if self._closed:  # which ends what a thread is reading
                 raise closed_error(self._path) from error
             # SQLite 3.53 compiles the pragma behind a table like pragma_table_info only when its
             # rows are asked for: nothing before that has refused it.
-            if self.denied and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH:
-                problem = Problem("/source/query", "one that only reads", self.denied[-1])
+            denied = self.reading.denied
+            if denied and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH:
+                problem = Problem("/source/query", "one that only reads", denied[-1])
                 raise ConfigError(problem) from error
             message, cause = in_words(error)
             raise SourceError(message, self._path, place) from cause
@@ -113,7 +114,7 @@ class Connections:
         with ExitStack() as undo:
             with self._mistrust(place):
                 longest = _LONGEST + 4 * self._bytes
-                connection = _Connection(self._path, self._authorize, longest)
+                connection = _Connection(self._path, self.reading, longest)
             undo.callback(connection.sql.close)
             self._compare()
             if rest := self._bytes % connection.page_size:
@@ -132,35 +133,6 @@ class Connections:
             raise closed_error(self._path)
         self._local.connection = connection
         return connection
-
-    def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
-        """Say whether a statement may do something; SQLite asks when it compiles it."""
-        try:
-            denied = _denied(action, first, second)
-            if denied is None:
-                return sqlite3.SQLITE_OK
-            self.denied.append(denied)
-        except BaseException as error:  # noqa: BLE001 - it is raised by `raise_kept`
-            # As by a Ctrl-C. sqlite3 makes a mere "no" of it, and forgets it.
-            self._local.kept = error
-        return sqlite3.SQLITE_DENY
-
-    def raise_kept(self, error: Exception) -> None:
-        """Raise what a signal handler raised: this error, or what SQLite has made it of.
-
-        If it came before the first line of `_authorize` it is lost, and a KeyboardInterrupt here:
-        something was refused, and nobody has refused it.
-        """
-        kept = self._local.__dict__.pop("kept", error if by_handler(error) else None)
-        code = getattr(error, "sqlite_errorcode", 0)
-        refused = code == sqlite3.SQLITE_AUTH or str(error).startswith("not authorized")
-        if kept is None and refused and not self.denied:
-            lost_interrupt()
-        if kept is not None:
-            try:
-                raise kept
-            finally:
-                del kept, error  # which would hold this frame, and be held by it
 
     def _look(self) -> _Status:
         """Give what shows that the database was written to.
@@ -194,6 +166,7 @@ class Connections:
         them does not let go of soon stays open.
         """
         self._closed = True
+        self._finalizer.detach()  # it is Python code, which would swallow a Ctrl-C
         made = self._made.copy()
         until = time.monotonic() + _PATIENCE_SECONDS
         try:
@@ -210,19 +183,11 @@ class Connections:
             self._made.pop(each, None)  # not before: an interrupt may leave it open
 
 
-def _denied(action: int, first: str | None, second: str | None) -> str | None:
-    """Give in words what a statement may not do; None where it may."""
-    if action in _READING:
-        return None
-    if action == sqlite3.SQLITE_FUNCTION:
-        return f"the function {second}()" if second in _REFUSED_FUNCTIONS else None
-    if action == sqlite3.SQLITE_PRAGMA and first in _READ_PRAGMAS and second is None:
-        return None
-    # So SQLite asks when it declares the columns of a virtual table, as one of FTS5. A statement
-    # that wants it gets nowhere: SQLite lets nobody change a table of this name.
-    if action == sqlite3.SQLITE_UPDATE and first == "sqlite_master":
-        return None
-    return f"what is not reading ({first or second}, SQLite's code {action})"
+def _close_dropped(made: dict[Held[_Connection], None]) -> None:
+    """Close what nobody reads any more: who reads has the `Connections`."""
+    for each in made:
+        with suppress(sqlite3.Error):
+            each.thing.sql.close()
 
 
 def _uri(path: PurePath) -> str:
@@ -237,7 +202,7 @@ def _uri(path: PurePath) -> str:
 class _Connection:
     """One connection: read-only, with nothing allowed but reading."""
 
-    def __init__(self, path: Path, authorize: Callable[..., int], longest: int) -> None:
+    def __init__(self, path: Path, reading: Reading, longest: int) -> None:
         self.forks = _per_thread._forks  # of the process that has opened it
         # Held by the thread that reads, and by the one that closes. Reentrant: an interrupt in
         # contextlib leaves it held, and its thread must not wait for itself.
@@ -255,7 +220,7 @@ class _Connection:
             self.sql.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(longest, 2**31 - 1))
             self.pages, self.page_size = self._number("page_count"), self._number("page_size")
             self.version = self.data_version()
-            self.sql.set_authorizer(authorize)
+            self.sql.set_authorizer(reading.authorize)
         except BaseException:
             self.sql.close()
             raise

@@ -107,8 +107,8 @@ class SqliteSource:
                     with closing(mine.execute(query)) as cursor:
                         names = tuple(column[0] for column in cursor.description)
             except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-                self._connections.raise_kept(error)
-                if denied := self._connections.denied:
+                self._connections.reading.raise_kept(error)
+                if denied := self._connections.reading.denied:
                     raise _refused("one that only reads", denied[0]) from error
                 # Other codes, of a damaged or locked file, are not about the query, nor is a
                 # message that quotes damaged bytes.

@@ -52,7 +52,9 @@ def held(thing: Any) -> dict[str, bytes]:
     >>> changed(before, held(noise))
     ['draws']
     """
-    name = getattr(thing, "__name__", type(thing).__name__)
+    name = getattr(thing, "__name__", None)
+    if not isinstance(name, str):  # a class of the user's may give anything for what it lacks
+        name = type(thing).__name__
     marks: dict[str, bytes] = {}
     for place, mark in itertools.islice(_places(thing, name, DEEPEST, set()), MOST_ITEMS):
         # An object and its class may have a place of the same name: neither may hide the other.

@@ -11,7 +11,7 @@ from .. import bench
 __all__ = ["Progress"]
 
 PATIENCE_SECONDS = 1.0
-"""How long nothing is said: who has the answer at once needs no progress."""
+"""How long nothing is said where it would stay: who has the answer at once needs no progress."""
 
 
 class Progress:
@@ -24,7 +24,9 @@ class Progress:
 
     def __init__(self, stream: TextIO | None = None, *, json: bool = False) -> None:
         self._open = partial(bench.progress, stream, json=json)
-        self._silent_until = time.monotonic() + PATIENCE_SECONDS
+        # At a terminal, where it is wiped out in the end, what takes long is told from its begin.
+        patience = 0 if stream is not None and stream.isatty() else PATIENCE_SECONDS
+        self._silent_until = time.monotonic() + patience
         self._shown: Any = None
         self._waiting: tuple[int, int, str] | None = None
 

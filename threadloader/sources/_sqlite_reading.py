@@ -1,0 +1,74 @@
+"""What a statement may do to an SQLite database: read."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+from ..errors import by_handler, lost_interrupt
+
+__all__ = ["Reading"]
+
+_READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
+_READ_PRAGMAS = frozenset({"data_version", "page_size"})  # for full-text tables, too
+# The tokenizer's takes a number for the address of code, which it calls.
+_REFUSED_FUNCTIONS = frozenset({"fts3_tokenizer", "load_extension", "random", "randomblob"})
+
+
+class Reading:
+    """Lets statements read, and nothing else.
+
+    Each connection leads to it, and it leads to none: else they would be in a cycle with whoever
+    has them, and stay open until garbage is collected.
+
+    Attributes:
+        denied: what a statement wanted that is not reading, in words.
+    """
+
+    def __init__(self) -> None:
+        self.denied: list[str] = []
+        self._local = threading.local()
+
+    def authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        """Say whether a statement may do something; SQLite asks when it compiles it."""
+        try:
+            denied = _denied(action, first, second)
+            if denied is None:
+                return sqlite3.SQLITE_OK
+            self.denied.append(denied)
+        except BaseException as error:  # noqa: BLE001 - it is raised by `raise_kept`
+            # As by a Ctrl-C. sqlite3 makes a mere "no" of it, and forgets it.
+            self._local.kept = error
+        return sqlite3.SQLITE_DENY
+
+    def raise_kept(self, error: Exception) -> None:
+        """Raise what a signal handler raised: this error, or what SQLite has made it of.
+
+        If it came before the first line of `authorize` it is lost, and a KeyboardInterrupt here:
+        something was refused, and nobody has refused it.
+        """
+        kept = self._local.__dict__.pop("kept", error if by_handler(error) else None)
+        code = getattr(error, "sqlite_errorcode", 0)
+        refused = code == sqlite3.SQLITE_AUTH or str(error).startswith("not authorized")
+        if kept is None and refused and not self.denied:
+            lost_interrupt()
+        if kept is not None:
+            try:
+                raise kept
+            finally:
+                del kept, error  # which would hold this frame, and be held by it
+
+
+def _denied(action: int, first: str | None, second: str | None) -> str | None:
+    """Give in words what a statement may not do; None where it may."""
+    if action in _READING:
+        return None
+    if action == sqlite3.SQLITE_FUNCTION:
+        return f"the function {second}()" if second in _REFUSED_FUNCTIONS else None
+    if action == sqlite3.SQLITE_PRAGMA and first in _READ_PRAGMAS and second is None:
+        return None
+    # So SQLite asks when it declares the columns of a virtual table, as one of FTS5. A statement
+    # that wants it gets nowhere: SQLite lets nobody change a table of this name.
+    if action == sqlite3.SQLITE_UPDATE and first == "sqlite_master":
+        return None
+    return f"what is not reading ({first or second}, SQLite's code {action})"
