@@ -271,9 +271,8 @@ def _run(job: Job) -> Outcome:
         _, error = attempt(job.run, parts)
         if error is None:
             value, error = attempt(job.finish)
-        else:  # at the part that was given last; before the first, at none
-            part = job.parts - operator.length_hint(parts) - 1
-        part = part if part != -1 else None
+        elif given := job.parts - operator.length_hint(parts):  # else it failed before the first
+            part = given - 1
         if error is not None:
             job.failed(part)
         return Outcome(job, value, error, part)
