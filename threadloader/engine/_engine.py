@@ -66,9 +66,8 @@ class Engine:
             ClosedError: the interpreter shuts down.
         """
         shared = self._shared
-        if (
-            self._runtime.threads_replaced()
-        ):  # greenlets that wait for one another, in vain and for ever
+        # Greenlets would wait for one another, in vain and for ever.
+        if self._runtime.threads_replaced():
             raise ConfigError(
                 Problem(
                     "/num_workers",
