@@ -176,7 +176,8 @@ class BatchJob:
         elif self._recipe.whole != "take":
             batch = collated(self._recipe, batch, self._key, self._positions, self)
         batch, digest = self._recipe.finished(batch)
-        self.digests = [digest]
+        if digest is not None:
+            self.digests = [digest]
         if self._recipe.measure is not None:
             self.size = self._recipe.measure(batch)
         return batch

@@ -93,9 +93,9 @@ class Recipe(NamedTuple):
         policy = self.policy
         return self._replace(policy=policy and policy._replace(skip=False))
 
-    def finished(self, batch: Any) -> tuple[Any, bytes]:
-        """Give a collated batch as it is delivered, and the fingerprint of its content."""
-        digest = b"" if self.digest is None else self.digest(batch)
+    def finished(self, batch: Any) -> tuple[Any, bytes | None]:
+        """Give a collated batch as it is delivered; and its fingerprint, or None where unwanted."""
+        digest = None if self.digest is None else self.digest(batch)
         return (batch if self.pin is None else self.pin(batch)), digest
 
 

@@ -143,7 +143,7 @@ class GroupJob(_Several):
         if self._recipe.digest is None and self._recipe.pin is None:
             return batches
         finished = [self._recipe.finished(batch) for batch in batches]
-        self.digests = [digest for _, digest in finished]
+        self.digests = [digest for _, digest in finished if digest is not None]
         return [batch for batch, _ in finished]
 
     def failed(self, part: int | None) -> None:

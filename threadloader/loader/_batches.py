@@ -78,8 +78,7 @@ class Batches(Live):
         self._write = write
         self._saved = False  # goes to True with the first `save`, whoever calls it
         plan = Plan(samplings.now)
-        digested = recipe.digest is not None
-        self._run = Run(self._supply, skipping, runtime, plan, digested=digested)
+        self._run = Run(self._supply, skipping, runtime, plan)
         follow(self)
 
     def __len__(self) -> int:

@@ -42,7 +42,6 @@ class Run:
         skipping: what is done about samples that fail.
         runtime: where locks and the clock come from.
         plan: which samples each epoch has.
-        digested: whether batches have a fingerprint.
 
     Attributes:
         forks: what `_runtime.forks` was when it was made.
@@ -53,19 +52,10 @@ class Run:
             written down counts no wait twice.
     """
 
-    def __init__(
-        self,
-        supply: Supply,
-        skipping: Skipping,
-        runtime: Runtime,
-        plan: Plan,
-        *,
-        digested: bool,
-    ) -> None:
+    def __init__(self, supply: Supply, skipping: Skipping, runtime: Runtime, plan: Plan) -> None:
         self._supply = supply
         self._skipping = skipping
         self._now = runtime.monotonic
-        self._digested = digested
         self._can_answer = False  # goes to True, once, by who has the turn
         # What the loader's own threads have in `here.shared`; without workers, none has it.
         self._mark = supply.engine.mark
@@ -413,7 +403,7 @@ class Run:
                 job,
                 batches,
                 max(0, ready - 1) * size,  # as if the other jobs were as large as this one
-                _marks(cursor.fingerprint, job.digests) if self._digested else None,
+                _marks(cursor.fingerprint, job.digests) if job.digests else None,
                 awaited=not ready,
                 here=self._supply.prepared_here(place.stream),
             )
