@@ -57,7 +57,6 @@ class Plan:
         # the feeder, or the consumer where it prepares batches itself; when that changes, the
         # feeder may be at its last one still. So what is looked through is a copy.
         self._orders: dict[int, EpochOrder] = {}
-        self._oldest = 0
 
     def of(self, epoch: int) -> Sampling:
         """Give the sampling of an epoch."""
@@ -76,10 +75,8 @@ class Plan:
             except StopIteration as error:  # would come out of a generator as another one
                 message = f"StopIteration was raised for the order of epoch {epoch}; see its cause"
                 raise WorkerError(message) from error
-            if self._oldest < (oldest := self.begun):
-                orders = self._orders.copy()
-                self._orders = {at: it for at, it in orders.items() if at >= oldest}
-                self._oldest = oldest
+            orders, begun = self._orders.copy(), self.begun
+            self._orders = {at: it for at, it in orders.items() if at >= begun}
             self._orders[epoch] = order
             return order
         return self._orders[epoch]
