@@ -66,13 +66,13 @@ class Results:
             place, outcome = self.fail_one(place, outcome.job, 0, outcome.job.first, outcome)
         return place, 0, outcome
 
-    def coming(self, place: Place, end: int | None) -> tuple[Place, int, Outcome]:
+    def coming(self, place: Place, end: int | None) -> tuple[Place, Outcome]:
         """Wait for the first outcome of the epoch that comes next, while none is live.
 
         When the run is over, only the length of its last epoch is found.
 
         Returns:
-            As `next`; the outcome is `ENDED` if that length was known already.
+            The place, and the outcome; that is `ENDED` if the length was known already.
         """
         cursor, epoch = place.next_cursor(), place.counted(end)
         if epoch < cursor.epoch:
@@ -95,12 +95,12 @@ class Results:
                 begun=cursor.epoch - 1, over=True, stream=stream, taken=0, end=end
             )
             outcome = stream.result(0)
-        return place, 0, outcome
+        return place, outcome
 
-    def _length_of_last(self, place: Place, epoch: int) -> tuple[Place, int, Outcome]:
+    def _length_of_last(self, place: Place, epoch: int) -> tuple[Place, Outcome]:
         """Wait for the length of the run's last epoch, of which nothing is prepared any more."""
         if place.length is not None:
-            return place, 0, ENDED
+            return place, ENDED
         if place.stream is not None:  # as in `Run.begin`
             place.stream.cancel()
         outcome = self._supply.engine.stream(counting(place.plan, epoch), 1).result(0)
@@ -108,7 +108,7 @@ class Results:
             self._supply.check_open()
         if outcome.error is None:
             place = self.place = place._replace(length=outcome.job.span.length)
-        return place, 0, outcome
+        return place, outcome
 
     def left_out(self, place: Place, outcome: Outcome) -> tuple[Place, Outcome]:
         """Write down what was left out of a batch; above the budget, have it made strictly.

@@ -210,9 +210,10 @@ class Run:
             self._supply.check_open()
             place = self.results.place.settled()
             epoch = place.counted(end)
-            place, _, outcome = (
-                self.results.next(place) if place.is_live else self.results.coming(place, end)
-            )
+            if place.is_live:
+                place, _, outcome = self.results.next(place)
+            else:
+                place, outcome = self.results.coming(place, end)
             if outcome.job is None and outcome.error is not None:
                 self._raise(place, place.tally, outcome, outcome.error, epoch)
             length = place.length if outcome.job is None else outcome.job.span.length
