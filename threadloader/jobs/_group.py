@@ -85,7 +85,7 @@ class GroupJob(_Several):
 
     plain = True
 
-    __slots__ = ("_at_once", "_batches", "_made", "_together", "parts", "piece")
+    __slots__ = ("_at_once", "_batches", "_made", "_per_call", "parts", "piece")
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class GroupJob(_Several):
     ) -> None:
         super().__init__(recipe, span, indices, valid)
         self._at_once = piece == 0
-        self._together = piece or recipe.gather
+        self._per_call = piece or recipe.gather
         self.piece = min(piece or span.size, span.size)
-        self.parts = -(-self.piece // self._together)
+        self.parts = -(-self.piece // self._per_call)
         self._batches: Callable[[int, int], list[Any]] | None = None
         # By part; each item is written by the worker that has claimed its part.
         self._made: list[list[Any]] = [[]] * self.parts
@@ -116,8 +116,8 @@ class GroupJob(_Several):
 
     def _rows(self, part: int) -> slice:
         """Say which batches a part has."""
-        first = part * self._together
-        return slice(first, min(first + self._together, self.span.size))
+        first = part * self._per_call
+        return slice(first, min(first + self._per_call, self.span.size))
 
     def _gathering(
         self, indices: NDArray[np.int64], empty: Callable[..., Any]
