@@ -27,7 +27,7 @@ from .errors import CollateError, ConfigError, Problem, from_signal, misfit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Several", "Transform", "bind", "takes_rng"]
+__all__ = ["OffersMany", "Transform", "bind", "takes_rng"]
 
 Transform = Callable[[Any, int, int], Any]
 """A bound transform: (sample, key of the epoch, position) -> sample."""
@@ -59,7 +59,7 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         hint = "an object of options stands in the config" if options else ""
         raise _refusal(type(transform).__name__, hint)
     if _offers_many(transform):
-        return Several(transform)
+        return OffersMany(transform)
     rng = takes_rng(transform)
     hint, keywords = "its first parameter is the sample", {"rng": None} if rng else {}
     if (got := misfit(transform, hint, None, **keywords)) is not None:
@@ -133,7 +133,7 @@ def _offers_many(transform: Any) -> bool:
     return True
 
 
-class Several:
+class OffersMany:
     """`given`, a transform that offers ``many``, bound."""
 
     def __init__(self, given: Any) -> None:

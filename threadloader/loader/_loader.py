@@ -113,7 +113,7 @@ class Loader:
             raise
         self._transform = transforms.bind(transform)
         # What always makes the same of a sample, and can be done before it is kept.
-        several = isinstance(self._transform, transforms.Several)
+        several = isinstance(self._transform, transforms.OffersMany)
         drawing = transform is None or several or transforms.takes_rng(transform)
         self._steady = None if drawing else transform
         self._door = Door(self._runtime)

@@ -13,7 +13,7 @@ from ..collate import RowsMaker, make_collate
 from ..config import LoaderConfig, bytes_of
 from ..jobs import Recipe
 from ..sizes import nbytes
-from ..transforms import Several
+from ..transforms import OffersMany
 from ._pace import GROUPS_AHEAD
 from ._taking import builder, from_package, taking
 
@@ -117,7 +117,7 @@ def make_recipe(
 
 def fills_of(transform: Callable[..., Any] | None) -> dict[str, float]:
     """Give what pads the fields of a bound transform's samples that have a number for that."""
-    if not isinstance(transform, Several):
+    if not isinstance(transform, OffersMany):
         return {}
     from ..masking import IGNORED, MaskTokens  # imported when there may be one
 
@@ -130,7 +130,7 @@ def _is_ours(thing: Any) -> bool:
 
     None is no code at all.
     """
-    if isinstance(thing, Several):
+    if isinstance(thing, OffersMany):
         thing = thing.given
     kind = type(thing)
     return thing is None or kind in (list, tuple, range) or from_package(kind)
@@ -209,7 +209,7 @@ def _together(
         transform: what is done to samples.
         collate: makes the batch.
     """
-    if not isinstance(transform, Several):
+    if not isinstance(transform, OffersMany):
         return None
     # Imported when there may be one.
     from ..collate import Pad

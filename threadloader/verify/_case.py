@@ -19,7 +19,7 @@ from ..errors import LoaderError, by_handler, from_signal
 from ..jobs import samples_of
 from ..loader import Batches, Loader, based, open_configured, read_by, transform_of, unlisted
 from ..sources import as_source, fingerprint, stamp
-from ..transforms import Several, Transform, bind
+from ..transforms import OffersMany, Transform, bind
 from ._plan import Leg
 
 __all__ = ["CODE", "PARTS", "Case", "hurried"]
@@ -141,7 +141,7 @@ class Case:
         lock = threading.Lock()
         transform, collate = self.transform, self.collate
         if transform is not None and "transform" in guarded:
-            several = isinstance(bind(transform), Several)
+            several = isinstance(bind(transform), OffersMany)
             transform = (_GuardedSeveral if several else _guarded)(transform, lock)
         if collate is not None and "collate" in guarded:
             collate = _guarded(collate, lock)
