@@ -719,7 +719,7 @@ def test_an_engine_whose_feeder_cannot_start_says_so():
 def test_a_feeder_that_starts_says_so_itself():
     """G6: who starts it is not heard of."""
     shared = _threads.Shared(Runtime(), 1, 5.0)
-    _threads.launch(SimpleNamespace(start=lambda: None), shared)
+    _threads.start_feeder(SimpleNamespace(start=lambda: None), shared)
     assert (None, None) == (shared.started.outcome, shared.end.outcome)
 
 
@@ -731,7 +731,7 @@ def test_who_waits_for_a_feeder_that_cannot_start_gets_its_error():
         raise error
 
     shared = _threads.Shared(Runtime(), 1, 5.0)
-    _threads.launch(SimpleNamespace(start=start), shared)
+    _threads.start_feeder(SimpleNamespace(start=start), shared)
     assert (ENDED, error) == (shared.end.wait(0), shared.started.wait(0).error)
 
 

@@ -14,7 +14,7 @@ from ._own import forked, here
 from ._saying import SAY_SECONDS, say
 from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
-from ._threads import HELD_SECONDS, STOP, Shared, end_without_feeder, feed, launch
+from ._threads import HELD_SECONDS, STOP, Shared, end_without_feeder, feed, start_feeder
 from ._watch import Watch
 
 __all__ = ["Engine"]
@@ -84,7 +84,7 @@ class Engine:
         # Before, so that a stop after an interrupt right after the launch waits for it.
         self._feeder = feeder
         try:
-            self._runtime.launch(launch, (feeder, shared))
+            self._runtime.launch(start_feeder, (feeder, shared))
         except Exception as failed:  # noqa: BLE001 (raised again)
             # What a signal handler raises comes after the launch.
             self._feeder = feeder if from_signal(failed) else None

@@ -22,7 +22,7 @@ __all__ = [
     "Shared",
     "end_without_feeder",
     "feed",
-    "launch",
+    "start_feeder",
 ]
 
 CLAIM_SECONDS = 150e-6
@@ -94,7 +94,7 @@ class Shared:
         self.came = self.left = float("-inf")
 
 
-def launch(feeder: Thread, shared: Shared) -> None:
+def start_feeder(feeder: Thread, shared: Shared) -> None:
     """Start the feeder; runs in a bare thread, where no signal lands."""
     _, error = caught(feeder.start)
     if error is not None:
