@@ -68,11 +68,11 @@ class Supply:
             if config.num_workers
             else Inline(runtime)
         )
-        self._here = Inline(runtime, apart=True)  # user code must not see which thread runs it
+        self._in_loop = Inline(runtime, apart=True)  # user code must not see which thread runs it
         # One that a stop has found at a batch; written by whoever stops.
         self._at_work: Inline | None = None
         # Those that run jobs in the thread that asks.
-        self._inline = [it for it in (self.engine, self._here) if isinstance(it, Inline)]
+        self._inline = [it for it in (self.engine, self._in_loop) if isinstance(it, Inline)]
         doubted = config.num_workers and steps is not None and not recipe.threads_only
         # Nobody watches the thread that asks: a stall of its own could not be raised.
         doubted = doubted and config.stall_action != "raise"
@@ -112,7 +112,7 @@ class Supply:
             restore(self._wish)
         if self._recipe.policy is not None:
             self._recipe.policy.pause.end()  # before the workers in it are waited for
-        for each in (self.engine, self._here):
+        for each in (self.engine, self._in_loop):
             if not each.stop():
                 self._at_work = each if isinstance(each, Inline) else None
                 return False
@@ -182,7 +182,7 @@ class Supply:
         if end is not None:
             end = max(end, cursor.epoch + 1)
         by_loop = self.choice is not None and self.choice.here and not self._only_workers()
-        engine = self._here if by_loop else self.engine
+        engine = self._in_loop if by_loop else self.engine
         series: Callable[[], int] | None = None
         if isinstance(engine, Inline):
             # Where nothing is measured, all batches whose order is worked out together.
