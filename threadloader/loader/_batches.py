@@ -221,11 +221,11 @@ class Batches(Live):
             state = read(state)
         shard = self._deal.shard_index
 
-        def place() -> tuple[Plan, Cursor]:
+        def where() -> tuple[Plan, Cursor]:
             cursor, excluded = load(state, self._identity, self._world(), shard, allow)
             return self._samplings.plan(cursor, excluded), cursor
 
-        self._run.load(place)
+        self._run.load(where)
 
     def _skip(self, steps: int) -> None:
         """Leave out steps; before anything is begun."""
