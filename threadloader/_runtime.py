@@ -1,7 +1,8 @@
 """Threads, queues, locks and clocks: the one seam that tests replace.
 
 All that the engine's threads do with each other goes through a `Runtime`, so that a test
-can put a simulated one in its place and choose every interleaving.
+can put a simulated one in its place and choose every interleaving. (What is logged about a stuck
+thread is written by a real one in any case, that of `RUNTIME`.)
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ DEBUGGERS = (
     *("bdb.", "debugpy.", "pdb.", "pudb.", "pydevd."),
     *("IPython.core.debugger.", "IPython.terminal."),
 )
-"""Modules and packages, each with a dot behind it, in whose functions a thread stands that somebody
-looks at in a debugger."""
+"""Debuggers, by module or package, each with a dot behind it: while somebody looks at a thread in
+one, functions of that stand in its stack."""
 
 HAVE_MODES = {"cupy", "jax", "mlx", "paddle", "sklearn", "tensorflow", "torch"}
 """Packages with settings that belong to a thread, and not to its context: devices, precision,
@@ -41,7 +42,7 @@ OWN_ERRSTATE = np.__version__.startswith("1.")
 """Whether `numpy.errstate` belongs to the thread; from 2.0 on it is the context's."""
 
 ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
-"""What a thread begins with then."""
+"""What a thread begins with where it is the thread's."""
 
 
 forks = 0
@@ -117,7 +118,7 @@ class Runtime:
     """Make a raw lock, not held. Each batch needs some: so this is the function itself in C."""
 
     turn = staticmethod(_thread.RLock)
-    """Make a lock that the thread which holds it may take again, at every `next`; likewise."""
+    """Make a lock that its holder may take again. In C as well: each `next` needs one."""
 
     def simple_queue(self) -> queue.SimpleQueue[Any]:
         """Make a queue in C: no interrupt can break it, and finalizers may put on it."""

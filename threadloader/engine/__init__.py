@@ -16,9 +16,9 @@ Guarantees, which the tests cite by number:
 G1. Results come in job order, whatever the threads did.
 G2. At most `depth` jobs are begun and not yet taken by the consumer. A result that it has looked at
     and left, for a length or by an interrupt, counts as taken.
-G3. Each slot is filled exactly once: with a value, an error, or the marker `ENDED`. Nobody waits
-    for those that stay empty: of a cancelled stream, or behind an iterator of jobs that never
-    comes back.
+G3. A slot that somebody waits for is filled, and none is filled twice: with a value, an error, or
+    the marker `ENDED`. Empty for good are only those of a cancelled stream, or behind an iterator
+    of jobs that never comes back, for which nobody waits.
 G4. No thread ever blocks in a put.
 G5. A stop takes effect at once: no part is begun after it, but for one that a worker was just
     about to begin, and whoever waits is woken. Where the iterator of jobs does not come back,

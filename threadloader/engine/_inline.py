@@ -33,15 +33,15 @@ class Inline:
         peak_bytes: 0: nothing is ready before it is asked for.
         gil_delay: 0: no thread of ours waits for the GIL.
         gil_held: False, likewise.
-        mark: no thread has it.
+        mark: as of `Engine`; here no thread has it in `here.shared`.
         context: the context in which jobs are run; None: that of the caller.
         running: the number of the thread that runs something; 0: none does. Written by the
             consumer, and in a forked child.
         behind: called when what is being run ends after a stop, with the exception that it ended
             with, or None. Written before the stop, so that either the stop finds nothing running,
             or what runs finds this; a stop that finds nothing running takes it back to None.
-        left: a lock, held until what a stop has found running has ended, with what is behind it;
-            then None. Written by who runs.
+        left: a lock, held until what a stop has found running has ended, and `behind` with it; then
+            None. Written by the thread that was running.
     """
 
     def __init__(self, runtime: Runtime = _runtime.RUNTIME, *, apart: bool = False) -> None:

@@ -24,8 +24,8 @@ def join(
 
     Args:
         workers: their facts and threads.
-        seconds: how long those are waited for, all together, that are at work.
-        bound: how many seconds they have had in all by then, for what is said.
+        seconds: how long to wait for those that are at work, all together.
+        bound: how many seconds they will have had since they were told to end, as the text says it.
         runtime: where the clock comes from.
     """
     stuck = []

@@ -1,4 +1,7 @@
-"""Logs what there is to say about a stuck thread, which may be stuck in the log itself; warns."""
+"""Logs in a thread of its own, with a bound: what is told of may be stuck in the log itself.
+
+And warns of a loader that was dropped without being closed.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
         before = here.shared
         try:
             here.shared = shared
-            with ExitStack() as each:  # is said, whatever is raised when another one is
+            with ExitStack() as each:  # each text is logged, even if logging another one raises
                 for text in reversed(texts):
                     each.callback(record, text)
         finally:

@@ -139,7 +139,7 @@ class Slot:
     `origin` and `number` are the consumer's, fixed when it is made. `job`, `claim`, `hands` and
     `singly`, whether each of the hands has one part to do, are the feeder's until it puts the
     slot on the queue. After that the workers share the slot under its guard, until one of them
-    fills it; then it is the consumer's.
+    fills it, or at a stop the feeder; then it is the consumer's.
     """
 
     __slots__ = (

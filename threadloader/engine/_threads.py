@@ -38,7 +38,8 @@ HELD_SECONDS = 1e-3
 ms by default, and one that releases it some microseconds."""
 
 LOOK: Any = object()
-"""Put on the inbox when a result was made or taken, where the bytes of results are bounded."""
+"""Put on the inbox to have the feeder look again: where the bytes of results are bounded, when one
+was made or taken; anywhere when a stream was cancelled or a worker's own lines have failed."""
 
 STOP: Any = object()
 """Put on the inbox to end the feeder, and on the queue, once for each, to end the workers."""
