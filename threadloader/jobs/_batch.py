@@ -1,4 +1,4 @@
-"""One batch as a job: its samples are read, transformed, collated. And a job in place of none."""
+"""One batch as a job: its samples are read, transformed, collated. And a job without a batch."""
 
 from __future__ import annotations
 

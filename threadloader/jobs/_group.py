@@ -80,7 +80,7 @@ class GroupJob(_Several):
     Attributes:
         parts: how many calls make the job's result.
         piece: how many batches it has.
-        plain: whether `more` does all that is done to them, as of a `SeriesJob`: it does.
+        plain: True: `more` does all that is done to them, which of a `SeriesJob` need not be so.
     """
 
     plain = True

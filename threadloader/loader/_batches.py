@@ -134,7 +134,7 @@ class Batches(Live):
         return Epochs(self._run, end)
 
     @property
-    def info(self) -> BatchInfo | Any:  # and None, for which no loop should have to ask
+    def info(self) -> BatchInfo | Any:  # `Any` for None: a checker has no loop ask for that
         """What the last delivered batch is; None before the first."""
         return self._run.place.info
 

@@ -22,12 +22,12 @@ least, and for so long at least."""
 HOPELESS, HOPELESS_SECONDS, HOPELESS_JOBS = 5, 1e-3, 2
 """A trial is ended at once when `HOPELESS_JOBS` jobs in a row come `HOPELESS` times as late as
 before, and later than `HOPELESS_SECONDS`. A single one may be late because of the system, or of a
-block of the order; short ones can be afforded."""
+block of the order; below those seconds, late ones can be afforded."""
 
 WARMING_JOBS, WARMING_MOST, WARMING_SECONDS = 8, 16, 0.1
-"""Jobs that are not measured after a change: groups begin small, threads with nothing ready, and
-memory is new. So many they are at least, and more, up to the second number, while they take no
-longer than this together. Measured, as what follows: docs/design.md, "Who prepares a batch"."""
+"""The first jobs after a change are not measured: groups begin small, threads with nothing ready,
+and memory is new. At least the first number of them, and up to the second while they take no longer
+than the third, in seconds, all together. Measured: docs/design.md, "Who prepares a batch"."""
 
 SERIES_SECONDS = 10e-3
 """What is prepared here between two looks at what it costs. A look costs as much as several small
@@ -53,8 +53,8 @@ class Choice:
 
     Args:
         gather: how many batches a worker makes by one call, at most.
-        unlocked: whether workers make them without the GIL. Then none waits for it in the time
-            that is told of its work, and another thread can hardly do that in less.
+        unlocked: whether workers make them without the GIL. Then the time that they report has no
+            waiting for it, and the thread that asks could hardly do the same work in less.
 
     Attributes:
         here: whether the thread that asks prepares the batches itself.

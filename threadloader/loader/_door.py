@@ -17,8 +17,9 @@ __all__ = ["Door"]
 class Door:
     """Lets one in at a time.
 
-    Whoever leaves says what they leave, and only that is closed for others: two may close what one
-    of the loader's own threads has left, and by the time of the second the first may be in again.
+    Whoever leaves names the batches they leave, and nobody is let in unless those are still what is
+    open: two threads may close what one of the loader's own has left behind, and when the second is
+    done, the first may be in again.
 
     Args:
         runtime: where locks come from.

@@ -284,7 +284,7 @@ class Loader:
         # Last: until here a repeated __exit__ finishes what an interrupt cut short.
         self._door.let_in(batches)
 
-    if not TYPE_CHECKING:  # which is to find that there is none
+    if not TYPE_CHECKING:  # a type checker is to find neither of these
 
         def __iter__(self) -> Iterator[Any]:
             """Refuse: a recipe has no batches.

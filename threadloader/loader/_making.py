@@ -28,7 +28,7 @@ up to `GATHER_BYTES`: it holds only up to one group a worker. Measured: docs/des
 small batches"."""
 
 GATHER_BYTES = 4 << 20
-"""They are gathered by one call up to this size, which is what a batch keeps that is kept. Of other
+"""They are gathered by one call up to this size: whoever keeps a batch keeps so much. Of other
 sources a group is what one call makes: it may have to come from a disk. (So may a mapped file, but
 there several calls take no longer than one, and workers share them.)"""
 
@@ -38,7 +38,7 @@ core's own cache, but the loader's lines run less often with that cache full of 
 above."""
 
 GROUP_MOST = 256
-"""Batches of a group: what a hand-off costs, among so many, is not to be seen any more."""
+"""Batches of a group, at most: shared by so many, the cost of a hand-off does not show any more."""
 
 MOST_KEPT = 512 << 20
 """Bound of the memory of batches that is used again. What is in use at once is bounded by the

@@ -45,7 +45,7 @@ class Delivery:
         batches: the batches; None where one was delivered, or is not made yet.
         size: how many there are.
         piece: how many of them are made together.
-        made: how many of them are made; as what follows, it is written by who has the turn.
+        made: how many of them are made. This and `waited` are written by who has the turn.
         waited: seconds that were spent waiting for those that were made later.
         ready: how many further batches were ready when these were taken.
         awaited: whether the first of these was waited for, since it was not ready.

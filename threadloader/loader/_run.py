@@ -2,9 +2,9 @@
 
 One thread at a time may ask, the one that has the *turn*. Where the run stands is one
 immutable `Place`, worked out first and then put in place by a single store with no call
-between it and the return: an interrupt, which can only land where a call begins or ends,
-comes before all of it or after all of it. (It is past 300 lines: what begins an epoch, delivers a
-batch and ends both leave the place behind that the others find.)
+between it and the return: an interrupt, which lands where a call begins or ends or a loop jumps
+back, comes before all of it or after all of it. (It is past 300 lines: what begins an epoch,
+delivers a batch and ends both leave the place behind that the others find.)
 """
 
 from __future__ import annotations
@@ -368,7 +368,7 @@ class Run:
             raise
 
     def _cut_short(self, since: float) -> None:
-        """Write down a wait that has ended in no batch, none that failed, and no end."""
+        """Write down a wait that was cut short: by a Ctrl-C, say, before anything came of it."""
         self._supply.forget()  # something else than batches came between
         # The place may have been replaced, by one whose stream begins anew.
         place = self.results.place.settled()

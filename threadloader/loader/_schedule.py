@@ -203,8 +203,8 @@ def _epoch(
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs of an epoch from a cursor in it on.
 
-    `piece` is as of `GroupJob`, `soon` as of `Deal.blocks`. Only the first epoch comes soon:
-    later ones are drawn while batches of the one before are in work, or without workers.
+    `piece` is as of `GroupJob`, `soon` as of `Deal.blocks`: for the first epoch of a stream alone.
+    Later ones are drawn by the feeder while batches of the one before are in work.
     """
     epoch, start, first = cut.epoch, cut.position, cut.step
     steps, world_steps = deal.steps(order.n, start), deal.world_steps(order.n, start)

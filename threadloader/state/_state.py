@@ -85,6 +85,7 @@ class Excluded(NamedTuple):
 
 
 NOTHING = Excluded("", "cae66941d9efbd404e4d88758ea67670")
+"""As `Excluded.of("")` makes it."""
 
 
 def dump(
@@ -187,7 +188,7 @@ def load(
         raise _damaged("checksum", expected, state.get("checksum"))
     position = _counts(state, "world", ("epoch", "position", "step", "batch_size", "shard_count"))
     counted = _counts(state, "shard", ("index", "batches", "samples"))
-    # Not in the first states of this version.
+    # States of this version need not have it: what wrote the first ones left no sample out.
     counted |= _counts({"shard": {"skipped": 0, **state["shard"]}}, "shard", ("skipped",))
     fingerprint = state["shard"].get("fingerprint")
     if not isinstance(fingerprint, str) or not re.fullmatch(_FINGERPRINT, fingerprint):
