@@ -90,7 +90,7 @@ class Stream:
         while line and line[0].number < number:
             line.popleft()
         self.prefetch(number)
-        if self._winding_down and number >= self._sent:  # all that was begun has been taken
+        if number >= self._sent:  # it winds down, and all that was begun has been taken
             return ENDED
         # Sent and said first, looked afterwards: a stop that comes after this look finds the slot.
         slot = self._shared.awaited = line[0]
