@@ -117,7 +117,8 @@ def feed(shared: Shared) -> None:
     if error is None:
         _, error = caught(_deal, shared, dealt, bound)
         end_if_forked(shared, error)
-        shared.failed = shared.failed if error is None else outside(error)
+        if error is not None:
+            shared.failed = outside(error)
     del error
     dealt += bound.waiting
     _end(shared, workers, dealt, shared.failed or ENDED)
