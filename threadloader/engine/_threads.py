@@ -271,8 +271,8 @@ def _end(
             break
         if slot is not STOP and slot is not LOOK:
             dealt.append(slot)
-    awaited = shared.awaited
-    if shared.failed is not None and awaited is not None:  # else it is among those, or in the inbox
+    # Mostly among those; where a thread has failed it may have been lost.
+    if (awaited := shared.awaited) is not None:
         dealt.append(awaited)
     for slot in dealt:
         slot.fill(word)
