@@ -251,7 +251,7 @@ class Place(NamedTuple):
             if skipped or retried:
                 tally = tally.tried(skipped, retried)
             cursor = Cursor(
-                *span.after(served), *counts, cursor.skips, mark, cursor.skipped + skipped
+                *span.after(served), *counts, cursor.skipped_steps, mark, cursor.skipped + skipped
             )
         return Place(
             self.plan,

@@ -71,8 +71,8 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
         epoch, position, step = epoch + whole, 0, 0
         if epoch >= FURTHEST:
             raise _too_many(f"so many that they end after epoch {FURTHEST - 1}")
-    skips = (*cursor.skips, *filter(None, [left_out]))
-    return cursor._replace(epoch=epoch, position=position, step=step, skips=skips)
+    skipped = (*cursor.skipped_steps, *filter(None, [left_out]))
+    return cursor._replace(epoch=epoch, position=position, step=step, skipped_steps=skipped)
 
 
 def _too_many(got: str) -> ConfigError:

@@ -52,9 +52,9 @@ class Cursor(NamedTuple):
         step: number of the next batch in its epoch.
         batches: batches that this shard was given in the whole run, over all resumes.
         samples: samples that this shard was given, padding not counted.
-        skips: the steps that were left out, by `skip_steps`.
+        skipped_steps: what was left out by `skip_steps`.
         fingerprint: that of all batches that this shard was given, since it is asked for; or "".
-        skipped: samples that this shard left out because they failed.
+        skipped: samples that this shard left out because they failed (`on_error`).
     """
 
     epoch: int = 0
@@ -62,7 +62,7 @@ class Cursor(NamedTuple):
     step: int = 0
     batches: int = 0
     samples: int = 0
-    skips: tuple[Skip, ...] = ()
+    skipped_steps: tuple[Skip, ...] = ()
     fingerprint: str = ""
     skipped: int = 0
 
@@ -117,7 +117,7 @@ def dump(
             "position": cursor.position,
             "step": cursor.step,
             **world,
-            "skips": [list(skip) for skip in cursor.skips],
+            "skips": [list(skip) for skip in cursor.skipped_steps],
         },
         "exclude": excluded.text,
         "shard": {
