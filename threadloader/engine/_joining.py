@@ -18,19 +18,19 @@ LOOK_SECONDS = 0.1
 
 
 def join(
-    workers: Sequence[tuple[Worker, Thread]], seconds: float, bound: float, runtime: Runtime
+    crew: Sequence[tuple[Worker, Thread]], seconds: float, bound: float, runtime: Runtime
 ) -> list[str]:
     """Join workers that were told to end; give what to say of those that are left behind.
 
     Args:
-        workers: their facts and threads.
+        crew: their facts and threads.
         seconds: how long to wait for those that are at work, all together.
         bound: how many seconds they will have had since they were told to end, as the text says it.
         runtime: where the clock comes from.
     """
     stuck = []
     left = max(seconds, IDLE_SECONDS)
-    for worker, thread in workers:
+    for worker, thread in crew:
         # An idle one needs a moment to leave, whatever the others took.
         least = 0.0 if worker.job is not None else IDLE_SECONDS
         left -= _wait(thread, max(left, least), runtime)

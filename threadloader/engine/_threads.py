@@ -108,11 +108,11 @@ def start_feeder(feeder: Thread, shared: Shared) -> None:
 def feed(shared: Shared) -> None:
     """The feeder: start the workers, deal jobs until told to stop, end the workers."""
     here.shared = shared
-    workers: list[tuple[Worker, Thread]] = []
+    crew: list[tuple[Worker, Thread]] = []
     dealt: deque[Slot] = deque()
     bound = Bound(shared.max_bytes, shared.num_workers)
-    _, error = caught(_start_workers, shared, workers)
-    shared.crew = tuple(workers)
+    _, error = caught(_start_workers, shared, crew)
+    shared.crew = tuple(crew)  # of them all, or of those before one that could not be started
     shared.started.fill(Outcome(error=error))
     if error is None:
         _, error = caught(_deal, shared, dealt, bound)
@@ -121,16 +121,16 @@ def feed(shared: Shared) -> None:
             shared.failed = outside(error)
     del error
     dealt += bound.waiting
-    _end(shared, workers, dealt, shared.failed or ENDED)
+    _end(shared, dealt, shared.failed or ENDED)
 
 
-def _start_workers(shared: Shared, workers: list[tuple[Worker, Thread]]) -> None:
+def _start_workers(shared: Shared, crew: list[tuple[Worker, Thread]]) -> None:
     for number in range(shared.num_workers):
         worker = Worker(lambda: shared.stopping)
         name = f"threadloader-worker-{number}"
         thread = shared.runtime.thread(_work, (shared, worker, number == 0), name)
         thread.start()
-        workers.append((worker, thread))
+        crew.append((worker, thread))
 
 
 def _work(shared: Shared, worker: Worker, first: bool) -> None:
@@ -259,9 +259,7 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bo
     return True
 
 
-def _end(
-    shared: Shared, workers: list[tuple[Worker, Thread]], dealt: deque[Slot], word: Outcome
-) -> None:
+def _end(shared: Shared, dealt: deque[Slot], word: Outcome) -> None:
     """Wake whoever waits with a word, end and join the workers, report."""
     shared.stopping = True
     while True:
@@ -278,7 +276,7 @@ def _end(
         slot.fill(word)
     release(shared)
     try:
-        if stuck := join(workers, shared.close_timeout, shared.close_timeout, shared.runtime):
+        if stuck := join(shared.crew, shared.close_timeout, shared.close_timeout, shared.runtime):
             shared.saying = True
             say(shared, "error", stuck)
     finally:
