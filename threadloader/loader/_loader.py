@@ -48,7 +48,7 @@ class Loader:
         collate: callable of a list of samples that gives the batch.
         sampler: what gives each epoch its order, in place of `sampler` of the config, and of
             `shuffle`, which may not be true there: a callable of (epoch, n) that gives dataset
-            indices, n being the number of samples, asked once for each epoch; or a sequence of
+            indices, n being the number of samples, asked for each epoch; or a sequence of
             them, the same in every epoch.
         shard: ``{"index": r, "count": W, "remainder": "pad"}`` or ``"auto"``.
         resume: where the run goes on: a state that `Batches.state_dict` gave, or the path
