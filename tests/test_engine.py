@@ -1216,7 +1216,7 @@ def test_the_gil_is_held_by_the_loop_for_as_long_as_it_works_itself(make_engine,
 
     def ends():
         asked.set()
-        until(lambda: engine._shared.came == own)
+        until(lambda: engine._shared.wait_began == own)
         runtime.now = 0.008
 
     runtime = Clocked(ends)
@@ -1236,13 +1236,13 @@ def test_a_loop_that_waited_at_first_holds_the_gil_only_from_there_on(make_engin
     def ends():
         runtime.now = 0.005
         runtime.woken.set()
-        until(lambda: engine._shared.came == 0.007)
+        until(lambda: engine._shared.wait_began == 0.007)
         runtime.now = 0.008
 
     runtime = Clocked(ends)
     engine = make_engine(num_workers=1, runtime=runtime)
     runtime.woken.clear()
-    jobs = [Job(0, do=lambda number, part: until(lambda: engine._shared.came == 0.0))]
+    jobs = [Job(0, do=lambda number, part: until(lambda: engine._shared.wait_began == 0.0))]
     jobs.append(Job(1, do=lambda number, part: engine.gil_delay))
     stream = engine.stream(iter(jobs), depth=1)
     stream.result(0)

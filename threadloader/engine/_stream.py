@@ -108,9 +108,9 @@ class Stream:
     def _wait(self, slot: Slot) -> Outcome | None:
         """Wait for a slot that is not filled yet, and write down from when to when."""
         shared = self._shared
-        shared.came = shared.runtime.monotonic()
+        shared.wait_began = shared.runtime.monotonic()
         outcome = slot.wait() if self._watch is None else self._watch.wait(slot)
-        shared.left = shared.runtime.monotonic()
+        shared.wait_ended = shared.runtime.monotonic()
         return outcome
 
     def ready(self, number: int) -> int:
@@ -134,5 +134,5 @@ class Stream:
         self._origin.cancelled = True
         self._line.clear()
         self._shared.awaited = None
-        self._shared.left = float("inf")  # the consumer may make the next batches itself
+        self._shared.wait_ended = float("inf")  # the consumer may make the next batches itself
         self._shared.inbox.put(LOOK)  # the feeder, too, lets go of what is ready (G10)

@@ -65,8 +65,8 @@ class Shared:
     `started` when the workers are there, and `end` when they are gone. `awaited` is the slot that
     the consumer waits for, or waited for when it was interrupted or told of a stall; else None. It
     is written by the consumer, and by whoever cancels its stream in its place, to close; so are
-    `came` and `left`, the times at which it last began and ceased to wait. `left` is infinite once
-    its stream was cancelled.
+    `wait_began` and `wait_ended`, the times of its last wait. `wait_ended` is infinite once its
+    stream was cancelled.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Shared:
         self.started = Slot(runtime)
         self.end = Slot(runtime)
         self.awaited: Slot | None = None
-        self.came = self.left = float("-inf")
+        self.wait_began = self.wait_ended = float("-inf")
 
 
 def start_feeder(feeder: Thread, shared: Shared) -> None:
@@ -192,10 +192,10 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
         if first and (now := monotonic()) - probed > pause:
             delay = shared.runtime.gil_delay()
             # While the consumer waited it was another worker that held it, in Python code. (It
-            # writes `awaited` before `came`: between the two `came` lies in the past, and nothing
-            # counts. Nor does it where its stream was cancelled: `left` is infinite then.)
-            until = now + delay if shared.awaited is None else shared.came
-            own = max(0.0, min(delay, until - max(now, shared.left)))
+            # writes `awaited` before `wait_began`: between the two that lies in the past, and
+            # nothing counts. Nor does it where its stream was cancelled: `wait_ended` is infinite.)
+            until = now + delay if shared.awaited is None else shared.wait_began
+            own = max(0.0, min(delay, until - max(now, shared.wait_ended)))
             shared.gil_delay = (shared.gil_delay + own) / 2  # one chance does not decide
             probed, probes = now, probes + 1
             pause = SOON_SECONDS if probes < MOST_SOON else PROBE_SECONDS
