@@ -12,24 +12,19 @@ characters per second, and the data wait of each epoch.
 
 import argparse
 import math
-import os
 import sys
-import tempfile
 from dataclasses import replace
 from glob import escape
 from pathlib import Path
 from typing import Any
 
-try:
-    import numpy as np
+import needs  # noqa: F401 (first: it says what is missing)
 
-    from threadloader import Loader, LoaderConfig, LoaderError
-except ImportError as error:
-    root = Path(__file__).resolve().parent.parent
-    command = f'{sys.executable} -m pip install "{root}"'
-    sys.exit(f"characters.py: {error}; install it: {command}")
-except KeyboardInterrupt:
-    sys.exit(130)
+# isort: split
+import numpy as np
+from english import english, write_whole
+
+from threadloader import Loader, LoaderConfig, LoaderError
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
 CHARACTERS = 128  # ASCII; anything else is read as "?"
@@ -38,21 +33,6 @@ CONTEXT = 8  # characters that the model looks back
 FEATURES = 16  # numbers by which it knows a character
 HIDDEN = 128
 RATE = 0.003
-
-
-def write_text(path: Path) -> None:
-    """Writes the help topics of this Python as one text file, unless it stands there already."""
-    from pydoc_data.topics import topics
-
-    text = "\n".join(topics[name] for name in sorted(topics)).encode()
-    if path.exists() and path.read_bytes() == text:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Two runs at once must not see half a file: it gets its name when it is whole.
-    number, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(number, "wb") as file:
-        file.write(text)
-    Path(temporary).replace(path)
 
 
 def encode(line: str) -> dict[str, np.ndarray]:
@@ -166,7 +146,7 @@ def main(argv: list[str] | None = None) -> int:
     workers = config.num_workers if options.workers is None else options.workers
     config = replace(config, source=source, num_workers=workers)
     try:
-        write_text(text)
+        write_whole(text, english().encode())
     except OSError as error:
         raise OSError(f"cannot write the text: {error}; name a --folder of your own") from error
     print(f"{text.stat().st_size:,} bytes of English in {text.name}")

@@ -61,6 +61,22 @@ def wait(stats: Any) -> str:
     return f"{math.floor(stats.data_wait_fraction * 1000) / 10:.1f}% ({stats.data_wait_band})"
 
 
+def guesser(sizes: dict[str, Any], rate: Any, seed: int) -> Guesser:
+    """Makes the model of the trainer's own options.
+
+    Raises:
+        KeyError: one of them is missing.
+        ValueError: one of them is wrong.
+    """
+    context, features, hidden = (sizes[name] for name in ("context", "features", "hidden"))
+    if any(type(size) is not int or size < 1 for size in (context, features, hidden)):
+        raise ValueError(f"{sizes}, and not integers from 1 on")
+    if type(rate) not in (int, float):
+        raise ValueError(f"a learning rate of {rate!r}")
+    seen, rng = range(1 - context, 1), np.random.default_rng(seed)
+    return Guesser(CHARACTERS, seen, rng, rate=rate, features=features, hidden=hidden)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Trains, printing a line every epoch."""
     parser = argparse.ArgumentParser(description="Trains from the config of a C++ trainer.")
@@ -78,14 +94,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     try:
         whole: dict[str, Any] = json.loads(without_comments(options.config.read_text("utf-8")))
-        model = Guesser(
-            CHARACTERS,
-            range(1 - whole["model"]["context"], 1),
-            np.random.default_rng(loader.config.seed),
-            rate=whole["training"]["learning_rate"],
-            features=whole["model"]["features"],
-            hidden=whole["model"]["hidden"],
-        )
+        model = guesser(whole["model"], whole["training"]["learning_rate"], loader.config.seed)
     except (ValueError, KeyError, TypeError) as error:
         print(f"{options.config}: expected the options of the model, got {error!r}")
         return 1

@@ -19,6 +19,10 @@ def write_whole(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Two runs at once must not see half a file: it gets its name when it is whole.
     number, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
-    with os.fdopen(number, "wb") as file:
-        file.write(content)
-    Path(temporary).replace(path)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+    except BaseException:  # a full disk, say
+        Path(temporary).unlink(missing_ok=True)
+        raise

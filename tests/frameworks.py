@@ -13,10 +13,17 @@ import pytest
 
 VARIABLE = "THREADLOADER_FRAMEWORKS"
 
+KNOWN = frozenset({"PIL", "jax", "sklearn", "tokenizers", "torch"})
+"""By the names that are imported."""
+
 
 def declared() -> frozenset[str]:
     """The names of the frameworks that are declared present."""
-    return frozenset(filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))))
+    names = frozenset(filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))))
+    if unknown := names - KNOWN:  # its tests would be skipped, as if nobody had declared it
+        wanted = ",".join(sorted(KNOWN))
+        raise pytest.UsageError(f"{VARIABLE}: expected some of {wanted}, got {sorted(unknown)}")
+    return names
 
 
 def framework(name: str) -> ModuleType:

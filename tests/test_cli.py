@@ -148,7 +148,7 @@ c.json:4:11: /num_worker: expected a known key, got "num_worker"; did you mean "
         ),
         (
             {"type": "csv", "path": "a.csv", "fields": ["z"]},
-            ":1:55: /source/fields: expected one column of this name, got 'z'; there are 'x'",
+            ":1:55: /source/fields: expected one column of this name, got none; there are 'x'",
         ),
         (
             {"type": "npy", "fields": {"x": "b.npy"}},

@@ -347,6 +347,18 @@ def test_strings_of_any_length_are_told_apart():
     assert digest(one) != digest(np.array(["a", "long" * 9], kind(na_object=None)))
 
 
+class Slotted(list):
+    __slots__ = ("empty", "note")
+
+
+def test_what_stands_in_the_slots_of_a_container_counts():
+    one, other = Slotted([1]), Slotted([1])
+    one.note, other.note = 1, 2
+    assert digest(one) != digest(other)
+    other.note = 1
+    assert digest(one) == digest(other)
+
+
 class Color(enum.IntEnum):
     RED = 1
 

@@ -17,7 +17,8 @@ TESTS = Path(__file__).resolve().parent
 def outcome(folder: Path, name: str, declared: str) -> str:
     """The last line of pytest in a child interpreter, for a test that asks for a framework."""
     (folder / "test_it.py").write_text(
-        f"import frameworks\ndef test_it(): frameworks.framework({name!r})\n"
+        "import frameworks\nframeworks.KNOWN |= {'json', 'xml', 'no_such_framework'}\n"
+        f"def test_it(): frameworks.framework({name!r})\n"
     )
     ran = subprocess.run(
         [
@@ -48,6 +49,7 @@ def outcome(folder: Path, name: str, declared: str) -> str:
         pytest.param("json", "xml, json ,", "1 passed", id="one-of-several"),
         pytest.param("json", "", "1 skipped", id="not-declared"),
         pytest.param("no_such_framework", "torch", "1 skipped", id="another-declared"),
+        pytest.param("json", "json, Torch", "1 failed", id="a-name-that-nothing-is-imported-by"),
         pytest.param(
             "no_such_framework", "no_such_framework", "1 failed", id="declared-and-missing"
         ),

@@ -168,18 +168,24 @@ def test_a_misspelt_option_beside_those_of_the_trainer_is_an_error(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("model", "code"), [('{"context": 8, "features": 4, "hidden": 4}, /* , */', 0), ("{},", 1)]
+    ("model", "rate", "told"),
+    [
+        ('{"context": 8, "features": 4, "hidden": 4}, /* , */', "0.003", ""),
+        ("{},", "0.003", "KeyError('context')"),
+        ('{"context": 0, "features": 4, "hidden": 4},', "0.003", "ValueError(\"{'context': 0, "),
+        ('{"context": 8, "features": 4, "hidden": 4},', '"x"', "a learning rate of 'x'"),
+    ],
 )
 def test_the_trainers_own_options_are_read_with_comments_and_missed_in_a_line(
-    model: str, code: int, tmp_path: Path
+    model: str, rate: str, told: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "trainer.json"
-    training = '"training": {"learning_rate": 0.003, "batch_size": 64, "num_epochs": 1}'
+    training = f'"training": {{"learning_rate": {rate}, "batch_size": 64, "num_epochs": 1}}'
     config.write_text(f'{{"model": {model} {training}}} // end', encoding="utf-8")
     ran = run("cpp_config.py", "--config", config)
-    assert (code, "") == (ran.returncode, ran.stderr)
-    told = "expected the options of the model, got KeyError('context')"
-    assert ("epoch 1 " if not code else told) in ran.stdout
+    assert (int(bool(told)), "") == (ran.returncode, ran.stderr)
+    assert ("epoch 1 " if not told else "expected the options of the model, got ") in ran.stdout
+    assert told in ran.stdout
 
 
 # Other libraries

@@ -134,6 +134,14 @@ def test_what_is_nested_deeper_than_any_batch_counts_as_eight(kind):
     assert 24 + 8 == nbytes([X, batch])
 
 
+def test_what_an_array_of_objects_holds_is_counted():
+    """Its own bytes are the addresses of these."""
+    rows = np.empty(2, object)
+    rows[:] = X, X.copy()
+    pairs = np.array([(1, X)], [("number", int), ("row", object)])
+    assert (2 * X.nbytes, X.nbytes + 8) == (nbytes([rows]), nbytes(pairs))
+
+
 def test_what_holds_itself_is_looked_into_once():
     """However often, so that there is an end."""
     batch = [X]

@@ -19,7 +19,12 @@ command answers, `_asked` starts the children of `bench` and `verify` and reads 
 `_leaving` ends a process that has run user code), `errors` what is raised, and how that is told.
 """
 
+import sys
 from typing import TYPE_CHECKING
+
+if sys.version_info < (3, 11):  # noqa: UP036 - where it was not installed by pip, which says so
+    text = "threadloader: expected CPython 3.11 or newer, got "
+    raise ImportError(text + sys.version.split()[0])
 
 from .config import LoaderConfig
 from .errors import (

@@ -13,9 +13,11 @@ structures can give the same bytes. BLAKE2b: Aumasson, Neves, Wilcox-O'Hearn, Wi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import MemberDescriptorType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -176,7 +178,7 @@ def _container(update: Update, value: Any, path: Path) -> None:
     else:
         # A class of its own: its name, and what its objects hold beside the items.
         _head(update, tag.lower(), len(value))
-        own = {**getattr(value, "__dict__", {})}
+        own = dict(_own(value))
         for part in (kind.__name__, getattr(value, "_fields", None), own or None):
             _feed(update, part, path)
     if isinstance(value, dict):
@@ -186,6 +188,16 @@ def _container(update: Update, value: Any, path: Path) -> None:
     else:
         for number, item in enumerate(value):
             _feed(update, item, (*path, number))
+
+
+def _own(value: Any) -> Iterator[tuple[str, Any]]:
+    """Give what an object of a class written in Python has by name."""
+    yield from getattr(value, "__dict__", {}).items()
+    for kind in type(value).__mro__:
+        for name, slot in vars(kind).items() if "__slots__" in vars(kind) else ():
+            if isinstance(slot, MemberDescriptorType):
+                with contextlib.suppress(AttributeError):  # nothing is in it yet
+                    yield name, slot.__get__(value)
 
 
 def _as_array(value: Any, path: Path) -> npt.NDArray[Any]:

@@ -61,6 +61,9 @@ def nbytes(batch: Any) -> int:
 
 def _held(it: Any) -> Iterable[Any] | None:
     """Give what a container holds; None of what is none, or tells its own size."""
+    if isinstance(it, np.ndarray) and it.dtype.hasobject:  # its own bytes are addresses
+        held: list[Any] = it.ravel().tolist()
+        return held
     if type(it) in _ALONE:
         return None
     if isinstance(it, (list, tuple)):

@@ -57,7 +57,7 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
     """
     _forget_older(error)
     job: BatchJob | None = outcome.job  # never a group: its batches are made anew, one by one
-    what = f"the order of epoch {epoch}"
+    what = f"the order of epoch {epoch}" if job is None else "a batch"
     try:
         # All that may run code of the user's: how a source says where a sample stands, how
         # an exception takes a note.

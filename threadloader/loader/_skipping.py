@@ -72,14 +72,15 @@ class Skipping:
         """Say why a sample is raised and not left out, where others would be.
 
         Args:
-            skipped: how many were left out.
+            skipped: how many were left out before this batch.
             spent: whether the budget is; else it is none of the errors that it is for.
         """
         if not self._skips:
             return ""
         if not spent:
             return '; "on_error" leaves out no sample for that'
-        return f'; "on_error" permits to skip {self.budget}, and {skipped} were skipped'
+        permits = f'; "on_error" permits to skip {self.budget}, and {skipped} were skipped before'
+        return f"{permits} this batch, in which more than the rest failed"
 
     def note(self, failures: tuple[Failure, ...]) -> None:
         """Write down samples that are left out of the batch that is delivered next.

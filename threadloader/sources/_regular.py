@@ -75,8 +75,13 @@ def none_there(paths: Sequence[Path]) -> SourceError:
     if paths[0].is_symlink():
         text = "expected a file, got a link to one that is not there; make that, or the link anew"
         return SourceError(text, paths[0])
+    # Where a kind takes patterns, one that matches nothing is told otherwise.
+    pattern = '"*", "?" and "[" stand for themselves here: name each file; '
+    hint = pattern if re.search(r"[*?[]", paths[0].name) else ""
     others = f", nor at {listed(map(str, paths[1:]))}" if len(paths) > 1 else ""
-    return SourceError(f"expected a file, found none{others}; {starts(str(paths[0]))}", paths[0])
+    return SourceError(
+        f"expected a file, found none{others}; {hint}{starts(str(paths[0]))}", paths[0]
+    )
 
 
 def regular_status(path: Path) -> os.stat_result:

@@ -204,7 +204,7 @@ def _of_one(column: str | int, names: Sequence[str]) -> str:
     expected = "one column of this name"
     if not isinstance(column, str):
         expected = f"a position from 0 to {len(names) - 1}" if names else "a column"
-    got, hint = repr(column), near(str(column), names)
+    got, hint = "none" if isinstance(column, str) else repr(column), near(str(column), names)
     places = [at for at, name in enumerate(names) if name == column]
     if len(places) > 1:
         got = f"{len(places)}, at positions {listed(places, 10)}"
