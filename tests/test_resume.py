@@ -48,6 +48,19 @@ def test_a_relative_path_starts_where_the_loader_was_made(tmp_path, monkeypatch)
         assert states[0] == batches.state_dict()["shard"]["batches"] != states[1]
 
 
+def test_a_state_that_is_given_as_a_dict_is_that_of_the_time_when_it_was_given():
+    """A Loader is a recipe: what becomes of the dict later is the caller's own."""
+    with Loader({"batch_size": 1, "shuffle": False}, range(4)) as batches:
+        epoch = iter(batches)
+        state = batches.state_dict()
+        loader = Loader({"batch_size": 1, "shuffle": False}, range(4), resume=state)
+        next(epoch)
+        state.update(batches.state_dict())
+        state["world"]["position"] = 3
+    with loader as batches:
+        assert [0, 1, 2, 3] == [int(batch[0]) for batch in batches]
+
+
 def test_there_are_at_least_5000_cuts():
     assert 5040 == sum(cuts_of(seed) for _, seeds in PARTS for seed in seeds)
 

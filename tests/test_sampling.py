@@ -318,6 +318,15 @@ class TestCallable:
             assert [2, 3] == [len(list(epoch)) for epoch in batches.epochs()]
         assert [1, 2] == second.epochs
 
+    @pytest.mark.parametrize("given", [{0, 1}, frozenset({1}), {0: 1}])
+    def test_what_has_no_order_of_its_own_is_refused(self, given):
+        """In another process a set may come in another order, and shards would not fit."""
+        with (
+            Loader({}, range(N), sampler=lambda epoch, n: given) as batches,
+            pytest.raises(ConfigError, match=f"integers in one row, got {type(given).__name__}"),
+        ):
+            next(iter(batches))
+
     def test_steps_that_are_left_out_ask_once_too(self):
         """By who enters the loader, and not again."""
         sampler = Asked()

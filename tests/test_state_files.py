@@ -5,6 +5,7 @@ Longer than other files: all that can happen to one file stands together.
 
 import contextlib
 import errno
+import gc
 import io
 import itertools
 import json
@@ -114,6 +115,21 @@ def test_what_is_written_is_read(saved, tmp_path):
     state = read(path)
     write(state, tmp_path / "copy.state")
     assert saved == (tmp_path / "copy.state").read_bytes()
+
+
+def test_saving_leaves_no_garbage_in_a_cycle(tmp_path):
+    """A loop may save at every step, with the collection of garbage turned off."""
+    with Loader({"batch_size": 2, "exclude": [3, 5]}, range(40), skip_steps=2) as batches:
+        batches.save(tmp_path / "state")  # what is imported at first leaves some
+        gc.collect()
+        gc.disable()
+        try:
+            batches.save(tmp_path / "state")
+            assert 0 == gc.collect()
+        finally:
+            gc.enable()
+        text = (tmp_path / "state").read_text("ascii")
+        assert f"{json.dumps(batches.state_dict(), indent=1)}\n" == text
 
 
 def test_a_state_is_small(saved):

@@ -469,6 +469,28 @@ def test_checkcfg_without_numpy_names_the_ways_to_get_it(
     assert err.endswith(f"{sys.executable} -m pip install numpy\n")
 
 
+def test_a_numpy_that_cannot_be_imported_is_told(tmp_path: Path) -> None:
+    """As one that was made for another Python."""
+    (tmp_path / "numpy.py").write_text(
+        "raise ImportError('\\n\\nmade for another Python\\nand so on')"
+    )
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, ROOT / "tools" / "checkcfg", "c.json"]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    said = (
+        "tools/checkcfg: expected numpy, got one that cannot be imported: made for another Python\n"
+    )
+    assert (2, "", said) == (ran.returncode, ran.stdout, ran.stderr)
+
+
+def test_the_package_without_numpy_says_so_in_a_line() -> None:
+    """`python -m threadloader` in a checkout, with no packages installed."""
+    command = [sys.executable, "-S", "-E", "-m", "threadloader", "check", "c.json"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (1, "", 1) == (ran.returncode, ran.stdout, ran.stderr.count("\n"))
+    assert f"No module named 'numpy'; write: {sys.executable} -m pip install numpy" in ran.stderr
+
+
 def test_a_tool_that_runs_in_the_environment_does_not_go_round(
     env: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import functools
 import inspect
 import random
 import signal
+import sys
 import threading
 from functools import partial
 
@@ -356,6 +357,39 @@ class Two(Counting):
         return super().many(samples, key, positions)
 
 
+@pytest.mark.parametrize("given", [{"x": [1, 2], "y": [3, 4]}, "ab", b"ab", None, 2])
+def test_a_many_that_gives_no_list_is_refused(given):
+    """As columns, whose names would be taken for samples."""
+
+    class Columns(Counting):
+        def many(self, samples, key, positions):
+            return given
+
+    with pytest.raises(CollateError, match=r"many: expected a list of 2 samples, got \w+; return"):
+        bind(Columns()).many([0, 0], 1, np.arange(2))
+
+
+def test_a_many_that_has_to_be_awaited_is_refused_by_its_name():
+    class Later(Counting):
+        async def many(self, samples, key, positions):
+            """Nobody awaits it."""
+
+    with pytest.raises(ConfigError, match=r"the async function .*Later\.many"):
+        bind(Later())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="annotations are evaluated before")
+def test_annotations_that_only_a_checker_knows_are_not_evaluated():
+    """They are written without quotes, as CPython 3.14 has it, and are evaluated when asked for."""
+    code = "def plain(sample: NotThere) -> NotThere:\n    return sample\n"
+    code += "def drawing(sample: NotThere, rng: NotThere):\n    return sample + rng.random()\n"
+    names = {}
+    exec(compile(code, "annotated", "exec", dont_inherit=True), names)
+    loader = Loader({"batch_size": 2}, range(4), transform=names["drawing"], collate=names["plain"])
+    with loader as batches:
+        assert 2 == len(list(batches))
+
+
 def test_a_method_many_of_another_meaning_is_not_called():
     class Scaled:
         def __call__(self, sample):
@@ -465,7 +499,7 @@ def test_a_many_that_loses_samples_is_refused():
             return samples[:2]
 
     with Loader({"num_workers": 0}, range(5), transform=Losing()) as batches:
-        with pytest.raises(CollateError, match="many: expected 5 samples, got 2"):
+        with pytest.raises(CollateError, match="expected a list of 5 samples, got 2"):
             next(iter(batches))
 
 

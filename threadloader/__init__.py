@@ -22,11 +22,18 @@ command answers, `_asked` starts the children of `bench` and `verify` and reads 
 import sys
 from typing import TYPE_CHECKING
 
-if sys.version_info < (3, 11):  # noqa: UP036 - where it was not installed by pip, which says so
-    text = "threadloader: expected CPython 3.11 or newer, got "
-    raise ImportError(text + sys.version.split()[0])
+# Where it was not installed by pip, which looks at these itself. Of an ImportError of this name
+# `python -m threadloader` prints the text alone.
+if sys.version_info < (3, 11):  # noqa: UP036
+    raise ImportError(f"expected CPython >= 3.11, got {sys.version.split()[0]}", name=__name__)
+try:
+    from .config import LoaderConfig
+except ModuleNotFoundError as error:
+    if error.name != "numpy":
+        raise
+    hint = f"{error}; write: {sys.executable} -m pip install numpy"
+    raise ModuleNotFoundError(hint, name=__name__) from None
 
-from .config import LoaderConfig
 from .errors import (
     BusyError,
     ClosedError,

@@ -17,12 +17,12 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import CollateError, ConfigError, Problem, from_signal, misfit
+from .errors import CollateError, ConfigError, Problem, from_signal, misfit, signature
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +59,9 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         hint = "an object of options stands in the config" if options else ""
         raise _refusal(type(transform).__name__, hint)
     if _offers_many(transform):
+        many: Any = getattr(transform, "many")  # noqa: B009 (a checker knows of none)
+        if (got := misfit(many, "", [], 0, [])) is not None:
+            raise _refusal(*got)
         return OffersMany(transform)
     rng = takes_rng(transform)
     hint, keywords = "its first parameter is the sample", {"rng": None} if rng else {}
@@ -99,7 +102,7 @@ def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter
         return own
     passes_on = True
     try:
-        own = inspect.signature(transform, follow_wrapped=False).parameters
+        own = signature(transform, follow_wrapped=False).parameters
         passes_on = any(each.kind is each.VAR_KEYWORD for each in own.values())
     except ValueError as error:  # as of `functools.lru_cache`, which passes on all it is given
         if from_signal(error):
@@ -109,7 +112,7 @@ def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter
     inspect.unwrap(transform)  # raises a ValueError where they wrap each other in a circle
     # One after the other: another wrapper may come between this one and the innermost function.
     wrapped = getattr(transform, "__wrapped__", None)
-    return inspect.signature(transform).parameters if wrapped is None else _parameters(wrapped)
+    return signature(transform).parameters if wrapped is None else _parameters(wrapped)
 
 
 def _refusal(got: str, hint: str) -> ConfigError:
@@ -124,7 +127,7 @@ def _offers_many(transform: Any) -> bool:
     if "many" not in vars(next(defining, kind)):
         return False
     try:
-        inspect.signature(transform.many).bind([], 0, [])
+        signature(transform.many).bind([], 0, [])
     except (TypeError, ValueError) as error:
         # Of the same name, for something else; or a builtin that does not say what it takes.
         if from_signal(error):
@@ -152,15 +155,20 @@ class OffersMany:
             positions: int64, shape (samples,), their places in the global order.
 
         Raises:
-            CollateError: it gives more or fewer.
+            CollateError: it gives more or fewer, or no list of them at all.
         """
-        made = list(self.given.many(samples, key, positions))
-        if len(made) != len(samples):
-            raise CollateError(
-                f"the transform's many: expected {len(samples)} samples, got {len(made)}; return "
-                "one for each that it is given, in their order"
-            )
-        return made
+        given = self.given.many(samples, key, positions)
+        if isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)):
+            made = list(given)
+            if len(made) == len(samples):
+                return made
+            got = f"{len(made)}"
+        else:  # of a dict the names would be taken for samples
+            got = "None" if given is None else type(given).__name__
+        raise CollateError(
+            f"the transform's many: expected a list of {len(samples)} samples, got {got}; return "
+            "one for each that it is given, in their order"
+        )
 
 
 class _Generators(threading.local):

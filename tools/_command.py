@@ -19,15 +19,27 @@ def cli_of(tool):
         sys.stderr.write(tool + ": expected CPython 3.11 or newer, got " + found + "\n")
         sys.exit(2)
     try:
-        sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-        import threadloader.cli as cli
+        import numpy as np  # noqa: F401 (whether it is there)
     except ModuleNotFoundError as error:
         if error.name != "numpy":
             raise
         import _env
 
         sys.exit(_env.without_numpy(tool))
+    except ImportError as error:  # there, but for another Python, say
+        why = str(error).strip().partition("\n")[0]
+        sys.stderr.write(tool + ": expected numpy, got one that cannot be imported: " + why + "\n")
+        sys.exit(2)
     except KeyboardInterrupt:
-        sys.stderr.write("threadloader: interrupted\n")  # as the commands themselves say it
-        sys.exit(130)
+        _interrupted()
+    try:
+        sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+        import threadloader.cli as cli
+    except KeyboardInterrupt:
+        _interrupted()
     return cli
+
+
+def _interrupted():
+    sys.stderr.write("threadloader: interrupted\n")  # as the commands themselves say it
+    sys.exit(130)

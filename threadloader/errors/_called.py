@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType, MethodType
@@ -10,7 +11,15 @@ from typing import Any
 
 from ._handlers import from_signal
 
-__all__ = ["misfit"]
+__all__ = ["misfit", "signature"]
+
+signature: Callable[..., inspect.Signature] = inspect.signature
+"""Give the parameters of a callable, as `inspect.signature`, but without evaluating annotations."""
+if sys.version_info >= (3, 14):
+    # There they are evaluated when somebody asks, and may name what only a checker knows (PEP 649).
+    from annotationlib import Format
+
+    signature = partial(inspect.signature, annotation_format=Format.STRING)
 
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -57,13 +66,13 @@ def _refused(called: Callable[..., Any], args: Any, keywords: Any) -> str | None
     try:
         if hasattr(called, "__signature__"):  # it may be that of what it wraps, and adds to
             return None
-        signature = inspect.signature(called, follow_wrapped=False)
+        takes = signature(called, follow_wrapped=False)
     except (TypeError, ValueError) as error:  # a builtin that does not say what it takes
         if from_signal(error):
             raise
         return None
     try:
-        signature.bind(*args, **keywords)
+        takes.bind(*args, **keywords)
     except TypeError as error:
         if from_signal(error):
             raise

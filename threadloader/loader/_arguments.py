@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import operator
 import os
 from collections.abc import Mapping
@@ -74,6 +76,9 @@ def state_of(resume: Any) -> Any:
     Raises:
         ConfigError: it is neither.
     """
+    if isinstance(resume, Mapping):
+        with contextlib.suppress(Exception):  # what cannot be copied is none, as reading says
+            return copy.deepcopy(dict(resume))
     if resume is None or isinstance(resume, Mapping):
         return resume
     if not isinstance(resume, (str, os.PathLike)) or resume == "":

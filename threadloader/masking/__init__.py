@@ -283,5 +283,4 @@ def _say(value: Any) -> str:
         return f"{kind} of dtype {value.dtype} and shape {value.shape}"
     if isinstance(value, Mapping):
         return f"a dict of {', '.join(map(repr, list(value)[:8])) or 'no fields'}"
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 40 else text[:40] + '...'}"
+    return f"{type(value).__name__} {shown(value)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,15 @@ from ..order import Indices
 __all__ = ["checked", "checked_range"]
 
 
+_NO_LIST = str, bytes, set, frozenset, Mapping
+"""A set may come in another order in another process, and shards would not fit together."""
+
+
 def checked(indices: Any, n: int, pointer: str) -> Indices:
     """Give dataset indices as an int64 array of its own, shape (m,), if each is in [0, n).
 
-    They are an array, or anything to iterate that gives integers; ``pointer`` says who gave them.
+    They are an array, or anything to iterate that gives integers in an order of its own, which a
+    set has not; ``pointer`` says who gave them.
 
     Raises:
         ConfigError: they are not integers, or one is negative or too large: none counts
@@ -33,7 +38,7 @@ def checked(indices: Any, n: int, pointer: str) -> Indices:
             array = np.empty(0, np.int64)
         if array.ndim != 1 or array.dtype.kind not in "iu":
             raise _no_indices(pointer, f"{array.dtype} of shape {array.shape}")
-    elif isinstance(indices, Iterable) and not isinstance(indices, (str, bytes)):
+    elif isinstance(indices, Iterable) and not isinstance(indices, _NO_LIST):
         array = _array(list(indices), pointer)
     else:
         raise _no_indices(pointer, type(indices).__name__)

@@ -131,10 +131,7 @@ class Listed:
 
     def find(self, index: int) -> Indices:
         """Give the positions at which a sample comes."""
-        places = np.flatnonzero(self._indices == index).astype(np.int64, copy=False)
-        if self._order is None or not len(places):
-            return places
-        return np.sort(np.concatenate([self._order.find(int(place)) for place in places]))
+        return np.flatnonzero(self.at(np.arange(self.n)) == index).astype(np.int64, copy=False)
 
 
 class Ranged:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, Problem, from_signal
+from ..errors import ConfigError, Problem, from_signal, signature
 from ._per_thread import PerThread
 from .arrays import ArraySource, is_sparse
 
@@ -212,7 +211,7 @@ def _takes_otherwise(source: Any) -> bool:
     if hasattr(type(source), "__array__"):
         return True
     try:
-        parameters = inspect.signature(take).parameters
+        parameters = signature(take).parameters
     except (TypeError, ValueError) as error:  # compiled code that does not say what it takes
         if from_signal(error):
             raise

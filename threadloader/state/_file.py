@@ -219,8 +219,22 @@ def _short(name: str) -> str:
 
 
 def _text(state: Mapping[str, Any]) -> bytes:
-    """Give the one form in which a state stands in a file."""
-    return (json.dumps(state, indent=1, allow_nan=False) + "\n").encode()
+    """Give the one form in which a state stands in a file, as of `json.dumps` with an indent of 1.
+
+    That is written in Python, and leaves functions in a cycle each time: who saves at every step,
+    and has turned the collection of garbage off, would run out of memory.
+    """
+    return (_lines(dict(state), "\n") + "\n").encode()
+
+
+def _lines(value: Any, begin: str) -> str:
+    inner = f"{begin} "
+    if isinstance(value, dict) and value:
+        parts = [f"{inner}{json.dumps(key)}: {_lines(it, inner)}" for key, it in value.items()]
+        return f"{{{','.join(parts)}{begin}}}"
+    if isinstance(value, list) and value:
+        return f"[{','.join([inner + _lines(it, inner) for it in value])}{begin}]"
+    return json.dumps(value, allow_nan=False)
 
 
 def _tidy(folder: str, prefix: str) -> None:

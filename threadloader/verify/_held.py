@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import signature
 from ..fingerprint import digest
 
 __all__ = ["changed", "held"]
@@ -147,7 +148,7 @@ def _variables(function: Any) -> dict[str, Any]:
     """Give what a function names from outside of it, its attributes and its defaults."""
     try:
         found = inspect.getclosurevars(function)
-        parameters = inspect.signature(function).parameters
+        parameters = signature(function).parameters
     except (TypeError, ValueError):  # not written in Python, or a variable not yet there
         return {}
     home = getattr(function, "__module__", None)

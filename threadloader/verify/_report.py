@@ -53,7 +53,8 @@ class Difference:
             return "the whole run"
         parts = [f"epoch {self.epoch}, step {self.step}"]
         if self.rows:
-            parts.append(f"{_listed('row', self.rows)} ({_listed('dataset index', self.indices)})")
+            indices = _listed("dataset index", "dataset indices", self.indices)
+            parts.append(f"{_listed('row', 'rows', self.rows)} ({indices})")
         named = [name for name in self.fields if name != "batch"]  # that is all of it
         return ", ".join([*parts, *_some(named)])
 
@@ -210,9 +211,8 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def _listed(what: str, numbers: tuple[int, ...]) -> str:
-    names = {"row": "rows", "dataset index": "dataset indices"}
-    return f"{what if len(numbers) == 1 else names[what]} {', '.join(_some(numbers))}"
+def _listed(one: str, many: str, numbers: tuple[int, ...]) -> str:
+    return f"{one if len(numbers) == 1 else many} {', '.join(_some(numbers))}"
 
 
 def _some(things: Any) -> list[str]:
