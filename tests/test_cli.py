@@ -1,6 +1,7 @@
 """``threadloader check``: what it prints, its exit code, and that OK means "it enters"."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -20,7 +21,7 @@ import threadloader
 from threadloader import Loader, LoaderError, SourceError, _told, _tried, cli
 from threadloader.adapters import launcher
 from threadloader.loader._supply import Supply
-from threadloader.sources import text
+from threadloader.sources import _telling, text
 
 ROOT = Path(__file__).parent.parent
 
@@ -475,6 +476,26 @@ def test_ctrl_c_while_a_pager_lets_the_output_wait_ends_with_130_and_one_line(fo
         running.send_signal(signal.SIGINT)
         assert 130 == running.wait(60)
         assert b"threadloader: interrupted\n" == running.stderr.read()
+
+
+@pytest.mark.parametrize("command", [["check"], ["order", "--step", "0"]])
+@pytest.mark.parametrize(
+    ("terminal", "logs", "told"), [(True, False, True), (False, False, False), (True, True, False)]
+)
+def test_how_far_a_source_is_is_shown_at_a_terminal(
+    folder, capsys, monkeypatch, command, terminal, logs, told
+):
+    """Opening a large file may take long. Where a program has a log of its own, it is there."""
+    log = logging.getLogger("threadloader")
+    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
+    monkeypatch.setattr(log, "propagate", logs)  # else to pytest's own handler
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    first, *more = command
+    assert 0 == cli.main([first, write({"source": TEXT}), *more])
+    got = capsys.readouterr()
+    shown = re.fullmatch("(threadloader: .*looked.*\n)+", got.err) is not None
+    assert (told, told) == (shown, bool(got.err))
+    assert (logging.NOTSET, []) == (log.level, log.handlers)
 
 
 def test_all_that_needs_no_source_is_told_beside_a_source_that_does_not_open(check):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,12 +24,34 @@ __all__ = [
     "located",
     "problem_lines",
     "problems_of",
+    "telling",
     "texts",
     "with_cause",
 ]
 
 GOOD, PROBLEM, USAGE = 0, 1, 2
 """Exit codes of all commands."""
+
+
+@contextlib.contextmanager
+def telling() -> Iterator[None]:
+    """Within, what sources log of how far they are is shown, where somebody looks on.
+
+    That is at a terminal, unless whoever runs the command has said what becomes of the log.
+    """
+    log = logging.getLogger("threadloader")
+    if sys.stderr is None or not sys.stderr.isatty() or log.hasHandlers():
+        yield
+        return
+    shown, before = logging.StreamHandler(sys.stderr), log.level
+    shown.setFormatter(logging.Formatter("threadloader: %(message)s"))
+    log.addHandler(shown)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+        log.removeHandler(shown)
 
 
 def problem_lines(report: Report, problems: list[Problem]) -> list[str]:

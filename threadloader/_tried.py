@@ -19,6 +19,7 @@ from ._told import (
     located,
     problem_lines,
     problems_of,
+    telling,
     texts,
 )
 from .config import Base, LoaderConfig, Report, examine
@@ -45,7 +46,8 @@ def examined(
     report = read(arguments, err)
     if report is None:
         return None, USAGE, []
-    problems, lines = _try_out(report, arguments)
+    with telling():
+        problems, lines = _try_out(report, arguments)
     said += problem_lines(report, problems)
     return report, PROBLEM if problems or report.config is None else GOOD, lines
 

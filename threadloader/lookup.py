@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._named import add_config
-from ._told import GOOD, PROBLEM, USAGE, from_source, located, problem_lines
+from ._told import GOOD, PROBLEM, USAGE, from_source, located, problem_lines, telling
 from ._tried import read
 from .config import NO_SOURCE, Base, LoaderConfig
 from .errors import ConfigError, Problem
@@ -113,7 +113,8 @@ def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         if arguments.samples is not None:
             source = range(arguments.samples)
         else:
-            source = open_configured(report.source or {}, report.base.path, report.root)
+            with telling():
+                source = open_configured(report.source or {}, report.base.path, report.root)
         out += _answered(arguments, report.config, report.base, source).split("\n")
     except Exception as error:  # noqa: BLE001 - a command shows no traceback
         if source is None:
