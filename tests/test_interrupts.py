@@ -90,6 +90,9 @@ def test_a_loader_interrupted_anywhere_closes_with_nothing_left(workers, trials)
     """Entering, iterating, leaving: the signal comes up to 4 ms after the first line."""
     rng = random.Random(workers)
     config = {"batch_size": 4, "num_workers": workers, "prefetch_batches": 2}
+    # Imports what is imported late: importlib swallows a signal that lands in its own callbacks.
+    with Loader(config, Numbers(40)) as batches:
+        list(batches)
     hits = 0
     for _ in range(trials):
         loader = Loader(config, Numbers(40))

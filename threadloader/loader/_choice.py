@@ -27,7 +27,7 @@ block of the order; below those seconds, late ones can be afforded."""
 WARMING_JOBS, WARMING_MOST, WARMING_SECONDS = 8, 16, 0.1
 """The first jobs after a change are not measured: groups begin small, threads with nothing ready,
 and memory is new. At least the first number of them, and up to the second while they take no longer
-than the third, in seconds, all together. Measured: docs/design.md, "Who prepares a batch"."""
+than the third, in seconds, all together. Measured: docs/measurements.md."""
 
 SERIES_SECONDS = 10e-3
 """What is prepared here between two looks at what it costs. A look costs as much as several small

@@ -24,8 +24,7 @@ __all__ = ["fills_of", "make_recipe", "read_by"]
 
 GROUP_BYTES = 16 << 20
 """Small batches of arrays in memory are handed over together up to this size, but with `max_bytes`
-up to `GATHER_BYTES`: it holds only up to one group a worker. Measured: docs/design.md, "Groups of
-small batches"."""
+up to `GATHER_BYTES`: it holds only up to one group a worker. Measured: docs/measurements.md."""
 
 GATHER_BYTES = 4 << 20
 """They are gathered by one call up to this size: whoever keeps a batch keeps so much. Of other

@@ -6,7 +6,7 @@ __all__ = ["GROUPS_AHEAD", "Pace"]
 
 GROUPS_AHEAD = 3
 """Groups of small batches that are prepared ahead. With two, a worker stands still from the end of
-its group until the consumer, the feeder and it were woken in turn. Measured: docs/design.md."""
+its group until consumer, feeder and it were woken in turn. Measured: docs/measurements.md."""
 
 GROUP_SECONDS = 0.05
 """Work in a group, at most, by what the last job took: the loop waits for all of it, and so does
