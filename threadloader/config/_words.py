@@ -33,12 +33,18 @@ def hint(word: str, known: Iterable[str], *, is_key: bool = False) -> str:
     'did you mean "seed"?'
     >>> hint("workers", ["seed", "num_workers"], is_key=True)
     'the nearest known key is "num_workers"'
+    >>> hint("BATCH_SIZE", ["batch_size", "seed"])
+    'did you mean "batch_size"?'
     >>> hint("zip", ["npz", "text"]), hint("learning_rate", ["shard", "seed"], is_key=True)
     ('', '')
     """
-    if word in _MEANT and _MEANT[word] in (known := list(known)):  # not "float16", which is nearer
+    known = list(known)
+    if word in _MEANT and _MEANT[word] in known:  # not "float16", which is nearer
         return f"did you mean {show(_MEANT[word])}?"
     word = word[:_LONGEST]
+    for other in known:
+        if other.lower() == word.lower():  # as of a variable of the shell
+            return f"did you mean {show(other)}?"
 
     def apart(other: str) -> float:
         return _edits(word, other) / max(len(word), len(other[:_LONGEST]), 1)
