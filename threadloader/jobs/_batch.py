@@ -176,8 +176,7 @@ class BatchJob:
         elif self._recipe.whole != "take":
             batch = collated(self._recipe, batch, self._key, self._positions, self)
         batch, digest = self._recipe.finished(batch)
-        if digest is not None:
-            self.digests = [digest]
+        self.digests = [] if digest is None else [digest]
         if self._recipe.measure is not None:
             self.size = self._recipe.measure(batch)
         return batch

@@ -33,30 +33,28 @@ __all__ = ["Loader"]
 class Loader:
     """A recipe for batches; entering it with ``with`` gives the live `Batches`.
 
-    What is given in code replaces what the config says. No thread is started and no data file
-    is opened before the ``with``, and none remains after it. A Loader can be entered again, but
-    not while it is open; each time starts a new run. A copy, by pickle too, is a Loader of its own;
-    of a subclass it is made by calling that with these arguments.
+    What is given in code replaces what the config says. No thread is started and no data file is
+    opened before the ``with``, and none remains after it. A Loader can be entered again, but not
+    while it is open; each time starts a new run. A copy, by pickle too, is a Loader of its own; of
+    a subclass it is made by calling that with these arguments.
 
     Args:
         config: path of a JSON file (``"train.json"``, or ``"train.json#/training"`` for a
             section of it), a mapping, or a `LoaderConfig`.
         source: where samples come from: an array, a tuple or dict of arrays of equal first
             length, `per_thread`, or anything with ``__len__`` and ``__getitem__``.
-        transform: callable of one sample; if it has a parameter named ``rng`` it is given a
-            numpy `Generator` keyed by seed, epoch and position, by keyword.
+        transform: callable of one sample; one with a parameter ``rng`` is given, by that name, a
+            numpy `Generator` keyed by seed, epoch and position.
         collate: callable of a list of samples that gives the batch.
         sampler: what gives each epoch its order, in place of `sampler` of the config, and of
             `shuffle`, which may not be true there: a callable of (epoch, n) that gives dataset
-            indices, n being the number of samples, asked for each epoch; or a sequence of
-            them, the same in every epoch.
+            indices, n being the number of samples; or a sequence of them, for every epoch.
         shard: ``{"index": r, "count": W, "remainder": "pad"}`` or ``"auto"``.
-        resume: where the run goes on: a state that `Batches.state_dict` gave, or the path
-            of a file that `Batches.save` wrote; None starts from the beginning.
-        skip_steps: how many steps to skip, from the start or the resumed place; at most those
-            up to the end of `num_epochs`.
-        unknown: "error", or "ignore" to let through keys of the config's section that
-            belong to others; a near miss of one of ours is still an error.
+        resume: a state that `Batches.state_dict` gave, or the path of a file that
+            `Batches.save` wrote: where the run goes on; None: at the beginning.
+        skip_steps: how many steps to skip from there; at most those up to `num_epochs`.
+        unknown: "ignore" lets through keys of the config's section that belong to others; a near
+            miss of one of ours is still an error.
 
     Raises:
         ConfigError: the config or an argument is wrong; it holds every problem.
@@ -103,8 +101,8 @@ class Loader:
             self._options = {**self._options, "shard": self._config.shard}
         check_collate(collate)
         check_sampler(sampler)
-        where = {"resume": state_of(resume), "skip_steps": count_of("skip_steps", skip_steps)}
-        self._given: dict[str, Any] = {**given, **where}
+        self._given: dict[str, Any] = {**given, "resume": state_of(resume)}
+        self._given["skip_steps"] = count_of("skip_steps", skip_steps)
         self._opened = False  # whether the source is that of the config; `based` says so
         try:
             transform = transform_of(self._config, transform)
@@ -143,10 +141,7 @@ class Loader:
         return again, (type(self), self._options, self._given, self._base, self._opened)
 
     def __enter__(self) -> Batches:
-        """Open the source and start the threads.
-
-        Returns:
-            The live thing, to be iterated.
+        """Open the source and start the threads; give the live thing, to be iterated.
 
         Raises:
             SourceError: the source is missing, damaged, or not what the config says.
