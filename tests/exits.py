@@ -56,6 +56,11 @@ STARTS_AT_EXIT = sys.version_info[:3] not in ((3, 12, 0), (3, 12, 1))
 """Whether an exit hook may start threads: these two versions refuse it (CPython's issue 113964)."""
 
 
+KEEPS_NAMES = sys.version_info[:2] != (3, 13) or sys._is_gil_enabled()
+"""Whether a finalizer at the very end finds the names of its own module: without the GIL that
+version has emptied it by then."""
+
+
 def topology(code=0, *, there=True):
     def add(function):
         if there:
@@ -225,7 +230,7 @@ def a_finalizer_at_exit(*state):
     weakref.finalize(module["kept"][1], print, end="")
 
 
-@topology()
+@topology(there=KEEPS_NAMES)
 def dropped_with_the_module(*state):
     kept = opened(*state)
     module["dropped"] = Dropped(lambda: take(kept))

@@ -40,8 +40,10 @@ def speaks(sample):
 def chats(sample):
     "Prints what no disk takes, in another process than the command's."
     if os.environ.setdefault("FIRST", str(os.getpid())) != str(os.getpid()):
-        os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
-    print("a sample")
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, 1)
+        os.dup2(full, 2)
+    print("a sample", flush=True)
     return sample
 
 def small(sample):

@@ -52,6 +52,7 @@ from threadloader.bench._process import in_process
 from threadloader.bench._progress import Bar, Lines, progress
 from threadloader.bench._report import row_of, system
 from threadloader.bench._steps import amount, make_step
+from threadloader.bench._table import _wrapped
 from threadloader.collate import make_collate
 
 ROOT = Path(__file__).parent.parent
@@ -961,6 +962,12 @@ def test_progress_is_lines_or_one_line_that_is_wiped_out(monkeypatch, terminal, 
     assert expected == screen.text
 
 
+def test_a_path_is_not_broken_within_itself():
+    """So that it can be copied."""
+    path = "/a" * 80
+    assert ["the config", path, "of the"] == _wrapped(f"the config {path} of the")
+
+
 def test_a_line_of_progress_stays_in_its_line(monkeypatch):
     """What a terminal goes on with in another one would not be wiped out."""
     monkeypatch.setitem(sys.modules, "tqdm", None)
@@ -973,7 +980,7 @@ def test_a_line_of_progress_stays_in_its_line(monkeypatch):
     sizes[7] = os.terminal_size((15, 5))  # whoever looks on has made it narrower
     shown.begin(2, "num_workers 2")
     shown.close()
-    lines = ["", "run 1 of 9: num_wor", "run 2 of 9: nu".ljust(19), 14 * " ", ""]
+    lines = ["", "run 1 of 9: num_wor", "run 2 of 9: nu", 14 * " ", ""]
     assert "\r".join(lines) == screen.text
 
 

@@ -3,6 +3,8 @@
 import contextlib
 import ctypes
 import functools
+import gc
+import inspect
 import json
 import logging
 import math
@@ -13,6 +15,7 @@ import sys
 import threading
 import tracemalloc
 import types
+import typing
 import zipfile
 import zlib
 from argparse import Namespace
@@ -381,6 +384,64 @@ def test_what_a_class_is_made_of_by_the_interpreter_does_not_count():
         "abc.ABC):", "abc.ABC):\n    'What it is.'", 1
     )
     assert key_of(defined(text)) == key_of(defined(text)) == key_of(defined(moved))
+
+
+ANNOTATED = "class G:\n    size: int = 3\n    def __call__(self, s: str) -> str: return s\nf = G()"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ANNOTATED,
+        ANNOTATED.replace(": int", "").replace(": str", "").replace(" -> str", ""),
+        f"import dataclasses\n@dataclasses.dataclass\n{ANNOTATED}",
+        f"import dataclasses\n@dataclasses.dataclass(slots=True)\n{ANNOTATED}",
+    ],
+    ids=["annotated", "not annotated", "dataclass", "dataclass with slots"],
+)
+def test_where_a_class_stands_and_who_has_asked_for_its_annotations_does_not_count(text):
+    """From CPython 3.14 on they come when asked, from what holds all that the class has."""
+    thing = defined(text)
+    before = key_of(thing)
+    assert before == key_of(defined(f"# moved\n{text}"))
+    gc.collect()
+    assert before == key_of(thing)
+    inspect.get_annotations(type(thing))
+    assert isinstance(getattr(type(thing), "__annotations__", {}), dict)
+    assert before == key_of(thing)
+
+
+ATTRS = """
+import attrs
+from threadloader.cache import key_of
+@attrs.frozen
+class Cut:
+    size: int = 3
+    def __call__(self, sample):
+        return sample[: self.size]
+print(key_of(Cut()), key_of(Cut(2)))
+"""
+
+
+def test_what_attrs_makes_for_a_class_is_the_same_in_every_run(tmp_path, run_child):
+    """Into the code of a `__hash__` it writes the hash of a text, another one in each process."""
+    pytest.importorskip("attrs")
+    (tmp_path / "cut.py").write_text(ATTRS, encoding="utf-8")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import cut"
+    told = [
+        run_child(code, str(tmp_path), env={"PYTHONHASHSEED": seed}).stdout.split() for seed in "12"
+    ]
+    (one, other), again = told
+    assert [one, other] == again
+    assert one != other
+
+
+def test_a_name_of_an_annotation_counts_and_not_what_it_has_been_found_to_be():
+    """Nor all that its module has, as it would be pickled."""
+    name = typing.ForwardRef("Text")
+    before = key_of(name)
+    typing.get_type_hints(SimpleNamespace(__annotations__={"x": name}), {"Text": str})
+    assert before == key_of(name) != key_of(typing.ForwardRef("Number"))
 
 
 def test_members_of_an_enumeration_count_and_what_is_made_of_them_does_not():

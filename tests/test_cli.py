@@ -1,5 +1,6 @@
 """``threadloader check``: what it prints, its exit code, and that OK means "it enters"."""
 
+import io
 import json
 import logging
 import os
@@ -350,7 +351,7 @@ def test_more_than_on_error_leaves_out_is_a_problem_of_the_source(check):
     Path("a.txt").write_bytes(b"\xff\n" * 4)
     code, out, _ = check(write({"source": TEXT, "on_error": {"skip": 3}}), "--batch")
     assert (1, "/source: expected a batch") == (code, out.split(" ", 1)[1][:25])
-    assert "permits to skip 3" in out
+    assert "permits to skip 3, and 0 were skipped before this batch, in which more" in out
 
 
 def test_what_comes_when_it_is_tried_again_is_a_batch(check, monkeypatch):
@@ -476,6 +477,24 @@ def test_ctrl_c_while_a_pager_lets_the_output_wait_ends_with_130_and_one_line(fo
         running.send_signal(signal.SIGINT)
         assert 130 == running.wait(60)
         assert b"threadloader: interrupted\n" == running.stderr.read()
+
+
+@pytest.mark.parametrize("command", [["check"], ["order", "--step", "0"], ["verify"]])
+@pytest.mark.parametrize("kind", ["no word of terminals", "closed"])
+def test_a_stderr_of_the_programs_own_may_be_less_than_a_stream(folder, monkeypatch, command, kind):
+    class Least:
+        def write(self, text):
+            return len(text)
+
+        def flush(self): ...
+
+    stream = Least()
+    if kind == "closed":
+        stream = io.StringIO()
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    first, *more = command
+    assert 0 == cli.main([first, write({"source": NPZ}), *more])
 
 
 @pytest.mark.parametrize("command", [["check"], ["order", "--step", "0"]])

@@ -19,6 +19,7 @@ from threadloader import (
     per_thread,
 )
 from threadloader.collate import stack
+from threadloader.jobs import BatchJob
 from threadloader.loader._failure import is_wrapped, note_beside
 from threadloader.loader._supply import Supply
 from threadloader.sources.text import TextSource
@@ -179,6 +180,18 @@ class TestRowsOfACollateError:
             raise CollateError("wrong", [1, 0])
 
         assert self.error_of(2, num_workers, collate=collate).samples == (1, 0)
+
+
+def test_a_batch_that_cannot_be_described_is_told_as_a_batch(monkeypatch):
+    """Its order has not failed, and would be asked for again."""
+
+    def describe(self, part):
+        raise RecursionError
+
+    monkeypatch.setattr(BatchJob, "describe", describe)
+    with Loader({"num_workers": 0}, [1], transform=lambda sample: 1 / 0) as batches:
+        with pytest.raises(WorkerError, match="raised for a batch, and then RecursionError, when"):
+            next(iter(batches))
 
 
 def test_a_signal_passes_while_a_failed_close_is_told(rung):

@@ -1,7 +1,6 @@
 """An exception of the user's own, raised by a signal handler while files are opened and read."""
 
 import codecs
-import inspect
 import io
 import json
 import operator
@@ -18,7 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from threadloader import Loader, fingerprint
+from threadloader import Loader, fingerprint, transforms
 from threadloader.cache import _key, _kinds
 from threadloader.cache._kinds import buffered
 from threadloader.cache._walk import Walk
@@ -207,7 +206,12 @@ class Many:
 
 
 LOST = {
-    "a transform's many": (TypeError("my own"), lambda folder: bind(Many()), inspect, "signature"),
+    "a transform's many": (
+        TypeError("my own"),
+        lambda folder: bind(Many()),
+        transforms,
+        "signature",
+    ),
     "columns": (KeyError("a"), rows, CsvOptions, "columns_of"),
     "a database": (FileNotFoundError(2, "my own"), table, Path, "stat"),
     "a section's file": (

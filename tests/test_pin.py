@@ -314,6 +314,12 @@ def test_a_field_of_a_packed_record_is_copied_first(torch):
         assert [2.5, 4.5] == next(iter(batches)).array.tolist()
 
 
+def test_values_of_no_bytes_are_told_as_what_torch_cannot_hold(torch):
+    with load(range(2), collate=lambda samples: np.zeros(2, "V0")) as batches:
+        with pytest.raises(CollateError, match="that torch can hold, got dtype"):
+            next(iter(batches))
+
+
 def test_a_masked_array_is_refused_since_its_mask_would_be_lost(torch):
     rows = np.ma.masked_array([1, 2], [True, False])
     with (

@@ -61,6 +61,15 @@ def test_a_state_that_is_given_as_a_dict_is_that_of_the_time_when_it_was_given()
         assert [0, 1, 2, 3] == [int(batch[0]) for batch in batches]
 
 
+def test_what_a_signal_handler_raises_while_a_state_is_copied_passes(rung):
+    class Slow:
+        def __deepcopy__(self, memo):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(TimeoutError, match="rung"):
+        Loader({}, range(4), resume={"format": Slow()})
+
+
 def test_there_are_at_least_5000_cuts():
     assert 5040 == sum(cuts_of(seed) for _, seeds in PARTS for seed in seeds)
 

@@ -907,6 +907,15 @@ def test_a_source_that_is_dropped_closes_its_database(tmp_path):
         connection.execute("SELECT 1")
 
 
+def test_of_a_source_that_was_closed_no_code_runs_when_it_is_dropped(tmp_path):
+    """A finalizer would swallow a Ctrl-C that lands in it."""
+    source = opened(made(tmp_path))
+    finalizer = source._connections._finalizer
+    assert finalizer.alive
+    source.close()
+    assert not finalizer.alive
+
+
 def test_the_keys_are_held_as_int64(tmp_path):
     made(tmp_path, [(2**63 - 1, "a", 1), (-(2**63), "b", 1)])
     with closing(opened(tmp_path)) as source:

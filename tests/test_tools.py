@@ -472,15 +472,15 @@ def test_checkcfg_without_numpy_names_the_ways_to_get_it(
 def test_a_numpy_that_cannot_be_imported_is_told(tmp_path: Path) -> None:
     """As one that was made for another Python."""
     (tmp_path / "numpy.py").write_text(
-        "raise ImportError('\\n\\nmade for another Python\\nand so on')"
+        "raise ImportError('\\n\\nA page of advice\\nOriginal error was: no such file\\n')"
     )
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, ROOT / "tools" / "checkcfg", "c.json"]
     ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    said = (
-        "tools/checkcfg: expected numpy, got one that cannot be imported: made for another Python\n"
-    )
-    assert (2, "", said) == (ran.returncode, ran.stdout, ran.stderr)
+    said = "tools/checkcfg: expected numpy, got one that does not work: Original error was: "
+    said += "no such file"
+    hint = f"; write {sys.executable} -m pip install --force-reinstall numpy\n"
+    assert (2, "", said + hint) == (ran.returncode, ran.stdout, ran.stderr)
 
 
 def test_the_package_without_numpy_says_so_in_a_line() -> None:

@@ -357,7 +357,22 @@ class Two(Counting):
         return super().many(samples, key, positions)
 
 
-@pytest.mark.parametrize("given", [{"x": [1, 2], "y": [3, 4]}, "ab", b"ab", None, 2])
+class Rows:
+    """Two samples, by their number alone."""
+
+    def __getitem__(self, index):
+        return (5, 6)[index]
+
+
+def test_a_many_may_give_anything_that_has_an_order():
+    class Lazy(Counting):
+        def many(self, samples, key, positions):
+            return Rows()
+
+    assert [5, 6] == bind(Lazy()).many([0, 0], 1, np.arange(2))
+
+
+@pytest.mark.parametrize("given", [{"x": [1, 2], "y": [3, 4]}, {1, 2}, "ab", b"ab", None, 2])
 def test_a_many_that_gives_no_list_is_refused(given):
     """As columns, whose names would be taken for samples."""
 

@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 from ._schema import pointer
 from .config import Report
@@ -20,6 +20,7 @@ __all__ = [
     "USAGE",
     "from_source",
     "in_words",
+    "is_terminal",
     "line",
     "located",
     "problem_lines",
@@ -33,14 +34,22 @@ GOOD, PROBLEM, USAGE = 0, 1, 2
 """Exit codes of all commands."""
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Tell whether a stream is a terminal; one of the program's own may have no word of that."""
+    try:
+        return stream is not None and stream.isatty()
+    except (AttributeError, OSError, ValueError):  # or it is closed
+        return False
+
+
 @contextlib.contextmanager
 def telling() -> Iterator[None]:
-    """Within, what sources log of how far they are is shown, where somebody looks on.
+    """Within, what is logged is shown at a terminal, as how far a source is with a large file.
 
-    That is at a terminal, unless whoever runs the command has said what becomes of the log.
+    Not where whoever runs the command has said what becomes of the log.
     """
     log = logging.getLogger("threadloader")
-    if sys.stderr is None or not sys.stderr.isatty() or log.hasHandlers():
+    if not is_terminal(sys.stderr) or log.hasHandlers():
         yield
         return
     shown, before = logging.StreamHandler(sys.stderr), log.level

@@ -17,12 +17,12 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import CollateError, ConfigError, Problem, from_signal, misfit, signature
+from .errors import CollateError, ConfigError, Problem, from_signal, has_order, misfit, signature
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -158,12 +158,12 @@ class OffersMany:
             CollateError: it gives more or fewer, or no list of them at all.
         """
         given = self.given.many(samples, key, positions)
-        if isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)):
+        if has_order(given):
             made = list(given)
             if len(made) == len(samples):
                 return made
             got = f"{len(made)}"
-        else:  # of a dict the names would be taken for samples
+        else:
             got = "None" if given is None else type(given).__name__
         raise CollateError(
             f"the transform's many: expected a list of {len(samples)} samples, got {got}; return "

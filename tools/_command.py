@@ -27,8 +27,9 @@ def cli_of(tool):
 
         sys.exit(_env.without_numpy(tool))
     except ImportError as error:  # there, but for another Python, say
-        why = str(error).strip().partition("\n")[0]
-        sys.stderr.write(tool + ": expected numpy, got one that cannot be imported: " + why + "\n")
+        why = str(error).strip().rpartition("\n")[2]  # numpy gives a page of advice before it
+        hint = "; write " + sys.executable + " -m pip install --force-reinstall numpy\n"
+        sys.stderr.write(tool + ": expected numpy, got one that does not work: " + why + hint)
         sys.exit(2)
     except KeyboardInterrupt:
         _interrupted()

@@ -132,7 +132,7 @@ def _pinned(torch: Any, part: Any, field: str) -> Any:
             # torch warns of memory that it must not write to, and refuses values that lie backwards
             # or between others, as a field of a packed record does.
             fit = part.flags.writeable
-            fit &= all(step >= 0 and not step % part.itemsize for step in part.strides)
+            fit &= all(step >= 0 and not step % max(part.itemsize, 1) for step in part.strides)
             part = torch.from_numpy(part if fit else part.copy())
             if part.is_pinned():  # it would be given back as it is, of a storage of its own
                 part = part.clone()

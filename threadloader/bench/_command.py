@@ -175,7 +175,8 @@ def _refused(path: Path) -> str:
             return "expected a regular file or a new name, got a pipe, a socket or a device"
         asked = path
     except FileNotFoundError:
-        asked = Path(os.path.realpath(path)).parent  # of a link, that which it leads to
+        # Of a link, where it leads to.
+        asked = Path(os.path.realpath(path) if path.is_symlink() else path).parent
         if not asked.is_dir():
             return os.strerror(errno.ENOENT)
     except (OSError, ValueError) as error:  # a name that is too long, or that no file can have

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, TextIO
 
+from .._told import is_terminal
 from ..adapters.progress import bar
 
 __all__ = ["Progress", "progress"]
@@ -37,7 +38,7 @@ class Lines(Progress):
             return
         columns = _columns(self._stream)
         if columns:  # what goes on in another line would stay there
-            line = line[: columns - 1]
+            line, self._shown = line[: columns - 1], min(self._shown, columns - 1)
         self._write(f"\r{line:<{self._shown}}")
         self._shown = len(line)
 
@@ -77,7 +78,7 @@ def progress(stream: TextIO | None, total: int, *, json: bool) -> Progress:
 
     Where JSON was asked for, only people are told, at a terminal.
     """
-    terminal = stream is not None and stream.isatty()
+    terminal = is_terminal(stream)
     if stream is None or (json and not terminal):
         return Progress()
     # On a terminal that says it has no columns tqdm is silent. So say some that no person has

@@ -186,9 +186,17 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
         if (home(function), code.co_qualname) == DISPATCHER:  # else it remembers each call
             walk.add(function.registry)
             return
+    if code.co_filename.startswith("<attrs generated"):
+        # It may have the hash() of a text in it, another one in each run; what it is made from
+        # stands in the class.
+        walk.put(code.co_name)
+        return
     # One that a library's function makes may have something of yours in all of these.
-    for cell in function.__closure__ or ():
-        _cell(walk, cell, base)
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        # From 3.14 on what gives annotations in a class may hold all that the class has, where it
+        # is written and who has asked for them, too; or a class that `dataclasses` has put away.
+        if name != "__classdict__":
+            _cell(walk, cell, base)
     walk.add(function.__defaults__, function.__kwdefaults__, dict(function.__dict__))
     if library:
         return

@@ -11,6 +11,7 @@ import re
 import struct
 import sys
 import types
+import typing
 from collections.abc import Callable
 from enum import EnumMeta
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -59,6 +60,8 @@ MADE_OF: dict[type, tuple[str, ...]] = {
     functools.singledispatchmethod: ("dispatcher.registry",),
     re.Pattern: ("pattern", "flags"),
     struct.Struct: ("format",),
+    # Else it is pickled with all that its module has, and with what has been worked out of it.
+    typing.ForwardRef: ("__forward_arg__",),
 }
 """What a thing of such a class is made of."""
 
@@ -97,6 +100,9 @@ _TOLD_OF_CLASSES = frozenset(
     {"__annotations__", "__attrs_attrs__", "__dataclass_fields__", "__slots__"}
 )
 """What programs read of a class besides its code."""
+
+_ASKED_FOR = frozenset({"__annotations__", "__annotate__", "__annotate_func__"})
+"""What a class without annotations has as well, empty, once somebody has asked for them."""
 
 _WRITTEN = frozenset(
     {
@@ -211,6 +217,8 @@ def counts(kind: type, name: str, value: Any) -> bool:
     not count may be a library's, which remembers there who has asked.
     """
     special = name.startswith("__") and name.endswith("__")
+    if name in _ASKED_FOR and (value is None or (type(value) is dict and not value)):
+        return False
     if special and (name in _TOLD_OF_CLASSES or (name not in _WRITTEN and is_plain(value))):
         return True
     if isinstance(kind, EnumMeta) and name != "_member_map_":

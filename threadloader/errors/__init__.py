@@ -284,6 +284,7 @@ by_handler, from_signal = _handlers.by_handler, _handlers.from_signal
 lost_interrupt, raised_first = _handlers.lost_interrupt, _handlers.raised_first
 traceback_of = _handlers.traceback_of
 log, misfit, signature = _log.log, _called.misfit, _called.signature
+has_order = _called.has_order
 TOO_MANY, most_open = _open_files.TOO_MANY, _open_files.most_open
 too_many = _open_files.too_many
 once_free = _once_free.once_free

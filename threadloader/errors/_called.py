@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
 from ._handlers import from_signal
 
-__all__ = ["misfit", "signature"]
+__all__ = ["has_order", "misfit", "signature"]
 
-signature: Callable[..., inspect.Signature] = inspect.signature
-"""Give the parameters of a callable, as `inspect.signature`, but without evaluating annotations."""
-if sys.version_info >= (3, 14):
-    # There they are evaluated when somebody asks, and may name what only a checker knows (PEP 649).
-    from annotationlib import Format
-
-    signature = partial(inspect.signature, annotation_format=Format.STRING)
+_NO_LIST = str, bytes, set, frozenset, Mapping
 
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def signature(called: Callable[..., Any], *, follow_wrapped: bool = True) -> inspect.Signature:
+    """Give the parameters of a callable, as `inspect.signature`, whatever its annotations name."""
+    if sys.version_info >= (3, 14):
+        # There they are evaluated for that, and may name what only a checker knows (PEP 649).
+        try:
+            return inspect.signature(called, follow_wrapped=follow_wrapped)
+        except Exception as error:
+            if from_signal(error):
+                raise
+        # Not at first: it evaluates nothing, but leaves what it makes in a cycle.
+        from annotationlib import Format
+
+        text = Format.STRING
+        return inspect.signature(called, follow_wrapped=follow_wrapped, annotation_format=text)
+    return inspect.signature(called, follow_wrapped=follow_wrapped)
 
 
 def misfit(
@@ -78,3 +89,14 @@ def _refused(called: Callable[..., Any], args: Any, keywords: Any) -> str | None
             raise
         return str(error)
     return None
+
+
+def has_order(given: Any) -> bool:
+    """Tell whether it can be gone through in an order of its own, as a list can.
+
+    A number or a text cannot, and a set may come in another order in another process; of a mapping
+    the names would come.
+    """
+    if isinstance(given, _NO_LIST) or getattr(given, "ndim", 1) == 0:
+        return False
+    return hasattr(type(given), "__iter__") or hasattr(type(given), "__getitem__")

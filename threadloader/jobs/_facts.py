@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import CollateError
+from ..errors import CollateError, has_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,7 +107,7 @@ def samples_of(source: Any, indices: list[int]) -> list[Any]:
         Exception: whatever else it raises.
     """
     given = source.__getitems__(indices)
-    if type(given) is not list and not _has_samples(given):
+    if type(given) is not list and not has_order(given):
         what = "None" if given is None else type(given).__name__
         raise CollateError(
             f"the source's __getitems__: expected a list of {len(indices)} samples, got "
@@ -120,13 +120,6 @@ def samples_of(source: Any, indices: list[int]) -> list[Any]:
             "for each index, in their order"
         )
     return samples
-
-
-def _has_samples(given: Any) -> bool:
-    """Tell whether it can be gone through for samples: no number, text or dict."""
-    if isinstance(given, (str, bytes, dict)) or getattr(given, "ndim", 1) == 0:
-        return False
-    return hasattr(type(given), "__iter__") or hasattr(type(given), "__getitem__")
 
 
 class Span(NamedTuple):

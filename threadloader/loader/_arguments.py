@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import operator
 import os
@@ -77,9 +76,13 @@ def state_of(resume: Any) -> Any:
         ConfigError: it is neither.
     """
     if isinstance(resume, Mapping):
-        with contextlib.suppress(Exception):  # what cannot be copied is none, as reading says
+        try:
             return copy.deepcopy(dict(resume))
-    if resume is None or isinstance(resume, Mapping):
+        except Exception as error:
+            if from_signal(error):
+                raise
+            return resume  # what cannot be copied is no state, as reading says
+    if resume is None:
         return resume
     if not isinstance(resume, (str, os.PathLike)) or resume == "":
         raise wrong("resume", "a state, or the path of a file of one", resume)

@@ -204,7 +204,7 @@ def _epoch(
     """Give the jobs of an epoch from a cursor in it on.
 
     `piece` is as of `GroupJob`, `soon` as of `Deal.blocks`: for the first epoch of a stream alone.
-    Later ones are drawn by the feeder while batches of the one before are in work.
+    Later ones are drawn while batches of the one before are in work, or where nothing is ahead.
     """
     epoch, start, first = cut.epoch, cut.position, cut.step
     steps, world_steps = deal.steps(order.n, start), deal.world_steps(order.n, start)

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError, Problem, from_signal, shown
+from ..errors import ConfigError, Problem, from_signal, has_order, shown
 from ..order import Indices
 
 __all__ = ["checked", "checked_range"]
 
 
-_NO_LIST = str, bytes, set, frozenset, Mapping
-"""A set may come in another order in another process, and shards would not fit together."""
-
-
 def checked(indices: Any, n: int, pointer: str) -> Indices:
     """Give dataset indices as an int64 array of its own, shape (m,), if each is in [0, n).
 
-    They are an array, or anything to iterate that gives integers in an order of its own, which a
-    set has not; ``pointer`` says who gave them.
+    They are an array, or anything that gives integers in an order of its own; ``pointer`` says who
+    gave them.
 
     Raises:
         ConfigError: they are not integers, or one is negative or too large: none counts
@@ -38,7 +33,7 @@ def checked(indices: Any, n: int, pointer: str) -> Indices:
             array = np.empty(0, np.int64)
         if array.ndim != 1 or array.dtype.kind not in "iu":
             raise _no_indices(pointer, f"{array.dtype} of shape {array.shape}")
-    elif isinstance(indices, Iterable) and not isinstance(indices, _NO_LIST):
+    elif has_order(indices):  # else the shards might not fit together
         array = _array(list(indices), pointer)
     else:
         raise _no_indices(pointer, type(indices).__name__)

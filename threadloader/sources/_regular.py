@@ -76,7 +76,7 @@ def none_there(paths: Sequence[Path]) -> SourceError:
         text = "expected a file, got a link to one that is not there; make that, or the link anew"
         return SourceError(text, paths[0])
     # Where a kind takes patterns, one that matches nothing is told otherwise.
-    pattern = '"*", "?" and "[" stand for themselves here: name each file; '
+    pattern = '"*", "?" and "[" stand for themselves here: name one file; '
     hint = pattern if re.search(r"[*?[]", paths[0].name) else ""
     others = f", nor at {listed(map(str, paths[1:]))}" if len(paths) > 1 else ""
     return SourceError(

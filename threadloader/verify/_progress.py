@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TextIO
 
 from .. import bench
+from .._told import is_terminal
 
 __all__ = ["Progress"]
 
@@ -25,7 +26,7 @@ class Progress:
     def __init__(self, stream: TextIO | None = None, *, json: bool = False) -> None:
         self._open = partial(bench.progress, stream, json=json)
         # At a terminal, where it is wiped out in the end, what takes long is told from its begin.
-        patience = 0 if stream is not None and stream.isatty() else PATIENCE_SECONDS
+        patience = 0 if is_terminal(stream) else PATIENCE_SECONDS
         self._silent_until = time.monotonic() + patience
         self._shown: Any = None
         self._waiting: tuple[int, int, str] | None = None
