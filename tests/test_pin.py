@@ -138,6 +138,7 @@ def test_memory_is_copied_only_if_it_lies_otherwise_than_row_after_row(copies, s
     assert (count, True) == (len(copies), batch.pinned)
 
 
+@pytest.mark.filterwarnings("ignore:Setting the dtype:DeprecationWarning")
 def test_an_array_whose_dtype_was_set_in_place_has_that_dtype(copies):
     class Set(list):
         def take_into(self, indices, empty):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import random
 import sys
 import threading
@@ -207,9 +208,11 @@ def overwritten(first: Call, second: Call) -> bool:
 def elsewhere(call: Call) -> tuple[bytes, bytes]:
     """Give the result of a call in this thread, and in another one."""
     found: list[bytes] = []
-    # A thread has a context of its own: contextvars, numpy.errstate, threading.local.
+    # A thread has a context of its own (contextvars, numpy.errstate, threading.local), and here an
+    # empty one, as those of the loader, also where Python hands on that of who starts it.
     # A daemon: what never comes back must not keep the command from ending after a Ctrl-C.
-    thread = threading.Thread(target=lambda: found.append(result(call)), daemon=True)
+    empty = contextvars.Context()
+    thread = threading.Thread(target=lambda: found.append(empty.run(result, call)), daemon=True)
     here = result(call)
     thread.start()
     thread.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import threading
 import time
 from collections.abc import Collection, Sequence
@@ -68,7 +69,8 @@ def stressed(
 
     # Daemons: what never comes back must not keep the command from ending after a Ctrl-C.
     threads = [
-        threading.Thread(target=work, args=(number,), daemon=True) for number in range(count)
+        threading.Thread(target=contextvars.Context().run, args=(work, number), daemon=True)
+        for number in range(count)
     ]
     with hurried():
         try:
