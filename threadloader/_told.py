@@ -54,9 +54,9 @@ def telling() -> Iterator[None]:
         return
     shown, before = logging.StreamHandler(sys.stderr), log.level
     shown.setFormatter(logging.Formatter("threadloader: %(message)s"))
-    log.addHandler(shown)
-    log.setLevel(logging.INFO)
     try:
+        log.addHandler(shown)
+        log.setLevel(logging.INFO)
         yield
     finally:
         log.setLevel(before)
