@@ -18,6 +18,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,7 +99,9 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
 
 def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     own: Mapping[str, inspect.Parameter] = {}
-    if isinstance(transform, functools.partial) and "rng" in transform.keywords:
+    # One that stands in a class is a method of its objects, from 3.14 on.
+    partial = transform.__func__ if isinstance(transform, MethodType) else transform
+    if isinstance(partial, functools.partial) and "rng" in partial.keywords:
         return own
     passes_on = True
     try:
