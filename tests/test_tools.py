@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import signal
@@ -407,6 +408,26 @@ def test_an_interrupt_while_a_command_loads_is_tidy(
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
     with pytest.raises(SystemExit) as ended:
         loaded(tool)
+    assert (130, ("", "threadloader: interrupted\n")) == (ended.value.code, capsys.readouterr())
+
+
+def test_an_interrupt_while_the_suite_loads_is_tidy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one while the package is imported."""
+
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "benchmarks":
+                raise KeyboardInterrupt
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "benchmarks"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    monkeypatch.setattr(sys, "argv", ["tools/bench", "--suite"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(TOOLS / "bench"), run_name="__main__")
     assert (130, ("", "threadloader: interrupted\n")) == (ended.value.code, capsys.readouterr())
 
 

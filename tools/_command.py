@@ -32,15 +32,16 @@ def cli_of(tool):
         sys.stderr.write(tool + ": expected numpy, got one that does not work: " + why + hint)
         sys.exit(2)
     except KeyboardInterrupt:
-        _interrupted()
+        interrupted()
     try:
         sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
         import threadloader.cli as cli
     except KeyboardInterrupt:
-        _interrupted()
+        interrupted()
     return cli
 
 
-def _interrupted():
-    sys.stderr.write("threadloader: interrupted\n")  # as the commands themselves say it
+def interrupted():
+    """Ends the process in the way of the commands after a Ctrl-C."""
+    sys.stderr.write("threadloader: interrupted\n")
     sys.exit(130)
