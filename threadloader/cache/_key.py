@@ -186,11 +186,6 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
         if (home(function), code.co_qualname) == DISPATCHER:  # else it remembers each call
             walk.add(function.registry)
             return
-    if code.co_filename.startswith("<attrs generated"):
-        # It may have the hash() of a text in it, another one in each run; what it is made from
-        # stands in the class.
-        walk.put(code.co_name)
-        return
     # One that a library's function makes may have something of yours in all of these.
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         # From 3.14 on what gives annotations in a class may hold all that the class has, where it
@@ -227,7 +222,10 @@ def _code(walk: Walk, code: Any, base: Any) -> None:
     takes = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     # Parameters are the first of these; and `locals`, `dir` and `eval` give out all of them.
     names = (code.co_varnames, code.co_cellvars, code.co_freevars)
-    does = (code.co_code, code.co_names, code.co_consts, code.co_exceptiontable)
+    # attrs writes the hash() of a text there, another one in each run; what it has made the code
+    # from stands in the class.
+    consts = () if code.co_filename.startswith("<attrs generated") else code.co_consts
+    does = (code.co_code, code.co_names, consts, code.co_exceptiontable)
     walk.add(*takes, *names, *does)
 
 

@@ -55,7 +55,7 @@ class Plan:
         # The feeder may be epochs ahead when the consumer leaves its own and has the jobs
         # begin anew, so all from `begun` on are kept. Written by who enters the loader, then by
         # the feeder, or the consumer where it prepares batches itself; when that changes, the
-        # feeder may be at its last one still. So what is looked through is a copy.
+        # feeder may be at its last one still. So each use of it is one operation of the dict.
         self._orders: dict[int, EpochOrder] = {}
 
     def of(self, epoch: int) -> Sampling:
@@ -69,17 +69,18 @@ class Plan:
             WorkerError: the sampler raised `StopIteration`.
             Exception: whatever else it raised; asked again, it is asked again.
         """
-        if epoch not in self._orders:
+        order = self._orders.get(epoch)
+        if order is None:
             try:
                 order = self.of(epoch).sampler.order(epoch)
             except StopIteration as error:  # would come out of a generator as another one
                 message = f"StopIteration was raised for the order of epoch {epoch}; see its cause"
                 raise WorkerError(message) from error
-            orders, begun = self._orders.copy(), self.begun
-            self._orders = {at: it for at, it in orders.items() if at >= begun}
             self._orders[epoch] = order
-            return order
-        return self._orders[epoch]
+            for at in self._orders.copy():
+                if at < self.begun:
+                    self._orders.pop(at, None)
+        return order
 
 
 def jobs(
