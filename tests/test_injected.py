@@ -4,12 +4,13 @@ What must hold then is in injected.py, the points in points.py, the exceptions i
 `python3 tools/campaign faults` runs as many more, drawn at random, as one likes.
 """
 
+import random
 import threading
 
 import pytest
 from campaigns import faults
 from failing import Source
-from injected import Case, Wrong, cases, hits, run, undisturbed
+from injected import Case, Wrong, cases, drawn, hits, run, sure, undisturbed
 from points import POINTS
 from zoo import ZOO
 
@@ -153,7 +154,9 @@ class TestWhatIsLookedAt:
 class TestTheCampaign:
     def test_it_counts_the_failures(self):
         part = faults.work(3, range(40))
-        assert (40, [], 40) == (part.cases, part.failures, part.sums["with a failure raised"])
+        assert (40, []) == (part.cases, part.failures)
+        least = sum(sure(drawn(random.Random(f"3/{number}"))) for number in range(40))
+        assert least <= part.sums["with a failure raised"] <= 40
 
     def test_a_case_is_replayed_from_its_text(self, capsys):
         assert 0 == faults.main(["--replay", "point=take hit=2 always=1 error=memory workers=1"])
