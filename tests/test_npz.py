@@ -490,7 +490,7 @@ def test_closed_it_holds_no_array_any_more_and_refuses_reads(tmp_path):
     assert batches.stats().batches == 0
     source = open_source(config["source"])
     source.close()
-    for read in (lambda: source[0], lambda: source.take([0])):
+    for read in (lambda: source[0], lambda: source.take([0]), source.fingerprint):
         with pytest.raises(ClosedError, match=r"a\.npz: expected an open source"):
             read()
 

@@ -435,6 +435,15 @@ def test_a_table_that_cannot_be_printed_is_told_by_the_exit_code(quick, tmp_path
     assert out.exists()
 
 
+def test_nothing_that_could_be_run_is_told_by_the_exit_code(quick, monkeypatch):
+    """As the works with Pillow or CUDA where these are missing: their table has dashes alone."""
+    results = restored(quick[1])
+    rows = [Row(name, "", status="cannot", why="x") for name in ("limit", "threadloader")]
+    works = [replace(results.works[0], cases=[replace(results.works[0].cases[0], rows=rows)])]
+    monkeypatch.setattr(suite, "run", lambda plan, tell, done: replace(results, works=works))
+    assert 2 == suite.main([], printed)
+
+
 def test_the_docs_name_what_is_measured_only_by_name():
     text = (Path(__file__).parent.parent / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     *first, last = (f"`{name}`" for name in works.BESIDE)
