@@ -104,8 +104,8 @@ def test_two_keys_live_side_by_side(tmp_path, caplog):
     assert (0, COUNT, 0) == numbers(filled(tmp_path, key="another"))
     assert (0, 1, 0) == numbers(filled(tmp_path, indices=[0], key="a third"))
     assert (COUNT, 0, 0) == numbers(read(tmp_path))
-    begun = [record for record in caplog.messages if "begun anew; the" in record]
-    assert ["the 1 folders" in begun[0], "the 2 folders" in begun[1]] == [True, True]
+    begun = [record for record in caplog.messages if "begun anew; what" in record]
+    assert ["(folders: 1)" in begun[0], "(folders: 2)" in begun[1]] == [True, True]
     assert 2 == len(begun)
 
 

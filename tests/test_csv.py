@@ -564,7 +564,7 @@ def test_a_missing_bool_is_zero_or_one(tmp_path, number):
     path = write(tmp_path, "a,b\ntrue,\n,\n")
     values = [row["a"] for row in read(path, dtypes={"a": "bool"}, missing={"a": number})]
     assert [True, bool(number)] == values
-    with pytest.raises(ConfigError, match="expected true or false of bool, got 2 for 'a'"):
+    with pytest.raises(ConfigError, match="expected 0 or 1 of bool, got 2 for 'a'"):
         opened(path, dtypes={"a": "bool"}, missing={"a": 2})
 
 

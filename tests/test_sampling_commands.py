@@ -53,6 +53,7 @@ def check(tmp_path, monkeypatch, capsys):
 SOURCE = {"type": "npz", "path": "x.npz"}
 FILE = "a file with a number a line, or of .npy content"
 WHOLE = "a file with an integer a line, or of .npy content"
+EXCLUDE = 'a file with an integer, or an object with an "index", a line, or of .npy content'
 EACH = "a number for each of the 6 samples"
 
 
@@ -144,21 +145,21 @@ WRONG = [
     ({"exclude": "far.txt"}, "/exclude", "indices from 0 to 5, got 6 at position 1"),
     ({"exclude": [1.5]}, "/exclude/0", "an integer"),
     ({"exclude": "floats.npy"}, "/exclude", "dataset indices: integers in one row, got float64"),
-    ({"exclude": "text.txt"}, "/exclude", f"{WHOLE}, got text.txt: line 3: expected an integer"),
+    ({"exclude": "text.txt"}, "/exclude", f"{EXCLUDE}, got text.txt: line 3: expected an integer"),
     *(
-        (config, pointer, f"{WHOLE}, got half.txt: line 3: expected an integer")
-        for config, pointer in (
-            (subset("half.txt"), "/sampler/indices"),
-            (balanced(labels="half.txt"), "/sampler/labels"),
-            ({"exclude": "half.txt"}, "/exclude"),
+        (config, pointer, f"{expected}, got half.txt: line 3: expected an integer")
+        for config, pointer, expected in (
+            (subset("half.txt"), "/sampler/indices", WHOLE),
+            (balanced(labels="half.txt"), "/sampler/labels", WHOLE),
+            ({"exclude": "half.txt"}, "/exclude", EXCLUDE),
         )
     ),
-    ({"exclude": "none.txt"}, "/exclude", f"{WHOLE}, got none.txt: expected a file, found none"),
+    ({"exclude": "none.txt"}, "/exclude", f"{EXCLUDE}, got none.txt: expected a file, found none"),
     ({**weighted([1] * N), "shuffle": True}, "/shuffle", "false or nothing, since there is a"),
     ({**weighted("../outside.npy"), "root": "."}, "/sampler/weights", f"{FILE}, got "),
     ({**subset("../outside.npy"), "root": "."}, "/sampler/indices", f"{WHOLE}, got "),
     ({**balanced(labels="../outside.npy"), "root": "."}, "/sampler/labels", f"{WHOLE}, got "),
-    ({"exclude": "../outside.npy", "root": "."}, "/exclude", f"{WHOLE}, got "),
+    ({"exclude": "../outside.npy", "root": "."}, "/exclude", f"{EXCLUDE}, got "),
 ]
 
 

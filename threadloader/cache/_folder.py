@@ -111,8 +111,8 @@ class Folder(Cache):
         if not samples and others >= 1:
             count = others
             text = (
-                "cache: %s: begun anew; the %d folders beside it belong to another source, "
-                "transform or version, and can be deleted once nobody uses them"
+                "cache: %s: begun anew; what is beside it (folders: %d) is of another source, "
+                "transform or version, and can be deleted once nobody uses it"
             )
         log("info", text, self._folder, count)
 

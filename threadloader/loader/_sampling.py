@@ -92,7 +92,9 @@ def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
     try:
         return sources.read_numbers(named, base.path, root, whole=whole, torn=torn)
     except SourceError as error:
-        kind = "an integer" if whole else "a number"
+        kind = "a number" if not whole else "an integer"
+        if torn is not None:
+            kind = 'an integer, or an object with an "index",'
         expected = f"a file with {kind} a line, or of .npy content"
         raise ConfigError(Problem(pointer, expected, str(error))) from error
 

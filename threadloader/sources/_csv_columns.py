@@ -173,6 +173,8 @@ def filler(fill: float, dtype: np.dtype[Any]) -> Any:
         fill = int(fill)
     if (dtype.kind == "f" and fill != fill) or (dtype.kind == "b" and fill in (0, 1)):
         return dtype.type(fill)
+    if dtype.kind == "b":
+        raise UnfitError("0 or 1 of bool", say(fill))
     value = to_array([fill], dtype)[0]
     # As Python's integers, which have no end: numpy would round the one to compare the two.
     if dtype.kind == "f" and int(fill) == fill and int(value) != int(fill):
