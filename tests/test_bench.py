@@ -984,10 +984,12 @@ def test_a_line_of_progress_stays_in_its_line(monkeypatch):
     assert "\r".join(lines) == screen.text
 
 
-@pytest.mark.parametrize(("columns", "expected"), [(0, Lines), (80, Bar)])
-def test_a_bar_is_for_a_terminal_that_has_columns(monkeypatch, columns, expected):
-    """On one that says it has none, tqdm draws nothing at all."""
-    sizes = {7: os.terminal_size((columns, 0))}
+@pytest.mark.parametrize(
+    ("size", "expected"), [((0, 0), Lines), ((0, 24), Lines), ((80, 0), Lines), ((80, 24), Bar)]
+)
+def test_a_bar_is_for_a_terminal_that_has_a_size(monkeypatch, size, expected):
+    """On one that says it has no columns, or no lines, tqdm draws nothing at all."""
+    sizes = {7: os.terminal_size(size)}
     screen = Screen(terminal=True)
     screen.fileno = lambda: 7
     monkeypatch.setattr(os, "get_terminal_size", sizes.__getitem__)

@@ -410,6 +410,7 @@ def test_positions_of_one_name_are_an_error_that_says_how_to_name_them(tmp_path)
         ({"missing": {"a": None}, "dtypes": {"a": "int8"}}, "/source/missing", "of int8"),
         ({"missing": {"a": 300}, "dtypes": {"a": "uint8"}}, "/source/missing", "got 300 for 'a'"),
         ({"missing": {"a": 2}, "dtypes": {"a": "bool"}}, "/source/missing", "of bool"),
+        ({"missing": {"a": None}, "dtypes": {"a": "int8"}}, "/source/missing", "got null for 'a'"),
         ({"missing": {"a": 0.5}, "categories": {"a": ["x"]}}, "/source/missing", "an integer"),
         ({"delimiter": ",,"}, "/source/delimiter", "expected one character"),
         ({"delimiter": "\n"}, "/source/delimiter", "expected one character"),

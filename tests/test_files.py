@@ -943,6 +943,15 @@ def test_what_is_kept_is_not_scaled(pillow, name):
         assert shown == decoders["image"]()(data).tolist()
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L", "keep"])
+def test_what_no_mode_can_read_is_not_sent_to_another(pillow, mode):
+    """10 bits of grey: too many to convert, and scaled where they are kept."""
+    _, decoders = pillow
+    data, _ = SCALED["PGM of 10 bits"]
+    with pytest.raises(SourceError, match=r"convert it to npy, or to 8 or 16 bits a value$"):
+        decoders["image"](mode=mode)(data)
+
+
 def test_colours_that_are_multiplied_by_their_alpha_are_refused_where_they_are_kept(pillow):
     """Pillow divides them."""
     _, decoders = pillow

@@ -241,7 +241,11 @@ def test_with_the_source_in_code_lists_are_not_held_against_its_length(check, co
     ("config", "pointer", "said"),
     [
         *[wrong for wrong in WRONG if "of the 6" not in wrong[2] and "to 5" not in wrong[2]],
-        (subset("negative.npy"), "/sampler/indices", "indices from 0 to 0, got -1 at position 1"),
+        (
+            subset("negative.npy"),
+            "/sampler/indices",
+            f"indices from 0 to {LONGEST - 1}, got -1 at position 1",
+        ),
         (balanced(labels="floats.npy"), "/sampler/labels", "an integer, text or bool for each"),
         ({**weighted("seven.npy"), "exclude": [7]}, "/exclude", "indices from 0 to 6, got 7"),
         *(

@@ -696,6 +696,25 @@ def test_a_failing_sample_does_not_hide_a_difference(collate):
     assert [("transform", "global-random")] == found(report)
 
 
+def test_where_every_batch_fails_the_parts_are_looked_at_all_the_same():
+    """Nothing came that names samples, so the first of the source do."""
+
+    def odd(sample):
+        random.random()
+        return 1 / (int(sample) % 2)
+
+    def now_and_then(sample):
+        return 1 / (random.random() > 0.3)
+
+    report = verify.run({"batch_size": 8}, source=lambda: list(range(32)), transform=odd)
+    assert ("errors", 0) == (report.result, report.samples)
+    assert [("transform", "global-random")] == [(it.part, it.kind) for it in report.dangers]
+    config = {"batch_size": 64, "num_workers": 0}
+    report = verify.run(config, source=lambda: list(range(128)), transform=now_and_then)
+    assert ("differs", 0) == (report.result, report.samples)
+    assert [("transform", "global-random")] == found(report)
+
+
 @pytest.mark.parametrize("part", ["source", "transform"])
 def test_what_fails_now_and_then_and_is_tried_again_is_no_danger(part):
     """It came the same in all runs, and was called not repeatable, as it had raised."""

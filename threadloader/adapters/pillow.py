@@ -169,10 +169,14 @@ def _as_it_lies(module: Any, image: Any) -> Any:
 
 
 def _refuse_what_would_change(image: Any, data: bytes, mode: str) -> None:
-    if mode not in ("keep", image.mode) and image.mode.startswith(_WIDE):
+    wide = image.mode.startswith(_WIDE)
+    if mode not in ("keep", image.mode) and wide:
+        hint = 'read it with "image_mode": "keep"'
+        if _is_scaled(image):  # which "keep" refuses
+            hint = "convert it to npy, or to 8 or 16 bits a value"
         raise SourceError(
             f"expected an image of 8 bits a value, got mode {image.mode}, which would be cut; "
-            'read it with "image_mode": "keep"'
+            f"{hint}"
         )
     if _is_cut(image):
         raise SourceError(
@@ -191,9 +195,10 @@ def _refuse_what_would_change(image: Any, data: bytes, mode: str) -> None:
                 f"which Pillow takes for {taken}; convert it to PNG"
             )
     if mode == "keep" and _is_scaled(image):
+        other = "" if wide else ', or choose another "image_mode"'
         raise SourceError(
             "expected values of 8 or 16 bits, got a file of fewer levels or with white as 0, which "
-            'Pillow changes; convert it to 8 or 16 bits a value, or choose another "image_mode"'
+            f"Pillow changes; convert it to npy, or to 8 or 16 bits a value{other}"
         )
 
 

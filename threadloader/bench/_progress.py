@@ -36,7 +36,7 @@ class Lines(Progress):
         if not self._rewrite:
             self._write(f"{line}\n")
             return
-        columns = _columns(self._stream)
+        columns = (_size(self._stream) or (0, 0))[0]
         if columns:  # what goes on in another line would stay there
             line, self._shown = line[: columns - 1], min(self._shown, columns - 1)
         self._write(f"\r{line:<{self._shown}}")
@@ -81,15 +81,15 @@ def progress(stream: TextIO | None, total: int, *, json: bool) -> Progress:
     terminal = is_terminal(stream)
     if stream is None or (json and not terminal):
         return Progress()
-    # On a terminal that says it has no columns tqdm is silent. So say some that no person has
-    # sized: a serial line, or one that a program has made.
-    drawn = bar(total, stream) if terminal and _columns(stream) != 0 else None
+    # On a terminal that says it has no columns, or no lines, tqdm is silent. So say some that no
+    # person has sized: a serial line, or one that a program has made.
+    drawn = bar(total, stream) if terminal and 0 not in (_size(stream) or ()) else None
     return Lines(stream, total, rewrite=terminal) if drawn is None else Bar(drawn)
 
 
-def _columns(stream: TextIO) -> int | None:
-    """Give how many columns a terminal says that it has; None where it does not say."""
+def _size(stream: TextIO) -> os.terminal_size | None:
+    """Give how many columns and lines a terminal says that it has; None where it does not say."""
     try:
-        return os.get_terminal_size(stream.fileno()).columns
+        return os.get_terminal_size(stream.fileno())
     except (AttributeError, OSError, ValueError):
         return None

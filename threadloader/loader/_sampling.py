@@ -74,7 +74,8 @@ def without_source(config: LoaderConfig, base: Base) -> tuple[LoaderConfig, int]
     for named, pointer in ((spec.get("indices"), "/sampler/indices"), (config.exclude, "/exclude")):
         indices = np.asarray([] if named is None else _numbers(config, base, named, pointer))
         if indices.size and indices.dtype.kind in "iu":
-            n = max(n, min(int(indices.max()) + 1, LONGEST))
+            # Of a negative one a message would otherwise name a length that nobody gave.
+            n = LONGEST if indices.min() < 0 else max(n, min(int(indices.max()) + 1, LONGEST))
     return config, n
 
 

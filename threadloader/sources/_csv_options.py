@@ -136,7 +136,7 @@ class CsvOptions:
             try:
                 return make(self.missing_text, _number(self.missing[name]))
             except UnfitError as error:
-                got = f"{error.got} for {name!r}"
+                got = f"{error.got if self.missing[name] is not None else 'null'} for {name!r}"
                 raise ConfigError(Problem("/source/missing", error.expected, got)) from error
         if _OTHERS in self.missing:
             with suppress(UnfitError):  # it is for those that can hold it

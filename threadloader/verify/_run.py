@@ -14,7 +14,7 @@ from ..errors import ConfigError, Problem
 from ._case import CODE, Case
 from ._causes import causes, faults
 from ._difference import ShortError, compared
-from ._follow import Tape, record
+from ._follow import FIRST, Tape, record
 from ._plan import DEEP, Plan, runs
 from ._probe import CALLS
 from ._process import LostError, Process, other_run
@@ -140,7 +140,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
     tried = runs(own, deep, epochs=epochs, steps=tape.steps, whole=tape.whole, seed=config.seed)
     others = () if process is None else (other_run(tape, own[1]),)
     left = _left_out(case, tape, deep)
-    same, first, indices, elsewhere = [], None, tape.indices, False
+    same, first, indices, elsewhere = [], None, tape.indices or _first(case), False
     for number, run in enumerate((*tried, *others), 2):
         there = run.begins is not None
         shown.begin(expected if there else number, expected, str(run))
@@ -154,7 +154,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
             continue
         same.append((run, difference is None))
         if difference is not None and first is None:
-            first, indices, elsewhere = difference, [*around, *tape.indices], there
+            first, indices, elsewhere = difference, [*around, *indices], there
     if first is None:
         found, may = faults(case, indices)
     elif case.stamp() != before:  # what experiments find in them now says nothing of the runs
@@ -189,6 +189,12 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
             Failure(place[0], tape.marks[place].step, error) for place, error in tape.errors.items()
         ),
     )
+
+
+def _first(case: Case) -> list[int]:
+    """Give the first samples of the source, to look at where every batch of the first run fails."""
+    with case.source() as source:
+        return list(range(min(FIRST, len(source))))
 
 
 def _left_out(case: Case, tape: Tape, deep: int) -> list[str]:
