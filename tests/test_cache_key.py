@@ -606,6 +606,11 @@ def by_attribute(n):
     def scaled(x): return x * scaled.n
     scaled.n = n
     return scaled
+class Composed:
+    __slots__ = ("first", "others")
+    def __init__(self, first, *others): self.first, self.others = first, others
+    @property
+    def __wrapped__(self): return self.first
 """
     )
     monkeypatch.syspath_prepend(folder)
@@ -617,6 +622,68 @@ def by_attribute(n):
 def test_what_a_library_s_function_makes_has_all_that_it_was_made_with(library, name):
     make = getattr(library, name)
     assert key_of(make(1)) == key_of(make(1)) != key_of(make(2))
+
+
+def test_what_a_library_s_object_wraps_is_not_all_that_it_calls(library):
+    """As what `compose` of toolz gives, whose other functions stand in slots."""
+    double, triple = (lambda x: 2 * x), (lambda x: 3 * x)
+    keys = {key_of(library.Composed(abs, each)) for each in (double, triple)}
+    assert 2 == len(keys)
+    assert key_of(library.Composed(abs, double)) in keys
+
+
+def test_what_numpy_makes_of_a_function_counts_by_that():
+    """Also when it was called: what it has made of it in C has no name that anybody finds."""
+    double = np.vectorize(lambda x: 2 * x, otypes=[float])
+    before = key_of(double)
+    double([1, 2])
+    assert before == key_of(double)
+    assert before != key_of(np.vectorize(lambda x: 3 * x, otypes=[float]))
+    assert before != key_of(np.vectorize(lambda x: 2 * x, otypes=[int]))
+
+
+def test_that_something_was_pickled_does_not_count():
+    """Python leaves in the class which slots there are."""
+    thing = defined("class F:\n    __slots__ = ('a',)\n    def __init__(self): self.a = 1\nf = F()")
+    before = key_of(thing)
+    thing.__reduce_ex__(2)
+    assert "__slotnames__" in vars(type(thing))
+    assert before == key_of(thing)
+
+
+def test_the_environment_of_the_process_does_not_count(monkeypatch):
+    """It is another one in each shell; which part of it a transform looks at, nobody can see."""
+    f = defined("from os import environ\ndef f(x): return environ.get('SCALE'), x")
+    before = key_of(f)
+    monkeypatch.setenv("SCALE", "2")
+    assert before == key_of(f)
+
+
+NAMED = """
+from __future__ import annotations
+class Part:
+    size: int = {}
+class F:
+    part: {}
+f = F()
+"""
+
+
+@pytest.mark.parametrize("kind", ["Part", "list[Part] | None"])
+def test_what_a_text_in_an_annotation_names_counts(kind, monkeypatch):
+    """Packages that make objects by the annotations of a class look for it in the module."""
+    keys = set()
+    for size in (1, 2):
+        module = types.ModuleType("written_here")
+        monkeypatch.setitem(sys.modules, "written_here", module)
+        exec(NAMED.format(size, kind), vars(module))
+        keys.add(key_of(module.f))
+    assert 2 == len(keys)
+
+
+def test_what_a_class_is_made_of_in_brackets_counts():
+    text = "from typing import Generic, TypeVar\nT = TypeVar('T')\nclass G(Generic[T]): pass\n"
+    assert 2 == keys(*(f"{text}class F(G[{kind}]): pass\nf = F()" for kind in ("int", "str")))
 
 
 def test_every_run_gives_the_same_key():

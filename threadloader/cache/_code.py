@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import dis
+import re
 import types
+import typing
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 from ..errors import from_signal, log
 from ._kinds import library_at
 
-__all__ = ["names_used", "warn_of_imports"]
+__all__ = ["names_said", "names_used", "warn_of_imports"]
 
 _IMPORT = dis.opmap["IMPORT_NAME"]
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def names_said(annotation: Any) -> Iterator[str]:
+    """Give the names in an annotation that is a text, or has such.
+
+    >>> list(names_said("dict[str, Box]")), list(names_said(list["Box"])), list(names_said(int))
+    (['dict', 'str', 'Box'], ['Box'], [])
+    """
+    if isinstance(annotation, typing.ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):
+        yield from _NAME.findall(annotation)
+    else:
+        for each in typing.get_args(annotation):
+            yield from names_said(each)
 
 
 def names_used(code: types.CodeType) -> Iterator[str]:

@@ -8,13 +8,14 @@ import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from ..errors import ConfigError, Problem, from_signal
-from ._code import names_used, warn_of_imports
+from ._code import names_said, names_used, warn_of_imports
 from ._graph import digest_of
 from ._kinds import (
     BY_CLASS,
@@ -238,6 +239,15 @@ def _class(walk: Walk, kind: Any, base: Any) -> None:
         if counts(kind, name, value):
             walk.put(name)
             walk.add(value)
+    # Annotations that are texts, as a future import makes all of them: who reads them, as pydantic
+    # does, finds there what they name.
+    said = vars(kind).get("__annotations__")
+    names = set(chain.from_iterable(map(names_said, said.values()))) if type(said) is dict else ()
+    namespace = getattr(sys.modules.get(home(kind)), "__dict__", {})
+    for name in sorted(names):
+        if name in namespace:
+            walk.put(name)
+            walk.add(namespace[name])
 
 
 def _object(walk: Walk, thing: Any, told: type | None) -> None:
@@ -252,7 +262,7 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
     wraps = not mine and inspect.getattr_static(thing, "__wrapped__", None) is not None
     whole = told in (np.ndarray, *_SETS) or issubclass(kind, tensor_class())
     if mine or wraps or whole:
-        found = attributes(thing, walk.library)
+        found = attributes(thing, walk.library, of_libraries=wraps)
         if found is None:
             raise walk.untold()
         walk.add(found)

@@ -58,6 +58,8 @@ MADE_OF: dict[type, tuple[str, ...]] = {
     functools.partial: ("func", "args", "keywords"),
     functools.partialmethod: ("func", "args", "keywords"),
     functools.singledispatchmethod: ("dispatcher.registry",),
+    # Not what it has made of it in C, nor what calls have left there.
+    np.vectorize: ("pyfunc", "otypes", "signature", "excluded", "cache"),
     re.Pattern: ("pattern", "flags"),
     struct.Struct: ("format",),
     # Else it is pickled with all that its module has, and with what has been worked out of it.
@@ -75,12 +77,12 @@ if _SCANNER is not None:
 BY_CLASS = frozenset(
     {
         *("logging", "threading", "_thread", "queue", "_queue", "concurrent"),
-        *("_abc", "PyCapsule", "SystemRandom"),
+        *("_abc", "PyCapsule", "SystemRandom", "_Environ"),
     }
 )
 """Modules and classes of the library whose objects say what a program does, not what it makes:
 they count by their classes. Those of ``_abc`` remember who asked, in a ``PyCapsule`` C code keeps
-an address, and a ``SystemRandom`` keeps nothing.
+an address, and a ``SystemRandom`` keeps nothing. ``os.environ`` has much that is new in each shell.
 """
 
 DISPATCHER = "functools", "singledispatch.<locals>.wrapper"
@@ -97,7 +99,7 @@ _POINTER = re.compile(r"[&PzOX]|Z(?![fdg])")
 """In the format of a buffer: an address, where what matters is elsewhere."""
 
 _TOLD_OF_CLASSES = frozenset(
-    {"__annotations__", "__attrs_attrs__", "__dataclass_fields__", "__slots__"}
+    {"__annotations__", "__attrs_attrs__", "__dataclass_fields__", "__orig_bases__", "__slots__"}
 )
 """What programs read of a class besides its code."""
 
@@ -107,7 +109,7 @@ _ASKED_FOR = frozenset({"__annotations__", "__annotate__", "__annotate_func__"})
 _WRITTEN = frozenset(
     {
         *("__doc__", "__firstlineno__", "__module__", "__qualname__", "__static_attributes__"),
-        *("__annotations_cache__", "__callable_proto_members_only__"),
+        *("__annotations_cache__", "__callable_proto_members_only__", "__slotnames__"),
         "__non_callable_proto_members__",
     }
 )
@@ -125,10 +127,13 @@ def tells_itself(kind: type) -> bool:
     return there and callable(getattr(kind, "fingerprint", None))
 
 
-def attributes(thing: Any, library: Callable[[str], bool]) -> dict[str, Any] | None:
+def attributes(
+    thing: Any, library: Callable[[str], bool], *, of_libraries: bool
+) -> dict[str, Any] | None:
     """Give the attributes that stand in an object; None if it does not let them be read.
 
-    ``library`` says of a module whether it is a library's: slots of its classes are left out.
+    ``library`` says of a module whether it is a library's: slots of its classes are left out, but
+    where ``of_libraries`` those that are written in Python.
     """
     try:
         found = dict(getattr(thing, "__dict__", {}))
@@ -137,7 +142,7 @@ def attributes(thing: Any, library: Callable[[str], bool]) -> dict[str, Any] | N
             raise
         return None
     for base in type(thing).__mro__:
-        if not library(home(base)):
+        if not library(home(base)) or (of_libraries and "__slots__" in vars(base)):
             for name, slot in list(vars(base).items()):
                 if type(slot) is types.MemberDescriptorType:
                     # Where nothing was assigned to it, it has none.
