@@ -361,6 +361,7 @@ BODIES = {
     "a part of a package": ("import own_p.inner as it", ["own_p.inner"]),
     "a name": ("from own_p.inner import SIZE", ["own_p.inner"]),
     "relative": ("from .. import own_a\n    from .inner import SIZE", ["..", ".inner"]),
+    "by a text": ("import importlib\n    importlib.import_module('own_a')", ["own_a"]),
     "in a function of its own": ("def inside():\n        import own_a", ["own_a"]),
     "of the standard library": ("import json.decoder, sys, os.path, zipfile", []),
     "installed": ("import numpy.fft, hypothesis", []),

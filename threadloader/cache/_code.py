@@ -16,6 +16,7 @@ from ._kinds import library_at
 __all__ = ["names_said", "names_used", "warn_of_imports"]
 
 _IMPORT = dis.opmap["IMPORT_NAME"]
+_BY_NAME = {"import_module", "__import__"}
 _NAME = re.compile(r"[^\W\d]\w*")
 
 
@@ -76,9 +77,18 @@ def _own_imports(code: types.CodeType) -> Iterator[str]:
             name, up = step.argval, steps[number - 2].argval
             if up or _is_own(name.partition(".")[0]):
                 yield "." * up + name
+    by_name = not _BY_NAME.isdisjoint(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _own_imports(constant)
+        elif by_name and isinstance(constant, str) and _may_be_own(constant):
+            yield constant
+
+
+def _may_be_own(text: str) -> bool:
+    """Tell whether a text may name a module that is not a library's."""
+    is_name = text.replace(".", "").isidentifier()
+    return is_name and (text.startswith(".") or _is_own(text.partition(".")[0]))
 
 
 def _is_own(name: str) -> bool:

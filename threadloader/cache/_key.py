@@ -8,6 +8,7 @@ import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -29,6 +30,7 @@ from ._kinds import (
     full_name,
     hides_state,
     home,
+    module_class,
     pickled_as,
     said,
     tells_itself,
@@ -140,6 +142,8 @@ def _made_of(walk: Walk, thing: Any, base: Any) -> None:
         walk.put("of a library", thing.__name__)
     else:
         walk.add(*[attrgetter(name)(thing) for name in MADE_OF[base]])
+        if type(thing) is partial and vars(thing):
+            walk.add(dict(vars(thing)))
 
 
 def _array(walk: Walk, array: Any, base: Any) -> None:
@@ -153,8 +157,8 @@ def _array(walk: Walk, array: Any, base: Any) -> None:
 
 def _tensor(walk: Walk, tensor: Any) -> None:
     # What it would be pickled as has addresses in it.
-    walk.put(str(tensor.dtype), str(tuple(tensor.shape)))
     try:
+        walk.put(str(tensor.dtype), str(tuple(tensor.shape)))  # a nested one has no shape
         array = tensor.detach().cpu().resolve_conj().resolve_neg()
         if array.dtype.is_floating_point and array.dtype.itemsize < 4:
             array = array.float()  # the same values; numpy has no bfloat16
@@ -205,7 +209,8 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
         if name in namespace:
             walk.put(name)
             walk.add(namespace[name])
-    if _REACH_ALL & (names - set(namespace)):
+    # `globals()`, say, or `sys.modules[__name__]`.
+    if _REACH_ALL & (names - set(namespace)) or {"modules", "__name__"} <= names:
         walk.add(sys.modules.get(home(function)))
 
 
@@ -258,9 +263,13 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
     if not mine and walk.stands(thing):
         walk.put("of a library", thing.__name__)
         return
+    if thing is getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None):
+        # numpy's global generator, which scipy's distributions hold: another state in each run.
+        walk.put("numpy.random")
+        return
     # As a compiled function does: there is much else in it, which the first call changes.
     wraps = not mine and inspect.getattr_static(thing, "__wrapped__", None) is not None
-    whole = told in (np.ndarray, *_SETS) or issubclass(kind, tensor_class())
+    whole = told in (np.ndarray, *_SETS) or issubclass(kind, (tensor_class(), module_class()))
     if mine or wraps or whole:
         found = attributes(thing, walk.library, of_libraries=wraps)
         if found is None:

@@ -36,6 +36,7 @@ __all__ = [
     "home",
     "installed",
     "library_at",
+    "module_class",
     "pickled_as",
     "said",
     "tells_itself",
@@ -64,6 +65,7 @@ MADE_OF: dict[type, tuple[str, ...]] = {
     struct.Struct: ("format",),
     # Else it is pickled with all that its module has, and with what has been worked out of it.
     typing.ForwardRef: ("__forward_arg__",),
+    typing.NewType: ("__name__", "__supertype__"),
 }
 """What a thing of such a class is made of."""
 
@@ -92,8 +94,10 @@ _STANDARD = PurePath(os.__file__).parent, PurePath(types.__file__).parent
 """The folder of the standard library, or the archive: where that is one, as in the Python for
 Windows that is embedded in programs, `os` says that it is a file of a folder all the same."""
 
-_ADDRESS = re.compile(r"(\bat|@) 0x[0-9A-Fa-f]|^<.*\b0x[0-9A-Fa-f]{6}", re.DOTALL)
-"""What says an address."""
+_ADDRESS = re.compile(
+    r"(\bat|@) 0x[0-9A-Fa-f]|^<.*\b0x[0-9A-Fa-f]{6}|^<cdata .*\bowning\b", re.DOTALL
+)
+"""What says an address; or, of memory that cffi has made, nothing of what is in it."""
 
 _POINTER = re.compile(r"[&PzOX]|Z(?![fdg])")
 """In the format of a buffer: an address, where what matters is elsewhere."""
@@ -211,6 +215,11 @@ def described(dtype: np.dtype[Any]) -> str:
 def tensor_class() -> Any:
     """Give torch's class of tensors, or an empty tuple where nobody has imported it."""
     return getattr(sys.modules.get("torch"), "Tensor", ())
+
+
+def module_class() -> Any:
+    """Give torch's class of modules, likewise: some refuse to be pickled, and say no weights."""
+    return getattr(sys.modules.get("torch.nn"), "Module", ())
 
 
 def counts(kind: type, name: str, value: Any) -> bool:
