@@ -660,7 +660,7 @@ def test_the_environment_of_the_process_does_not_count(monkeypatch):
 
 
 NAMED = """
-from __future__ import annotations
+{}
 class Part:
     size: int = {}
 class F:
@@ -669,14 +669,15 @@ f = F()
 """
 
 
-@pytest.mark.parametrize("kind", ["Part", "list[Part] | None"])
-def test_what_a_text_in_an_annotation_names_counts(kind, monkeypatch):
+@pytest.mark.parametrize("begin", ["", "from __future__ import annotations"])
+@pytest.mark.parametrize("kind", ["'Part'", "list['Part'] | None"])
+def test_what_a_text_in_an_annotation_names_counts(begin, kind, monkeypatch):
     """Packages that make objects by the annotations of a class look for it in the module."""
     keys = set()
     for size in (1, 2):
         module = types.ModuleType("written_here")
         monkeypatch.setitem(sys.modules, "written_here", module)
-        exec(NAMED.format(size, kind), vars(module))
+        exec(NAMED.format(begin, size, kind), vars(module))
         keys.add(key_of(module.f))
     assert 2 == len(keys)
 

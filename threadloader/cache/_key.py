@@ -9,7 +9,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -246,10 +245,8 @@ def _class(walk: Walk, kind: Any, base: Any) -> None:
             walk.add(value)
     # Annotations that are texts, as a future import makes all of them: who reads them, as pydantic
     # does, finds there what they name.
-    said = vars(kind).get("__annotations__")
-    names = set(chain.from_iterable(map(names_said, said.values()))) if type(said) is dict else ()
     namespace = getattr(sys.modules.get(home(kind)), "__dict__", {})
-    for name in sorted(names):
+    for name in sorted(names_said(kind)):
         if name in namespace:
             walk.put(name)
             walk.add(namespace[name])
