@@ -30,7 +30,8 @@ import pytest
 from ids import shown
 
 from threadloader.cache import _walk, key_of
-from threadloader.cache._kinds import contents, hides_state, installed, said
+from threadloader.cache._arrays import contents
+from threadloader.cache._kinds import hides_state, installed, said
 from threadloader.cache._walk import UntoldError
 from threadloader.errors import ConfigError
 

@@ -18,8 +18,8 @@ and so are more likely to be among the first.
 `_base` is what caches have in common, `_memory` and `_folder` are the two kinds; `_samples`
 makes samples safe to share, `_encode` makes them bytes, `_segments` are the files of a folder, and
 `_shelf` says which of them has which sample; `_key` tells what kept samples depend on: `_walk` goes
-through it, `_kinds` asks things what they are, `_code` asks functions what they name, and `_graph`
-makes one digest of them all.
+through it, `_kinds` asks things what they are, `_arrays` what is in arrays, `_code` what functions
+name, and `_graph` makes one digest of them all.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, Problem, from_signal
+from ..errors import ConfigError, Problem
+from ._arrays import module_class, tell_array, tell_dtype, tell_tensor, tensor_class
 from ._code import names_said, names_used, warn_of_imports
 from ._graph import digest_of
 from ._kinds import (
@@ -23,17 +24,13 @@ from ._kinds import (
     MADE_OF,
     attributes,
     buffered,
-    contents,
     counts,
-    described,
     full_name,
     hides_state,
     home,
-    module_class,
     pickled_as,
     said,
     tells_itself,
-    tensor_class,
 )
 from ._walk import Walk
 
@@ -104,7 +101,7 @@ def _tell(walk: Walk, thing: Any) -> None:
         walk.put(base.__name__)
         _HOW[base](walk, thing, base)
     elif issubclass(kind, tensor_class()):
-        _tensor(walk, thing)
+        tell_tensor(walk, thing)
     if kind is not base and base not in (np.dtype, np.generic, type, types.ModuleType):
         _object(walk, thing, base)
 
@@ -143,35 +140,6 @@ def _made_of(walk: Walk, thing: Any, base: Any) -> None:
         walk.add(*[attrgetter(name)(thing) for name in MADE_OF[base]])
         if type(thing) is partial and vars(thing):
             walk.add(dict(vars(thing)))
-
-
-def _array(walk: Walk, array: Any, base: Any) -> None:
-    _dtype(walk, array.dtype, base)
-    walk.put(str(array.shape))
-    if array.dtype.hasobject:  # what is stored there are addresses
-        walk.add(np.asarray(array).reshape(-1).tolist())
-    else:
-        walk.put(contents(array))
-
-
-def _tensor(walk: Walk, tensor: Any) -> None:
-    # What it would be pickled as has addresses in it.
-    try:
-        walk.put(str(tensor.dtype), str(tuple(tensor.shape)))  # a nested one has no shape
-        array = tensor.detach().cpu().resolve_conj().resolve_neg()
-        if array.dtype.is_floating_point and array.dtype.itemsize < 4:
-            array = array.float()  # the same values; numpy has no bfloat16
-        walk.put(contents(np.asarray(array)))
-    except Exception as error:
-        if from_signal(error):
-            raise
-        raise walk.untold() from error
-
-
-def _dtype(walk: Walk, dtype: Any, base: Any) -> None:
-    walk.put(described(dtype))
-    if dtype.metadata:
-        walk.add(dict(dtype.metadata))
 
 
 def _module(walk: Walk, module: Any, base: Any) -> None:
@@ -309,8 +277,8 @@ _HOW: dict[type, Callable[[Walk, Any, Any], None]] = {
     **dict.fromkeys(_SETS, _set),
     **dict.fromkeys(MADE_OF, _made_of),
     **dict.fromkeys((weakref.ref, weakref.KeyedRef), lambda walk, it, base: walk.add(it())),
-    **dict.fromkeys((np.ndarray, np.memmap, np.generic), _array),
-    np.dtype: _dtype,
+    **dict.fromkeys((np.ndarray, np.memmap, np.generic), tell_array),
+    np.dtype: tell_dtype,
     types.FunctionType: _function,
     types.CellType: _cell,
     types.CodeType: _code,

@@ -28,19 +28,15 @@ __all__ = [
     "MADE_OF",
     "attributes",
     "buffered",
-    "contents",
     "counts",
-    "described",
     "full_name",
     "hides_state",
     "home",
     "installed",
     "library_at",
-    "module_class",
     "pickled_as",
     "said",
     "tells_itself",
-    "tensor_class",
 ]
 
 MADE_OF: dict[type, tuple[str, ...]] = {
@@ -186,16 +182,6 @@ def buffered(thing: Any) -> bytes | None:
         return None
 
 
-def contents(array: Any) -> memoryview | bytes:
-    """Give the bytes of an array or scalar in C order, not copied where they stand so.
-
-    Those under a mask, too: code may read them.
-    """
-    if type(array) not in (np.ndarray, np.memmap) or not array.nbytes:  # of nothing no view is made
-        return bytes(np.asarray(array).tobytes())
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-
 def said(thing: Any) -> str | None:
     """Give what an object says of itself, unless it says its address, or has too many digits."""
     try:
@@ -205,21 +191,6 @@ def said(thing: Any) -> str | None:
             raise
         return None
     return None if _ADDRESS.search(text) else text
-
-
-def described(dtype: np.dtype[Any]) -> str:
-    """Give all that a dtype is: byte order, size, fields and where they stand."""
-    return f"{dtype.str} {said(dtype)}"
-
-
-def tensor_class() -> Any:
-    """Give torch's class of tensors, or an empty tuple where nobody has imported it."""
-    return getattr(sys.modules.get("torch"), "Tensor", ())
-
-
-def module_class() -> Any:
-    """Give torch's class of modules, likewise: some refuse to be pickled, and say no weights."""
-    return getattr(sys.modules.get("torch.nn"), "Module", ())
 
 
 def counts(kind: type, name: str, value: Any) -> bool:

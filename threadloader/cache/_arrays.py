@@ -1,0 +1,67 @@
+"""Arrays, their dtypes, and what torch has, as `key_of` tells them from others."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..errors import from_signal
+from ._kinds import said
+from ._walk import Walk
+
+__all__ = ["contents", "module_class", "tell_array", "tell_dtype", "tell_tensor", "tensor_class"]
+
+
+def tell_array(walk: Walk, array: Any, base: Any) -> None:
+    """Say what is in an array or a scalar of numpy's."""
+    tell_dtype(walk, array.dtype, base)
+    walk.put(str(array.shape))
+    if array.dtype.hasobject:  # what is stored there are addresses
+        walk.add(np.asarray(array).reshape(-1).tolist())
+    else:
+        walk.put(contents(array))
+
+
+def tell_tensor(walk: Walk, tensor: Any) -> None:
+    """Say what is in a tensor, wherever it is; an UntoldError where that cannot be read."""
+    # What it would be pickled as has addresses in it.
+    try:
+        walk.put(str(tensor.dtype), str(tuple(tensor.shape)))  # a nested one has no shape
+        array = tensor.detach().cpu().resolve_conj().resolve_neg()
+        if array.dtype.is_floating_point and array.dtype.itemsize < 4:
+            array = array.float()  # the same values; numpy has no bfloat16
+        walk.put(contents(np.asarray(array)))
+    except Exception as error:
+        if from_signal(error):
+            raise
+        raise walk.untold() from error
+
+
+def tell_dtype(walk: Walk, dtype: Any, base: Any) -> None:
+    """Say all that a dtype is."""
+    # Byte order, size, fields and where they stand.
+    walk.put(f"{dtype.str} {said(dtype)}")
+    if dtype.metadata:
+        walk.add(dict(dtype.metadata))
+
+
+def contents(array: Any) -> memoryview | bytes:
+    """Give the bytes of an array or scalar in C order, not copied where they stand so.
+
+    Those under a mask, too: code may read them.
+    """
+    if type(array) not in (np.ndarray, np.memmap) or not array.nbytes:  # of nothing no view is made
+        return bytes(np.asarray(array).tobytes())
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def tensor_class() -> Any:
+    """Give torch's class of tensors, or an empty tuple where nobody has imported it."""
+    return getattr(sys.modules.get("torch"), "Tensor", ())
+
+
+def module_class() -> Any:
+    """Give torch's class of modules, likewise: some refuse to be pickled, and say no weights."""
+    return getattr(sys.modules.get("torch.nn"), "Module", ())
