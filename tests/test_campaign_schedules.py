@@ -77,7 +77,7 @@ def test_a_ctrl_c_ends_it_with_what_was_done(options, capsys):
 
 @pytest.mark.skipif(
     sys.version_info[:2] == (3, 12),
-    reason="in a process in which other tests have traced lines CPython 3.12 tells of others",
+    reason="differed once in a whole run on CPython 3.12, never by itself; why is not known",
 )
 def test_several_processes_do_what_one_does(options):
     """The same seed and count, the same schedules, wherever they run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import re
 import types
 import typing
 from collections.abc import Iterator
@@ -12,12 +11,12 @@ from typing import Any
 
 from ..errors import from_signal, log
 from ._kinds import library_at
+from ._walk import NAME
 
 __all__ = ["names_said", "names_used", "warn_of_imports"]
 
 _IMPORT = dis.opmap["IMPORT_NAME"]
 _BY_NAME = {"import_module", "__import__"}
-_NAME = re.compile(r"[^\W\d]\w*")
 
 
 def names_said(kind: type) -> set[str]:
@@ -40,7 +39,7 @@ def names_said(kind: type) -> set[str]:
         if isinstance(each, typing.ForwardRef):
             each = each.__forward_arg__
         if isinstance(each, str):
-            names.update(_NAME.findall(each))
+            names.update(NAME.findall(each))
         else:
             told += typing.get_args(each)
     return names

@@ -12,7 +12,7 @@ from ._graph import Node
 from ._kinds import full_name, home, installed
 from ._samples import CONSTANTS
 
-__all__ = ["UntoldError", "Walk"]
+__all__ = ["NAME", "UntoldError", "Walk"]
 
 _MOST_STEPS = 1000
 """How often what one thing is pickled as may hold one that is again pickled as something else.
@@ -22,7 +22,8 @@ Chosen: pickle itself goes no deeper; and an object could give new ones of its k
 _LONGEST = 10_000
 """Characters of a text that is searched for names. Chosen: formulas and templates are shorter, and
 the texts of a dataset that are longer would take time."""
-_NAME = re.compile(r"[^\W\d]\w*")
+NAME = re.compile(r"[^\W\d]\w*")
+"""A name in a text, which may be code."""
 
 
 class UntoldError(Exception):
@@ -102,7 +103,7 @@ class Walk:
         if kind is str:
             self._words.add(thing)
             if len(thing) <= _LONGEST and not thing.isidentifier():  # as "S * x", for `eval`
-                self._words.update(_NAME.findall(thing))
+                self._words.update(NAME.findall(thing))
         if kind is int:
             return hex(thing)  # in hexadecimal there is no bound
         if kind in CONSTANTS:

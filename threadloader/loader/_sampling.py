@@ -93,7 +93,7 @@ def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
     try:
         return sources.read_numbers(named, base.path, root, whole=whole, torn=torn)
     except SourceError as error:
-        kind = "a number" if not whole else "an integer"
+        kind = "an integer" if whole else "a number"
         if torn is not None:
             kind = 'an integer, or an object with an "index",'
         expected = f"a file with {kind} a line, or of .npy content"

@@ -198,7 +198,7 @@ class ArraySource:
         >>> ArraySource({"x": np.zeros((10, 3))}).fingerprint()
         "dict, 10 samples, field 'x' f8 (3,), sha256 2dfba633817046c7..."
         """
-        self._build(self.arrays)  # refused once they have been let go
+        self._build(self.arrays)  # a ClosedError once they have been let go
         rows = checked_rows(self._length)
         digest = sha256()
         for array in self.arrays:
