@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import SourceError, by_handler
 from ._files import FileReader
@@ -63,6 +64,15 @@ class Member:
     size: int
 
 
+class _Entry(NamedTuple):
+    """What the headers of a member say: its type, its path, where it begins, how long it is."""
+
+    kind: bytes
+    name: bytes
+    begin: int
+    length: int
+
+
 def members(reader: FileReader) -> Iterator[Member]:
     """Give the files of an archive, in their order.
 
@@ -108,61 +118,67 @@ class _Walk:
     def members(self) -> Iterator[Member]:
         self._check_plain()
         at = 0
+        while (entry := self._entry(at)) is not None:
+            start, at = at, entry.begin
+            if entry.kind in (b"5", b"V") or (entry.kind == b"\0" and entry.name.endswith(b"/")):
+                continue  # whatever size it announces, nothing follows it
+            at += _in_blocks(entry.length)
+            if entry.kind != b"D":  # a folder of an incremental archive, with a list of its files
+                yield self._file(entry, start)
+
+    def _entry(self, start: int) -> _Entry | None:
+        """Read the headers from `start` to a member's own, and what they say together.
+
+        Before that one there may be a long name, and pax records. None is the end of the archive.
+        """
+        at, name, size = start, None, None
         while True:
-            start = at  # of the first header that belongs to the next member
-            name = size = None
-            while True:  # through what stands before it: a long name, pax records
-                block = self._block(at)
-                if block == _ZEROS:
-                    if at > start:
-                        raise self._fault(f"expected a member, got the end; {_DAMAGED}", at)
-                    self._check_end(at + _BLOCK)
-                    return
-                kind, length = self._header(block, at)
-                begin = at + _BLOCK
-                if kind not in (b"L", b"K", b"x", b"g"):
-                    break
-                at = begin + -(-length // _BLOCK) * _BLOCK
-                data = self._extra(begin, length)
-                if kind == b"L":
-                    name = data.partition(b"\0")[0]
-                elif kind == b"x":
-                    records = self._records(data, begin)
-                    name = records.get(b"path") or name
-                    size = records.get(b"size", size)
-                elif kind == b"g" and self._records(data, begin).keys() & {b"path", b"size"}:
-                    raise self._fault(
-                        f"expected a path and a size for each member, got one for all; {_DAMAGED}",
-                        begin,
-                    )
-            if size is not None:
-                length = self._number(size, begin)
-            if name is None:
-                name = self._name(block)
-            at = begin
-            if kind in (b"5", b"V") or (kind == b"\0" and name.endswith(b"/")):
-                continue
-            at += -(-length // _BLOCK) * _BLOCK
-            if kind == b"D":  # a folder of an incremental archive, with a list of what is in it
-                continue
-            shown = name.decode("utf-8", "backslashreplace")
-            if kind not in (b"0", b"\0", b"7"):
-                what, advice = _REFUSED.get(kind, (f"one of type {kind!r}", "leave it out"))
-                raise self._fault(f"expected files, got {what}, {shown!r}; {advice}", start)
-            if begin + length > self._reader.size:
+            block = self._block(at)
+            if block == _ZEROS:
+                if at > start:
+                    raise self._fault(f"expected a member, got the end; {_DAMAGED}", at)
+                self._check_end(at + _BLOCK)
+                return None
+            kind, length = self._header(block, at)
+            begin = at + _BLOCK
+            if kind not in (b"L", b"K", b"x", b"g"):
+                length = length if size is None else self._number(size, begin)
+                return _Entry(kind, self._name(block) if name is None else name, begin, length)
+            at = begin + _in_blocks(length)
+            data = self._extra(begin, length)
+            if kind == b"L":
+                name = data.partition(b"\0")[0]
+            elif kind == b"x":
+                records = self._records(data, begin)
+                name = records.get(b"path") or name
+                size = records.get(b"size", size)
+            elif kind == b"g" and self._records(data, begin).keys() & {b"path", b"size"}:
                 raise self._fault(
-                    f"expected {length} bytes of {shown!r}, got {self._reader.size - begin}: "
-                    f"the archive has been cut; {_DAMAGED}",
+                    f"expected a path and a size for each member, got one for all; {_DAMAGED}",
                     begin,
                 )
-            try:
-                yield Member(name.decode("utf-8"), begin, length)
-            except UnicodeDecodeError as error:
-                if by_handler(error):
-                    raise
-                raise self._fault(
-                    f"expected a name in UTF-8, got {shown!r}; rename it", start
-                ) from error
+
+    def _file(self, entry: _Entry, start: int) -> Member:
+        """Give the file that a member is; refuse one that is none, or that has been cut."""
+        kind, name, begin, length = entry
+        shown = name.decode("utf-8", "backslashreplace")
+        if kind not in (b"0", b"\0", b"7"):
+            what, advice = _REFUSED.get(kind, (f"one of type {kind!r}", "leave it out"))
+            raise self._fault(f"expected files, got {what}, {shown!r}; {advice}", start)
+        if begin + length > self._reader.size:
+            raise self._fault(
+                f"expected {length} bytes of {shown!r}, got {self._reader.size - begin}: "
+                f"the archive has been cut; {_DAMAGED}",
+                begin,
+            )
+        try:
+            return Member(name.decode("utf-8"), begin, length)
+        except UnicodeDecodeError as error:
+            if by_handler(error):
+                raise
+            raise self._fault(
+                f"expected a name in UTF-8, got {shown!r}; rename it", start
+            ) from error
 
     def _check_end(self, at: int) -> None:
         """Compare what follows the first block of zeros with an end."""
@@ -236,3 +252,8 @@ class _Walk:
         if not digits.isdigit() or len(digits) > 18:
             raise self._fault(f"expected a size, got {digits[:40]!r}; {_DAMAGED}", begin)
         return int(digits)
+
+
+def _in_blocks(length: int) -> int:
+    """Give how many bytes of whole blocks a content takes."""
+    return -(-length // _BLOCK) * _BLOCK
