@@ -189,7 +189,7 @@ def forgetful(check):
     ("place", "name", "planted"),
     [
         (package._check, "check", forgetful(package._check.check)),
-        (package._check, "_wrong_together", lambda options, wrong: ()),
+        (package._check, "wrong_together", lambda options, wrong: ()),
         (package._check, "one_edit", lambda one, other: False),
         (package, "follow", lambda value, names: (tuple(names), value)),
     ],

@@ -14,14 +14,13 @@ import numpy as np
 
 from .._schema import Mismatch, Place, Schema, pointer, show
 from ..errors import ConfigError, Problem, by_handler
-from ._bytes import bytes_of
 from ._file import DEEPEST, LARGEST_TEXT, half_in
+from ._together import wrong_together
 from ._words import belongs, hint, one_edit
 
 __all__ = ["NO_SOURCE", "check", "filled", "ours", "plain", "problems", "schema"]
 
 _MOST_VALUES = LARGEST_TEXT // 2 + 1000  # what a file can hold ("0,"), and the defaults
-_PATHS = "path", "folder", "pattern"  # options of a source that lead to files
 _HINTS = 100  # a section of nothing but unknown keys stays cheap: the first of them get hints
 
 
@@ -160,84 +159,12 @@ def check(
         if options.get("source") is None and needs_source and ("source",) not in wrong:
             got = "null" if "source" in options else "nothing"
             found.append(Mismatch(("source",), NO_SOURCE, got))
-        found += _wrong_together(options, wrong)
+        found += wrong_together(options, wrong)
         sampled = in_code.get("sampler") or options.get("sampler") is not None
         if sampled and options.get("shuffle") is True:
             expected = "false or nothing, since there is a sampler, whose order it is"
             found.append(Mismatch(("shuffle",), expected, "true"))
     return [mismatch for mismatch in found if mismatch.path not in refused]
-
-
-def _wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mismatch]:
-    """What is right alone and wrong beside what else stands there.
-
-    Args:
-        options: the options.
-        wrong: the paths of values that are wrong alone; they are compared to nothing.
-    """
-
-    def right(option: str, *keys: str) -> bool:
-        inside = isinstance(options.get(option), dict) and (option,) not in wrong
-        return inside and not any((option, key) in wrong for key in keys)
-
-    source = options["source"] if right("source", "type") else {}
-    paths, index = source.get("path"), source.get("index")
-    named: dict[Place, Any] = {("source", key): source.get(key) for key in _PATHS}
-    if isinstance(paths, list):
-        named |= {("source", "path", number): path for number, path in enumerate(paths)}
-    if isinstance(index, dict):
-        named["source", "index", "folder"] = index.get("folder")
-    for place, path in named.items():
-        if isinstance(path, str) and "\0" in path:
-            yield Mismatch(place, "a path without NUL characters", show(path))
-    if right("sampler", "type", "field", "labels") and options["sampler"]["type"] == "balanced":
-        given = [key for key in ("field", "labels") if options["sampler"].get(key) is not None]
-        if len(given) != 1:
-            expected = "a field or labels, one of the two"
-            yield Mismatch(("sampler",), expected, " and ".join(given) or "none of them")
-    if right("on_error", "skip", "quarantine"):
-        quarantine, skip = (options["on_error"].get(key) for key in ("quarantine", "skip"))
-        if quarantine is not None and skip is None:
-            expected = 'null or nothing without a "skip", since nothing is left out'
-            yield Mismatch(("on_error", "quarantine"), expected, show(quarantine))
-    if right("cache"):
-        yield from _wrong_cache(options["cache"], lambda key: right("cache", key))
-    if options.get("max_bytes") is not None and ("max_bytes",) not in wrong:
-        yield from _wrong_bytes(options["max_bytes"], ("max_bytes",))
-    if right("shard", "index", "count"):
-        index, count = (options["shard"].get(key, n) for n, key in enumerate(("index", "count")))
-        if index >= count:
-            yield Mismatch(("shard", "index"), f"less than the count, {count}", show(index))
-    if right("collate", "type", "length"):
-        length, multiple = (options["collate"].get(key) for key in ("length", "multiple_of"))
-        if length and multiple and right("collate", "multiple_of") and length % multiple:
-            expected = f"a multiple of multiple_of, {multiple}"
-            yield Mismatch(("collate", "length"), expected, show(length))
-        if not length and options["collate"].get("truncate") is True:
-            yield Mismatch(("collate", "truncate"), 'false, or a "length" to cut to', "true")
-
-
-def _wrong_cache(cache: dict[str, Any], right: Callable[[str], bool]) -> Iterator[Mismatch]:
-    bounds = "max_bytes", "max_samples", "folder"
-    given = [key for key in bounds if cache.get(key) is not None]
-    if not given and all(map(right, bounds)):
-        expected = "a max_bytes, a max_samples or a folder"
-        yield Mismatch(("cache",), expected, "none of them")
-    if "folder" in given and "max_samples" in given:
-        expected = "null or nothing beside a folder, which max_bytes bounds"
-        yield Mismatch(("cache", "max_samples"), expected, show(cache["max_samples"]))
-    if "max_bytes" in given and right("max_bytes"):
-        yield from _wrong_bytes(cache["max_bytes"], ("cache", "max_bytes"))
-
-
-def _wrong_bytes(value: float | str, place: Place) -> Iterator[Mismatch]:
-    try:
-        bytes_of(value if isinstance(value, str) else int(value))  # 4.0 is the integer 4
-    except ValueError as error:
-        if by_handler(error):
-            raise
-        expected = str(error).removeprefix("expected ").partition(", got")[0]
-        yield Mismatch(place, expected, show(value))
 
 
 def problems(
