@@ -15,6 +15,10 @@ LONGEST_TEXT = 20_000
 MOST_FRAMES = 50
 """Frames of it, likewise: one exception object that is raised again and again has ever more."""
 
+# From CPython 3.15 on it imports a part of itself when it is asked, in the midst of a sample then,
+# and a fork beside an import leaves the lock of that module held for ever: so it is asked here.
+traceback.format_exception(ValueError())
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
