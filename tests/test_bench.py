@@ -1780,7 +1780,8 @@ def measured(folder, monkeypatch):
         }
         return _child.run(spec | changed)
 
-    return call
+    yield call
+    sys.modules.pop("mine", None)  # what `delitem` did not find it does not put back
 
 
 def test_a_transform_that_is_not_true_is_given_to_either_loader(measured, folder, fake_torch):
