@@ -126,6 +126,15 @@ def test_the_number_of_windows_is_that_of_the_formula(
     assert (number, left_out) == (len(source), source.left_out)
 
 
+@pytest.mark.parametrize(("counts", "told"), [((4, 3), True), ((4, 5), False), ((0,), False)])
+def test_files_that_are_all_shorter_than_a_window_are_told(tmp_path, open_, caplog, counts, told):
+    """Epochs without a batch end at once, and so would a training over them, in silence."""
+    longest, *_ = write(tmp_path, *(raw(range(count)) for count in counts))
+    open_(dtype="uint16", window=4, targets=True)
+    expected = f"{longest}: expected 5 tokens or more, got 4, and no file has more: no sample; give"
+    assert [expected] * told == [message[: len(expected)] for message in caplog.messages]
+
+
 def test_targets_are_the_tokens_that_follow(tmp_path, open_):
     write(tmp_path, raw(range(9)))
     source = open_(dtype="uint16", window=4, targets=True)

@@ -8,7 +8,8 @@ The rules:
 - The members of a sample need not stand side by side, but in one archive; samples are in
   the order of their first members, archives in the order given.
 - All samples have the same fields, or at least those of ``fields``.
-- Folders, and files whose own name begins with a dot, are passed over. A file without a
+- Folders, and files whose own name begins with a dot, are passed over. So is what WebDataset
+  reserves: a file ``__meta__``, and what is below a folder of such a name. A file without a
   dot, a name twice, an absolute name and one with ``..`` are errors; so are links, devices
   and sparse files, and an archive that is cut, damaged or compressed (`_tar_headers`).
 """
@@ -226,7 +227,8 @@ class _Archive:
             message = 'expected a name inside the archive, without ".."; pack it from its folder'
             raise self._fault(message, name, at)
         *folders, last = parts
-        if last.startswith("."):
+        reserved = parts[0].startswith("__") and parts[0].endswith("__") and len(parts[0]) > 3
+        if last.startswith(".") or reserved:
             return "", ""
         stem, _, field = last.partition(".")
         if field.lower() == KEY:

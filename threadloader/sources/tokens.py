@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SourceError
+from ..errors import SourceError, log
 from ._closing import close_all
 from ._files import FileReader, expand, kept_open
 from ._fingerprint import checked_rows
@@ -88,7 +88,7 @@ class TokensSource:
         self._span = window + targets
         self._readers: list[FileReader] = []
         self._begins: list[int] = []  # byte at which each file's tokens begin
-        first = [0]
+        first, longest = [0], (0, Path())
         self.left_out = 0
         telling = Telling()
         most = kept_open()
@@ -103,8 +103,13 @@ class TokensSource:
                 self._readers.append(reader)
                 self._begins.append(begin)
                 first.append(first[-1] + windows)
+                longest = max(longest, (count, path))
                 telling.tell("%s: %d files of tokens opened", path, len(self._readers))
             undo.pop_all()
+        most_tokens, path = longest
+        if most_tokens and not first[-1]:  # a run over nothing ends at once, as one that is done
+            text = "%s: expected %d tokens or more, got %d, and no file has more: no sample; %s"
+            log("warning", text, path, self._span, most_tokens, 'give a smaller "window"')
         # The index of each file's first window, and the number of all in the end.
         self._first = first
         self._firsts = np.array(first, np.int64)  # the same, for many at once
