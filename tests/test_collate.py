@@ -5,6 +5,7 @@ import functools
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import make_dataclass
 from fractions import Fraction
 
 import hypothesis.extra.numpy as hnp
@@ -241,6 +242,8 @@ class Unit(np.ndarray):
         ([1, 2, None], (0, 2), "row 0 has int 1, row 2 has None; return numpy arrays from the"),
         ([None, None], (0,), "the sample: row 0 has None, which cannot be stacked; return numpy"),
         ([Odd()], (0,), "row 0 has a test_collate.Odd, which cannot be stacked"),
+        ([collections.UserDict(a=1)], (0,), "which cannot be stacked; return a dict of its fields"),
+        ([make_dataclass("P", ["x"])(1)], (0,), "cannot be stacked; return a dict of its fields"),
         ([Fraction(1)], (0,), "row 0 has a fractions.Fraction, which cannot"),
         ([{"x": {1}}], (0,), "field 'x': row 0 has a builtins.set, which cannot"),
         ([1 + 2j], (0,), "row 0 has a builtins.complex, which cannot"),
@@ -458,6 +461,8 @@ def test_masks_of_fields_of_other_names_than_str():
         (Pad(), [None], (0,), "row 0 has None, which is no dict, tuple or list"),
         (Pad(fields=["x"]), [np.ones(1)], (0,), "shape (1,), which is no dict"),
         (Pad(), [{"x": 1, "y": [1]}], (0,), "without an array of one dimension or more to pad"),
+        (Pad(), [[1, 2], [3]], (0,), "to pad; return numpy.asarray(...) of it from the transform"),
+        (Pad(), [(1, 2)], (0,), 'return one in a field of the sample itself, or take {"type": "'),
         (Pad(), [{"x": np.array(1)}], (0,), "without an array of one dimension or more to pad"),
         (Pad(), [np.array(1)], (0,), "shape (), which is no array of one dimension or more"),
         (Pad(), [np.array([1, None])], (0,), "which cannot be padded without loss; return a plain"),

@@ -484,6 +484,12 @@ def test_nothing_is_cast_that_the_dtype_does_not_hold(tmp_path, text, dtype, mes
     assert f"{message}; correct the line, or {hint}" == error.message
 
 
+def test_of_a_text_among_integers_it_is_said_that_classes_can_be_numbered(tmp_path):
+    error = refused(write(tmp_path, "kind,b\n1,\noak,\n"), dtypes={"kind": "int64"})
+    hint = 'list the texts in "categories" if they name classes'
+    assert f"expected an integer, got 'oak'; correct the line, or {hint}, say by" in error.message
+
+
 @pytest.mark.parametrize("dtype", ["float32", "str"])
 def test_a_wide_table_takes_as_much_memory_as_a_narrow_one(tmp_path, dtype):
     """A block has a row or two of it: none may leave an object behind for each column."""

@@ -194,6 +194,14 @@ def test_nothing_found_is_an_error(tmp_path):
     assert "nowhere/data, found none" in refused(tmp_path / "nowhere").replace("\\", "/")
 
 
+@pytest.mark.parametrize("label", [None, "folder"])
+@pytest.mark.parametrize("pattern", [".png", ["png"], ["a/0.png", "a/1.png"]])
+def test_a_pattern_that_is_the_name_of_no_file_is_said_to_be_none(tmp_path, pattern, label):
+    """As an ending alone is; it was taken for a file that lies in no folder."""
+    error = refused(write(tmp_path, {"a/0.png": b""}), pattern=pattern, label=label)
+    assert "expected a file of this name, found none; a pattern without *, ? and [" in error
+
+
 @pytest.mark.parametrize("pattern", ["../*", "a/../../*", "/*"])
 def test_a_pattern_stays_below_the_folder(tmp_path, pattern):
     assert "/source/pattern: expected a pattern below the folder" in refused(

@@ -148,6 +148,17 @@ def open_and_close(path):
     return source
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_value_over_several_lines_is_said_to_be_one_whichever_is_read(tmp_path, end):
+    text = json.dumps([{"a": 1}, {"a": 2}], indent=1) + end
+    source = open_jsonl({"path": str(write(tmp_path, text, "whole.json"))}, Path())
+    with closing(source):
+        for row in range(len(source)):
+            with pytest.raises(SourceError) as caught:
+                source[row]
+            assert "write one value a line, without line ends inside" in caught.value.message
+
+
 MANY = "{" + "".join(f'"{i}": 0, ' for i in range(100_000)) + '"99999": 0}'
 
 

@@ -564,6 +564,21 @@ def test_a_place_that_cannot_be_told_does_not_hide_the_failure(tmp_path):
     assert "ValueError: sample 0 is bad" == line["error"]
 
 
+def test_a_place_that_the_source_does_not_know_is_none(tmp_path):
+    class Lost(Failing):
+        def locate(self, index):
+            return None
+
+    path = tmp_path / "bad.jsonl"
+    config = {"batch_size": 1, "on_error": {"skip": 1, "quarantine": str(path)}}
+    with Loader(config, source=Lost(2, {0, 1})) as batches:
+        with pytest.raises(ValueError, match="is bad") as caught:
+            list(batches)
+    assert "(row 0 of step 1, epoch 0); " in caught.value.__notes__[0]
+    (line,) = lines(path)
+    assert line["path"] is None
+
+
 @pytest.mark.parametrize("kind", [Failing, AllAtOnce, Whole])
 def test_what_a_signal_handler_raises_is_neither_tried_again_nor_left_out(kind, rung):
     """Without workers it runs in the main thread. The same batch comes whole afterwards."""

@@ -301,6 +301,10 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
             {"train": type("Rows", (list,), {"__getitems__": lambda self, at: at})(range(3))},
             "a numpy array (field 'train'), got Rows; give it alone: it has samples of its own",
         ),
+        (
+            {"x": type("Stored", (), {"shape": (3, 2), "chunks": (1, 2)})()},
+            "got Stored; give numpy.asarray(...) of it if it fits into memory, else an object of",
+        ),
         ({}, "expected at least one array, got none"),
         ({"x": [1, 2]}, "expected a numpy array (field 'x'), got list; give numpy.asarray"),
         ({"x": np.zeros(3), "y": range(3)}, "(field 'y'), got range"),

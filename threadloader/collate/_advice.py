@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,8 @@ def no_array(value: Any, *, stacks: bool, named: bool) -> str:
 
 def unfit(value: Any) -> str:
     """Say what to do about a value that cannot be stacked."""
+    if isinstance(value, Mapping) or hasattr(type(value), "__dataclass_fields__"):
+        return "return a dict of its fields from the transform, or give collate=... in code"
     if not isinstance(value, np.ndarray):
         return ARRAYS
     # Newer numpy imports it only when it is asked for, and here there is an error anyway.

@@ -168,6 +168,9 @@ class Pad:
         if not chosen:
             message = f"row 0 has {say(first)}, without an array of one dimension or more to pad; "
             hint = 'return one in a field of the sample itself, or take {"type": "stack"}'
+            if isinstance(first, list) and not hasattr(first, "_fields"):
+                # What stacks them says that an array can be padded.
+                hint = "return numpy.asarray(...) of it from the transform"
             for name in names:
                 if isinstance(first[name], list):
                     hint = f"{no_array(first[name], stacks=True, named=True)} (field {name!r})"

@@ -217,7 +217,8 @@ class BatchJob:
         """Say where a sample stands, if its source can."""
         try:
             locate = getattr(self._recipe.source, "locate", None)
-            return None if locate is None else str(locate(index))
+            place = None if locate is None else locate(index)
+            return None if place is None else str(place)
         except BaseException as error:  # it must not hide what it describes
             if from_signal(error):
                 raise

@@ -270,6 +270,8 @@ def _checked(kind: str, label: str, field: Any) -> _Array:
             hint = "the mask would be lost: give array.filled(value) and the mask as two fields"
             raise refusal("an array without a mask", name, hint)
         more = ", without what its class adds" if isinstance(field, np.ndarray) else samples
+        if hasattr(type(field), "chunks"):  # of a file, as those of h5py and zarr
+            more = f" if it fits into memory, else an object of your own for its samples{samples}"
         dense = "its toarray()" if is_sparse(field) else f"numpy.asarray(...) of it{more}"
         if hasattr(field, "__getitems__"):  # a source, as those of a Hugging Face DatasetDict
             dense = "it alone: it has samples of its own"

@@ -30,6 +30,7 @@ from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside
 from ._hash import sha256
 from ._labels import labels_of
+from ._paths import MAGIC, is_there
 from ._regular import open_regular, regular_status, time_of_change, too_few
 from ._row_numbers import row_number
 from ._spelling import check_spelling
@@ -138,6 +139,13 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
             raise ConfigError(Problem("/source/pattern", expected, repr(each), hint))
     check_spelling(folder, patterns, root)
     files = expand(folder, patterns, root, overlapping=True)
+    for each in patterns:
+        if not MAGIC & set(each) and not is_there(folder / each):
+            raise SourceError(
+                "expected a file of this name, found none; a pattern without *, ? and [ is the "
+                'name of one file below the folder: of all that end so, "**/*.jpg" finds them',
+                folder / each,
+            )
     found = [path.relative_to(folder).parts for path in files]
     try:
         return list(map("/".join, sorted(found, key=_utf8)))

@@ -130,7 +130,10 @@ class JsonlSource(LineFiles):
                 hint = "write one value a line, without line ends inside"
             elif rest[0] == "'":
                 hint = "strings and keys stand in double quotes"
-            if not line.ended:
+            whole = rest[:1] in ("}", "]") and not text[: error.pos].strip()
+            if whole:  # a line of a value that goes on over several
+                hint = "write one value a line, without line ends inside"
+            elif not line.ended:
                 hint = "the file ends in this line: was it cut? copy it again"
             raise line.error(f"expected JSON ({error.msg}), got {got}; {hint}", at) from error
         except RecursionError as error:
