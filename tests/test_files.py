@@ -202,6 +202,15 @@ def test_a_pattern_that_is_the_name_of_no_file_is_said_to_be_none(tmp_path, patt
     assert "expected a file of this name, found none; a pattern without *, ? and [" in error
 
 
+def test_an_archive_of_arrays_for_each_sample_is_told_what_to_do(tmp_path):
+    """That it is of "type": "npz" would not do: it is one file; and no such decoding is known."""
+    (tmp_path / "data").mkdir()
+    np.savez(tmp_path / "data" / "0.npz", x=np.arange(3))
+    assert 'got a zip archive, as numpy.savez does; decode it as "bytes", and give what' in refused(
+        tmp_path, decode="npy"
+    )
+
+
 @pytest.mark.parametrize("pattern", ["../*", "a/../../*", "/*"])
 def test_a_pattern_stays_below_the_folder(tmp_path, pattern):
     assert "/source/pattern: expected a pattern below the folder" in refused(

@@ -943,6 +943,13 @@ class TestShuffle:
             said = ": expected false or nothing, since there is a sampler, whose order it is"
             assert str(caught.value).startswith(place + said)
 
+    def test_of_a_subset_it_is_said_where_its_shuffle_stands(self):
+        options = {"sampler": {"type": "subset", "indices": [0]}, "shuffle": True}
+        with pytest.raises(ConfigError) as caught:
+            Loader(options, range(N))
+        said = 'whose order it is (a subset is shuffled by the "shuffle" inside it), got true'
+        assert said in str(caught.value)
+
     def test_a_config_goes_round_through_its_dict(self):
         config = LoaderConfig(sampler=self.SAMPLER, exclude=[1])
         assert config == LoaderConfig(**config.as_dict())

@@ -109,6 +109,12 @@ def _int(data: bytes) -> int:
 
 
 def _npy(data: bytes) -> npt.NDArray[Any]:
+    if data[:4] == b"PK\x03\x04":
+        raise SourceError(
+            "expected an array as numpy.save writes it, got a zip archive, as numpy.savez does; "
+            'decode it as "bytes", and give what numpy.load(io.BytesIO(...)) has in it from the '
+            "transform"
+        )
     header = read_header(BytesIO(data), SourceError, "save it again", "; save it as an array of 1")
     if len(data) - header.length != header.size:
         raise SourceError(
