@@ -392,6 +392,20 @@ def test_arrays_of_numbers_of_another_package_are_padded():
             Pad(value=value)([np.ones(2, dtype), np.ones(1, dtype)])
 
 
+@pytest.mark.parametrize(
+    ("pad", "sample"),
+    [
+        (Pad(value=300), np.zeros(2, np.uint8)),
+        (Pad(), np.array(["a"])),
+        (Pad(length=1), np.zeros(2)),
+    ],
+)
+def test_a_bare_array_is_not_told_to_name_fields(pad, sample):
+    """It has none, and ``fields`` would be refused with it."""
+    assert "fields" not in refused(pad, [sample]).message
+    assert 'the "fields"' in refused(pad, [{"x": sample}]).message
+
+
 def test_a_pad_value_is_looked_at_again_for_another_dtype():
     pad = Pad(value=300)
     for dtype in (np.int16, np.float64, np.int16):

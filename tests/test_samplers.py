@@ -593,6 +593,7 @@ class TestBalanced:
             ([0.0, 1.0, 2.0], "integers, texts or bools", "0.0 of sample 0"),
             (["a", None, "b"], "texts alone, as the first label is", "None of sample 1"),
             ([[1], [2], [3]], "integers, texts or bools", "[1] of sample 0"),
+            (3, "an array or a list of labels", "3"),
             ([1, 2], "a label for each of the 3 samples", "2 of them"),
             (
                 np.array([0.5, 1.0, 2.0]),

@@ -39,11 +39,15 @@ LISTS = "return a numpy array instead of a list, which can be padded"
 LISTS_INSIDE = "return a numpy array in a field of the sample itself, where it can be padded"
 
 
-def no_fill(dtype: np.dtype[Any]) -> str:
-    """Say what to do about a dtype that does not hold the pad value."""
+def no_fill(dtype: np.dtype[Any], *, named: bool) -> str:
+    """Say what to do about a dtype that does not hold the pad value.
+
+    ``named`` is whether it is that of a field, or else the sample's.
+    """
     if dtype.kind in "mMSUV" and dtype.isbuiltin != 2:  # a 2 is a number of another package
-        return 'padding takes numbers only: convert it in the transform, or name the "fields"'
-    return 'give another "value", or the "fields" to pad'
+        hint = "padding takes numbers only: convert it in the transform"
+        return f'{hint}, or name the "fields"' if named else hint
+    return 'give another "value", or the "fields" to pad' if named else 'give another "value"'
 
 
 def no_array(value: Any, *, stacks: bool, named: bool) -> str:

@@ -227,7 +227,7 @@ class Pad:
             row = next(row for row, size in enumerate(sizes) if size > width)
             message = f"row {row} has the length {sizes[row]}, but all are padded to {width}; "
             hint = 'give a larger "length", or "truncate": true'
-            if self.fields is None:
+            if self.fields is None and path:
                 hint += ', or name the "fields" to pad'
             faults.add(path, message + hint, row)
         return width
@@ -265,7 +265,7 @@ class Pad:
             if by_handler(error):
                 raise
         message = f"row 0 has dtype {dtype}, which cannot hold the pad value {say(value)}; "
-        raise fault(path, message + no_fill(dtype), 0)
+        raise fault(path, message + no_fill(dtype, named=bool(path)), 0)
 
 
 def _masks_of(

@@ -47,6 +47,8 @@ def classes(labels: Any, n: int, pointer: str, kept: Kept) -> Indices:
         return np.unique(labels, return_inverse=True)[1].astype(np.int64)
     # A list may hold what numpy would make alike, as 1, True and "1", or long texts, for
     # which an array has as much room as for the longest.
+    if not (hasattr(labels, "__iter__") or hasattr(labels, "__getitem__")):
+        raise ConfigError(Problem(pointer, "an array or a list of labels", shown(labels)))
     values = list(labels)
     if len(values) != n:
         expected = f"a label for each of the {n} samples"
