@@ -268,12 +268,25 @@ def test_a_read_only_checkout_is_refused(env: Any, monkeypatch: pytest.MonkeyPat
         env.environment()
 
 
-def test_a_pip_that_fails_is_quoted(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message has its last error and the file with all it said; it need not be the network."""
+@pytest.mark.parametrize(
+    ("said", "quoted"),
+    [
+        ("WARNING: Retrying\nERROR: No matching distribution\n", "ERROR: No matching distribution"),
+        (
+            "  ../meson.build:1:0: ERROR: Unknown compiler(s)\nerror: metadata-generation-failed\n",
+            "../meson.build:1:0: ERROR: Unknown compiler(s)",
+        ),
+    ],
+    ids=["network", "compiler"],
+)
+def test_a_pip_that_fails_is_quoted(
+    env: Any, monkeypatch: pytest.MonkeyPatch, said: str, quoted: str
+) -> None:
+    """The message has what went wrong and the file with all it said; it need not be the network."""
 
     def pip(command: list[str], cwd: Path, *, stdout: Any, **streams: Any) -> int:
         assert ["--editable", ".[test]"] == command[-2:]
-        stdout.write(b"WARNING: Retrying\nERROR: No matching distribution\nnote: not pip\n")
+        stdout.write(said.encode() + b"note: not pip\nhint: See above for details.\n")
         return 1
 
     env.VENV.mkdir()
@@ -283,7 +296,7 @@ def test_a_pip_that_fails_is_quoted(env: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(real, "call", pip)
     with pytest.raises(real.ToolError) as refused:
         real._install(Path("python"), "test")
-    assert "ERROR: No matching distribution\n    If it had no network: " in str(refused.value)
+    assert f": {quoted}\n    If it had no network: " in str(refused.value)
     assert str(refused.value).endswith(str(env.LOG))
 
 

@@ -299,16 +299,21 @@ def _install(python: Path, extra: str) -> None:
         raise ToolError(
             f"pip could not install {names}: {line}\n"
             "    If it had no network: it needs one once (or an index of your own, set up in pip's"
-            f" configuration). All it said: {LOG}"
+            " configuration). If there is no wheel of numpy for this Python and machine: pip needs"
+            f" compilers for C and C++. All it said: {LOG}"
         )
     say(f"done in {time.monotonic() - began:.0f} s")
 
 
 def _last_line(output: bytes | None) -> str:
-    """The line of a program's output that says what went wrong: its last error, or its last."""
+    """The line of a program's output that says what went wrong: its last error, or its last.
+
+    pip quotes what it has started, as what compiles numpy where there is no wheel of it, whose
+    error says more than pip's own.
+    """
     lines = [line.strip() for line in (output or b"").decode(errors="replace").splitlines()]
     lines = [line for line in lines if line]
-    errors = [line for line in lines if line.startswith("ERROR:")]
+    errors = [line for line in lines if "ERROR:" in line]
     return (errors or lines or ["it said nothing"])[-1]
 
 
