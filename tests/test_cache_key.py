@@ -645,11 +645,11 @@ def test_what_numpy_makes_of_a_function_counts_by_that():
 
 def test_that_something_was_pickled_does_not_count():
     """Python leaves in the class which slots there are."""
-    thing = defined("class F:\n    __slots__ = ('a',)\n    def __init__(self): self.a = 1\nf = F()")
-    before = key_of(thing)
-    thing.__reduce_ex__(2)
-    assert "__slotnames__" in vars(type(thing))
-    assert before == key_of(thing)
+    kind = defined("class f:\n    __slots__ = ('a',)")
+    before = key_of(kind)  # that of an object would ask for what it is pickled as
+    kind().__reduce_ex__(2)
+    assert "__slotnames__" in vars(kind)
+    assert before == key_of(kind)
 
 
 def test_the_environment_of_the_process_does_not_count(monkeypatch):
@@ -662,8 +662,10 @@ def test_the_environment_of_the_process_does_not_count(monkeypatch):
 
 NAMED = """
 {}
+from typing import List
 class Part:
     size: int = {}
+Parts = list["Part"]
 class F:
     part: {}
 f = F()
@@ -671,7 +673,9 @@ f = F()
 
 
 @pytest.mark.parametrize("begin", ["", "from __future__ import annotations"])
-@pytest.mark.parametrize("kind", ["'Part'", "list['Part'] | None"])
+@pytest.mark.parametrize(
+    "kind", ["'Part'", "list['Part'] | None", "List['Part']", "Parts", "'Parts'"]
+)
 def test_what_a_text_in_an_annotation_names_counts(begin, kind, monkeypatch):
     """Packages that make objects by the annotations of a class look for it in the module."""
     keys = set()
@@ -687,6 +691,18 @@ SEEN = {
     "new type": "import typing\nT = typing.NewType('T', {})\ndef f(x): return T.__supertype__(x)",
     "attribute of a partial": (
         "import functools\ndef g(x): return f.to(x)\nf = functools.partial(g)\nf.to = {}"
+    ),
+    "attribute of what numpy makes": (
+        "import numpy as np\n@np.vectorize\ndef f(x): return f.to(x)\nf.to = {}"
+    ),
+    "bound of a type": "import typing\nT = typing.TypeVar('T', bound={})\ndef f(x): return T",
+    "types of which it is one": (
+        "import typing\nT = typing.TypeVar('T', {}, float)\ndef f(x): return T"
+    ),
+    **(
+        {"alias of a type": "type T = list[{}]\ndef f(x): return T"}
+        if sys.version_info >= (3, 12)
+        else {}
     ),
 }
 
@@ -973,6 +989,11 @@ def test_what_a_structure_of_c_holds_counts_whatever_its_fields_are_called():
     [
         ("<Value object at 0x7f>", False),
         ("< a.Value 0x7fcacb79aa50>", False),
+        ("<cdata 'int[]' owning 8 bytes>", False),
+        ("<cdata 'int[]' sliced length 2>", False),
+        ("<cdata 'char[]' buffer len 2 from 'bytearray' object>", False),
+        ("<cdata 'void *' handle to A()>", False),
+        ("<cdata 'int' 5>", True),
         ("<Field type=c_int, ofs=0, size=4>", True),
         ("Mask(0xFFFFFF)", True),
     ],

@@ -356,12 +356,32 @@ def test_every_value_of_a_tensor_is_seen(dtype):
         key_of(one.to_sparse())
 
 
+def test_a_module_of_torch_that_refuses_to_be_pickled_counts_with_its_weights():
+    torch = framework("torch")
+    module = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
+    before = key_of(module)
+    assert before == key_of(module)
+    torch.nn.init.constant_(module.bias, 2)
+    assert before != key_of(module)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # one of torch's own
+def test_a_compiled_module_of_torch_counts_as_what_it_is_pickled_as():
+    """Beside that it has what is another in each run."""
+    torch = framework("torch")
+    one, same, other = (key_of(torch.compile(torch.nn.Flatten(n))) for n in (1, 1, 2))
+    assert one == same != other
+
+
 BODIES = {
     "a module": ("import own_a", ["own_a"]),
     "a part of a package": ("import own_p.inner as it", ["own_p.inner"]),
     "a name": ("from own_p.inner import SIZE", ["own_p.inner"]),
     "relative": ("from .. import own_a\n    from .inner import SIZE", ["..", ".inner"]),
     "by a text": ("import importlib\n    importlib.import_module('own_a')", ["own_a"]),
+    "by a relative text": ("__import__('importlib').import_module('.inner')", [".inner"]),
+    "the text of what is no module": ("__import__('.jpg'), 'data', 'json', 'own_a b'", []),
+    "a text that nothing imports": ("'own_a'", []),
     "in a function of its own": ("def inside():\n        import own_a", ["own_a"]),
     "of the standard library": ("import json.decoder, sys, os.path, zipfile", []),
     "installed": ("import numpy.fft, hypothesis", []),
@@ -377,8 +397,10 @@ def test_a_module_that_is_imported_in_a_body_is_warned_of(body, tmp_path, monkey
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_a.py").write_text("raise AssertionError")
     (tmp_path / "own_p").mkdir()
+    (tmp_path / "own_p" / "__init__.py").write_text("")
     (tmp_path / "own_p" / "inner.py").write_text("raise AssertionError")
-    names = {}
+    (tmp_path / "data").mkdir()
+    names = {"__package__": "own_p"}
     exec(f"def transform(sample):\n    {text}\n", names)
     key_of(names["transform"])
     begin = "cache: what is in the module {} does not count, since transform imports it in its body"

@@ -13,36 +13,38 @@ from ..errors import from_signal, log
 from ._kinds import library_at
 from ._walk import NAME
 
-__all__ = ["names_said", "names_used", "warn_of_imports"]
+__all__ = ["named_in_texts", "names_used", "warn_of_imports"]
 
 _IMPORT = dis.opmap["IMPORT_NAME"]
 _BY_NAME = {"import_module", "__import__"}
 
 
-def names_said(kind: type) -> set[str]:
-    """Give the names in those annotations of a class that are texts, or have such.
+def named_in_texts(kind: type, namespace: dict[str, Any]) -> dict[str, Any]:
+    """Give what is named in those annotations of a class that are texts, or lead to such.
 
     >>> class Pair:
     ...     one: "Part"
     ...     other: list["Part | None"]
-    >>> {"Part", "None"} <= names_said(Pair)
-    True
+    >>> named_in_texts(Pair, {"Part": 1, "Another": 2})
+    {'Part': 1}
     """
     said = vars(kind).get("__annotations__")
     told: list[Any] = list(said.values()) if type(said) is dict else []
     # From 3.14 on they stand in the code of what gives them.
     code = getattr(vars(kind).get("__annotate_func__"), "__code__", None)
-    told += [] if code is None else code.co_consts
-    names: set[str] = set()
+    told += [] if code is None else [*code.co_consts, *code.co_names]
+    found: dict[str, Any] = {}
     while told:
         each = told.pop()
         if isinstance(each, typing.ForwardRef):
             each = each.__forward_arg__
         if isinstance(each, str):
-            names.update(NAME.findall(each))
+            for name in (namespace.keys() & set(NAME.findall(each))) - found.keys():
+                found[name] = namespace[name]
+                told.append(namespace[name])
         else:
             told += typing.get_args(each)
-    return names
+    return found
 
 
 def names_used(code: types.CodeType) -> Iterator[str]:
@@ -59,7 +61,7 @@ def warn_of_imports(function: types.FunctionType, told: set[str]) -> None:
     No key can have what stands in them: they may not be there before it runs.
     """
     names = function.__globals__
-    for name in dict.fromkeys(_own_imports(function.__code__)):
+    for name in dict.fromkeys(_own_imports(function.__code__, names.get("__package__"))):
         if name == names.get("__name__") or isinstance(names.get(name), types.ModuleType):
             continue  # it counts, as the module of the function, or since that has it
         if name in told:
@@ -73,7 +75,7 @@ def warn_of_imports(function: types.FunctionType, told: set[str]) -> None:
         log("warning", text, name, function.__qualname__)
 
 
-def _own_imports(code: types.CodeType) -> Iterator[str]:
+def _own_imports(code: types.CodeType, package: str | None) -> Iterator[str]:
     """Give the modules that code, or a function inside it, imports, but for those of libraries.
 
     Nothing is imported for that. What cannot be found is left out: to import it would fail.
@@ -90,26 +92,28 @@ def _own_imports(code: types.CodeType) -> Iterator[str]:
     by_name = not _BY_NAME.isdisjoint(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _own_imports(constant)
-        elif by_name and isinstance(constant, str) and _may_be_own(constant):
+            yield from _own_imports(constant, package)
+        elif by_name and isinstance(constant, str) and _may_be_own(constant, package):
             yield constant
 
 
-def _may_be_own(text: str) -> bool:
+def _may_be_own(text: str, package: str | None) -> bool:
     """Tell whether a text may name a module that is not a library's."""
-    is_name = text.replace(".", "").isidentifier()
-    return is_name and (text.startswith(".") or _is_own(text.partition(".")[0]))
+    name = text.lstrip(".")
+    first = text[: len(text) - len(name)] + name.partition(".")[0]
+    # Not a folder of data that has such a name: it has no file.
+    return name.replace(".", "").isidentifier() and _is_own(first, package, in_file=True)
 
 
-def _is_own(name: str) -> bool:
-    """Tell whether a module at the top is neither of the standard library nor installed."""
+def _is_own(name: str, package: str | None = None, *, in_file: bool = False) -> bool:
+    """Tell whether a module at the top, or of a package, is neither standard nor installed."""
     try:
-        spec = find_spec(name)
+        spec = find_spec(name, package)
     except Exception as error:  # finders are anybody's
         if from_signal(error):
             raise
         return False
-    if spec is None:
+    if spec is None or (in_file and not spec.has_location):
         return False
     folders = spec.submodule_search_locations or ()  # of what has no file, as several may share it
     file = spec.origin if spec.has_location else next(iter(folders), None)

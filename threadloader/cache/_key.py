@@ -9,14 +9,14 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 
 from ..errors import ConfigError, Problem
 from ._arrays import module_class, tell_array, tell_dtype, tell_tensor, tensor_class
-from ._code import names_said, names_used, warn_of_imports
+from ._code import named_in_texts, names_used, warn_of_imports
 from ._graph import digest_of
 from ._kinds import (
     BY_CLASS,
@@ -30,6 +30,7 @@ from ._kinds import (
     home,
     pickled_as,
     said,
+    stood_for,
     tells_itself,
 )
 from ._walk import Walk
@@ -138,8 +139,9 @@ def _made_of(walk: Walk, thing: Any, base: Any) -> None:
         walk.put("of a library", thing.__name__)
     else:
         walk.add(*[attrgetter(name)(thing) for name in MADE_OF[base]])
-        if type(thing) is partial and vars(thing):
-            walk.add(dict(vars(thing)))
+        if type(thing) in (partial, np.vectorize) and vars(thing):
+            # Less what numpy makes of a function in C, once it is called.
+            walk.add({name: it for name, it in vars(thing).items() if name != "_ufunc"})
 
 
 def _module(walk: Walk, module: Any, base: Any) -> None:
@@ -214,10 +216,9 @@ def _class(walk: Walk, kind: Any, base: Any) -> None:
     # Annotations that are texts, as a future import makes all of them: who reads them, as pydantic
     # does, finds there what they name.
     namespace = getattr(sys.modules.get(home(kind)), "__dict__", {})
-    for name in sorted(names_said(kind)):
-        if name in namespace:
-            walk.put(name)
-            walk.add(namespace[name])
+    for name, value in sorted(named_in_texts(kind, namespace).items(), key=itemgetter(0)):
+        walk.put(name)
+        walk.add(value)
 
 
 def _object(walk: Walk, thing: Any, told: type | None) -> None:
@@ -234,7 +235,9 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
         return
     # As a compiled function does: there is much else in it, which the first call changes.
     wraps = not mine and inspect.getattr_static(thing, "__wrapped__", None) is not None
-    whole = told in (np.ndarray, *_SETS) or issubclass(kind, (tensor_class(), module_class()))
+    whole = told in (np.ndarray, *_SETS) or issubclass(kind, tensor_class())
+    # A compiled one has what no other run has, and leaves it out of its pickle.
+    whole = whole or (issubclass(kind, module_class()) and pickled_as(thing) is None)
     if mine or wraps or whole:
         found = attributes(thing, walk.library, of_libraries=wraps)
         if found is None:
@@ -262,6 +265,7 @@ def _value(walk: Walk, thing: Any) -> None:
         if not made.replace(".", "").isidentifier():
             raise walk.untold()
         walk.put(str(getattr(thing, "__module__", "")), made)
+        walk.add(*stood_for(thing))
         return
     text = buffered(thing) or said(thing)
     if not text:

@@ -36,6 +36,7 @@ __all__ = [
     "library_at",
     "pickled_as",
     "said",
+    "stood_for",
     "tells_itself",
 ]
 
@@ -55,8 +56,7 @@ MADE_OF: dict[type, tuple[str, ...]] = {
     functools.partial: ("func", "args", "keywords"),
     functools.partialmethod: ("func", "args", "keywords"),
     functools.singledispatchmethod: ("dispatcher.registry",),
-    # Not what it has made of it in C, nor what calls have left there.
-    np.vectorize: ("pyfunc", "otypes", "signature", "excluded", "cache"),
+    np.vectorize: (),  # its attributes say all
     re.Pattern: ("pattern", "flags"),
     struct.Struct: ("format",),
     # Else it is pickled with all that its module has, and with what has been worked out of it.
@@ -91,9 +91,11 @@ _STANDARD = PurePath(os.__file__).parent, PurePath(types.__file__).parent
 Windows that is embedded in programs, `os` says that it is a file of a folder all the same."""
 
 _ADDRESS = re.compile(
-    r"(\bat|@) 0x[0-9A-Fa-f]|^<.*\b0x[0-9A-Fa-f]{6}|^<cdata .*\bowning\b", re.DOTALL
+    r"(\bat|@) 0x[0-9A-Fa-f]|^<.*\b0x[0-9A-Fa-f]{6}"
+    r"|^<cdata .*' (owning|sliced|buffer|handle|calling)\b",
+    re.DOTALL,
 )
-"""What says an address; or, of memory that cffi has made, nothing of what is in it."""
+"""What says an address; or, of memory that cffi knows, nothing of what is in it."""
 
 _POINTER = re.compile(r"[&PzOX]|Z(?![fdg])")
 """In the format of a buffer: an address, where what matters is elsewhere."""
@@ -191,6 +193,18 @@ def said(thing: Any) -> str | None:
             raise
         return None
     return None if _ADDRESS.search(text) else text
+
+
+def stood_for(thing: Any) -> list[Any]:
+    """Give what a variable or an alias of types stands for; nothing where that cannot be said."""
+    try:
+        return [
+            getattr(thing, name, None) for name in ("__value__", "__bound__", "__constraints__")
+        ]
+    except Exception as error:  # from 3.12 on, names that only type checkers import, say
+        if from_signal(error):
+            raise
+        return []
 
 
 def counts(kind: type, name: str, value: Any) -> bool:
