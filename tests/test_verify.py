@@ -697,7 +697,7 @@ def test_a_failing_sample_does_not_hide_a_difference(collate):
 
 
 def test_where_every_batch_fails_the_parts_are_looked_at_all_the_same():
-    """Nothing came that names samples, so the first of the source do."""
+    """Those that the errors name: one that is left out is not read."""
 
     def odd(sample):
         random.random()
@@ -713,6 +713,15 @@ def test_where_every_batch_fails_the_parts_are_looked_at_all_the_same():
     report = verify.run(config, source=lambda: list(range(128)), transform=now_and_then)
     assert ("differs", 0) == (report.result, report.samples)
     assert [("transform", "global-random")] == found(report)
+    read = []
+
+    def broken(sample):
+        read.append(int(sample))
+        raise ValueError
+
+    config = {"batch_size": 8, "exclude": list(range(16))}
+    verify.run(config, source=lambda: list(range(32)), transform=broken)
+    assert min(read) >= 16
 
 
 @pytest.mark.parametrize("part", ["source", "transform"])

@@ -70,13 +70,7 @@ def without_source(config: LoaderConfig, base: Base) -> tuple[LoaderConfig, int]
     for option in ("weights", "labels"):
         if spec.get(option) is not None:
             return config, len(_numbers(config, base, spec[option], f"/sampler/{option}"))
-    n = 0
-    for named, pointer in ((spec.get("indices"), "/sampler/indices"), (config.exclude, "/exclude")):
-        indices = np.asarray([] if named is None else _numbers(config, base, named, pointer))
-        if indices.size and indices.dtype.kind in "iu":
-            # Of a negative one a message would otherwise name a length that nobody gave.
-            n = LONGEST if indices.min() < 0 else max(n, min(int(indices.max()) + 1, LONGEST))
-    return config, n
+    return config, LONGEST
 
 
 def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:

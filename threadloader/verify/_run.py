@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -140,7 +141,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
     tried = runs(own, deep, epochs=epochs, steps=tape.steps, whole=tape.whole, seed=config.seed)
     others = () if process is None else (other_run(tape, own[1]),)
     left = _left_out(case, tape, deep)
-    same, first, indices, elsewhere = [], None, tape.indices or _first(case), False
+    same, first, indices, elsewhere = [], None, tape.indices or _failed(tape), False
     for number, run in enumerate((*tried, *others), 2):
         there = run.begins is not None
         shown.begin(expected if there else number, expected, str(run))
@@ -191,10 +192,11 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
     )
 
 
-def _first(case: Case) -> list[int]:
-    """Give the first samples of the source, to look at where every batch of the first run fails."""
-    with case.source() as source:
-        return list(range(min(FIRST, len(source))))
+def _failed(tape: Tape) -> list[int]:
+    """Give the samples that the notes of its errors name, to look at where no batch came."""
+    notes = "\n".join(tape.errors.values())
+    named = re.findall(r"raised for (?:sample|.* \(samples) ([\d, ]+)", notes)
+    return list(map(int, re.findall(r"\d+", " ".join(named))))[:FIRST]
 
 
 def _left_out(case: Case, tape: Tape, deep: int) -> list[str]:
