@@ -834,7 +834,7 @@ def folder(tmp_path, monkeypatch):
     np.savez(tmp_path / "x.npz", x=np.arange(60.0).reshape(30, 2), y=np.arange(30))
     lines = "".join(f"{'word ' * (n % 5)}{n}\n" for n in range(30))
     (tmp_path / "x.txt").write_text(lines, encoding="utf-8")
-    np.arange(400, dtype=np.uint16).tofile(tmp_path / "x.bin")
+    np.arange(400, dtype="<u2").tofile(tmp_path / "x.bin")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

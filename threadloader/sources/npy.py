@@ -274,6 +274,8 @@ def _mapped(path: Path, number: int, header: Header, size: int) -> tuple[mmap.mm
         if by_handler(error):
             raise
         got = f"{getattr(error, 'strerror', None) or error}{too_many(error)}"
+        if isinstance(error, OverflowError):
+            got = f'{size} bytes, more than this system can count; set "mmap" to false'
         raise SourceError(f"expected a file that can be mapped, got: {got}", path) from error
     order: Literal["F", "C"] = "F" if header.columns_first else "C"
     return whole, np.ndarray(header.shape, header.dtype, whole, header.length, order=order)
