@@ -276,8 +276,9 @@ def test_a_read_only_checkout_is_refused(env: Any, monkeypatch: pytest.MonkeyPat
             "  ../meson.build:1:0: ERROR: Unknown compiler(s)\nerror: metadata-generation-failed\n",
             "../meson.build:1:0: ERROR: Unknown compiler(s)",
         ),
+        ("error: metadata-generation-failed\n> numpy\n", "error: metadata-generation-failed"),
     ],
-    ids=["network", "compiler"],
+    ids=["network", "compiler", "build"],
 )
 def test_a_pip_that_fails_is_quoted(
     env: Any, monkeypatch: pytest.MonkeyPatch, said: str, quoted: str
