@@ -138,7 +138,7 @@ def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) ->
     _refuse_what_would_change(image, data, mode)
     unsigned = image.format == "TIFF" and _is_unsigned(image)
     # Unless a library unpacks them, Pillow leaves such values as they lie in the file.
-    lies = "<u4" if _unpacked(image) == "I;32N" and image.tile[0][0] == "raw" else "=u4"
+    stored = "<u4" if _unpacked(image) == "I;32N" and image.tile[0][0] == "raw" else "=u4"
     if image.format == "PNG":
         # Its checksums, which reading the pixels passes over.
         with module.open(BytesIO(data), formats=["PNG"]) as again:
@@ -152,7 +152,7 @@ def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) ->
     # A copy: what is seen through Pillow's memory cannot be written to.
     array = np.array(image)
     if array.dtype == np.int32 and unsigned:
-        array = array.view(lies)
+        array = array.view(stored)
     # A TIFF may have the other byte order, and beside a PNG they would not stack.
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
