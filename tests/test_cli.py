@@ -33,6 +33,8 @@ def folder(tmp_path, monkeypatch):
     np.savez(tmp_path / "x.npz", x=np.arange(12.0).reshape(6, 2), y=np.arange(6, dtype=np.int64))
     (tmp_path / "a.txt").write_bytes(b"one\n\nthree\n")
     (tmp_path / "ragged.txt").write_bytes(b"a\n")
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "a.txt").touch()
     for name in os.environ:
         if any(name in (rank, *counts) for _, rank, counts in launcher.LAUNCHERS):
             monkeypatch.delenv(name)
@@ -167,6 +169,10 @@ c.json:4:11: /num_worker: expected a known key, got "num_worker"; did you mean "
         (
             {"type": "files", "folder": ".", "pattern": "*.no"},
             ":1:56: /source/pattern: expected a file that matches this pattern, got none",
+        ),
+        (
+            {"type": "files", "folder": "f", "pattern": ".txt"},
+            ":1:56: /source/pattern: expected a file of this name, got none",
         ),
         ({"type": "text", "path": ["b/*.txt"]}, ":1:38: /source/path/0: expected the folder "),
         (

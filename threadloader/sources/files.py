@@ -145,6 +145,7 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
                 "expected a file of this name, found none; a pattern without *, ? and [ is the "
                 'name of one file below the folder: of all that end so, "**/*.jpg" finds them',
                 folder / each,
+                option="/pattern",
             )
     found = [path.relative_to(folder).parts for path in files]
     try:
