@@ -693,6 +693,17 @@ def test_a_loader_without_the_cache_is_not_compared_with_one_that_has_it(torch_t
     assert [True, False] == compares
 
 
+def test_each_loader_is_compared_by_runs_of_its_own(torch_there):
+    answers = Runner(numbers(rate=30.0), numbers(rate=10.0, version="2.0"))
+    plan = Plan(workers=(0,), repeat=1, compare="torch")
+    *_, told = run({}, plan, source="mine:Numbers", runner=answers).findings
+    expected = (
+        "At their best, threadloader with no workers loads 30 samples/s and PyTorch's DataLoader "
+        "with no processes 10: 3.00 times as many."
+    )
+    assert expected == told
+
+
 @pytest.mark.parametrize(
     ("on_error", "skip"), [({"skip": 2}, 2**53 - 1), ({"skip": 0}, 0), ({"retry": 1}, None)]
 )
