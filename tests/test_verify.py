@@ -697,7 +697,7 @@ def test_a_failing_sample_does_not_hide_a_difference(collate):
 
 
 def test_where_every_batch_fails_the_parts_are_looked_at_all_the_same():
-    """Those that the errors name: one that is left out is not read."""
+    """Nothing came that names samples; the errors do."""
 
     def odd(sample):
         random.random()
@@ -713,6 +713,9 @@ def test_where_every_batch_fails_the_parts_are_looked_at_all_the_same():
     report = verify.run(config, source=lambda: list(range(128)), transform=now_and_then)
     assert ("differs", 0) == (report.result, report.samples)
     assert [("transform", "global-random")] == found(report)
+
+
+def test_where_every_batch_fails_no_sample_is_read_that_is_left_out():
     read = []
 
     def broken(sample):

@@ -168,7 +168,7 @@ class Pad:
         if not chosen:
             message = f"row 0 has {say(first)}, without an array of one dimension or more to pad; "
             hint = 'return one in a field of the sample itself, or take {"type": "stack"}'
-            if isinstance(first, list) and not hasattr(first, "_fields"):
+            if isinstance(first, list):
                 # What stacks them says that an array can be padded.
                 hint = "return numpy.asarray(...) of it from the transform"
             for name in names:

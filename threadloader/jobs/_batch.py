@@ -217,8 +217,7 @@ class BatchJob:
         """Say where a sample stands, if its source can."""
         try:
             locate = getattr(self._recipe.source, "locate", None)
-            place = None if locate is None else locate(index)
-            return None if place is None else str(place)
+            return None if locate is None or (place := locate(index)) is None else str(place)
         except BaseException as error:  # it must not hide what it describes
             if from_signal(error):
                 raise

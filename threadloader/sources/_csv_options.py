@@ -154,8 +154,8 @@ class CsvOptions:
             what = 'say what it means with "dtypes" and "missing"'
         else:
             what = f'say by "missing" and "missing_text" what a missing value is, {_AS_TEXT}'
-            whole = "int" in (self.dtypes.get(name) or self.dtypes.get(_OTHERS) or "")
-            if whole and cell.strip()[:1].isalpha():
+            of_integers = "int" in (self.dtypes.get(name) or self.dtypes.get(_OTHERS) or "")
+            if of_integers and cell.strip()[:1].isalpha():
                 what = f'list the texts in "categories" if they name classes, {what}'
         if listed and _OTHERS in self.missing and name not in self.missing:
             dtype = self.dtypes.get(name, self.dtypes.get(_OTHERS))

@@ -25,6 +25,8 @@ from ._strict_json import STRICT
 
 __all__ = ["JsonlSource", "Shape", "open_jsonl"]
 
+_ONE_A_LINE = "write one value a line, without line ends inside"
+
 _DEEPEST = 32
 """Lists in each other that make one array: what every numpy can hold."""
 
@@ -125,16 +127,16 @@ class JsonlSource(LineFiles):
             at = len(text[: error.pos].encode())
             rest = text[error.pos : error.pos + 20]
             got = repr(rest) if rest else "the end of the line"
-            hint = "correct the line"
-            if not rest or error.msg == "Extra data":
-                hint = "write one value a line, without line ends inside"
-            elif rest[0] == "'":
-                hint = "strings and keys stand in double quotes"
-            whole = rest[:1] in ("}", "]") and not text[: error.pos].strip()
-            if whole:  # a line of a value that goes on over several
-                hint = "write one value a line, without line ends inside"
+            if rest[:1] in ("}", "]") and not text[: error.pos].strip():
+                hint = _ONE_A_LINE  # this one ends a value that goes on over several
             elif not line.ended:
                 hint = "the file ends in this line: was it cut? copy it again"
+            elif not rest or error.msg == "Extra data":
+                hint = _ONE_A_LINE
+            elif rest[0] == "'":
+                hint = "strings and keys stand in double quotes"
+            else:
+                hint = "correct the line"
             raise line.error(f"expected JSON ({error.msg}), got {got}; {hint}", at) from error
         except RecursionError as error:
             message = "expected JSON, got lists and objects nested too deeply; correct the line"
