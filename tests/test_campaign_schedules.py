@@ -75,10 +75,6 @@ def test_a_ctrl_c_ends_it_with_what_was_done(options, capsys):
     assert capsys.readouterr().out.startswith("numbers: 500 run, ")
 
 
-@pytest.mark.skipif(
-    sys.version_info[:2] == (3, 12),
-    reason="differed once in a whole run on CPython 3.12, never by itself; why is not known",
-)
 def test_several_processes_do_what_one_does(options):
     """The same seed and count, the same schedules, wherever they run."""
     found = []
