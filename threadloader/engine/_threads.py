@@ -162,7 +162,9 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
                     end_if_forked(shared, error)
                 if error is not None:
                     if isinstance(claims, Generator):
-                        claims.close()  # suspended, it would lead from the traceback to the slot
+                        # Suspended, it would lead from the traceback to the slot. Not by `close`,
+                        # after which it still does on CPython 3.12.3 (its issue 118272).
+                        caught(claims.throw, GeneratorExit)
                     caught(job.failed, worker.part)
                     slot.fail(worker, error)
                 worker.part = value = error = None  # by now: another one may fill the slot
