@@ -136,6 +136,7 @@ class Watch:
         self.held = held
 
     def __enter__(self) -> "Watch":
+        weakref.finalize(self, int).detach()  # the first of all adds an exit hook
         self._enabled = gc.isenabled()
         # hypothesis has a callback that would be called in the middle of what is looked at.
         self._callbacks, gc.callbacks[:] = gc.callbacks[:], []
