@@ -7,6 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from campaigns import device
+from fake_torch import Tensor, torch
+
+__all__ = ["torch"]  # the fixture
+
+
+WAYS = ("ways_of_torch", "ways_of_jax", "ways_of_cupy", "ways_of_tinygrad")
 
 
 def sides(copy):
@@ -60,8 +66,9 @@ def test_its_exit_code_says_whether_all_was_good_and_anything_was_tried(
 ):
     cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "a device")
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    for ways in ("ways_of_torch", "ways_of_jax", "ways_of_cupy"):
+    for ways in WAYS:
         monkeypatch.setattr(device, ways, lambda *torch: [device.Way("one", False, None, None)])
+    monkeypatch.setattr(device, "runs", lambda torch, numbers: [])
 
     def run(way, data, count, told):
         told["where an earlier one had lain"] = again
@@ -71,8 +78,45 @@ def test_its_exit_code_says_whether_all_was_good_and_anything_was_tried(
     assert code == device.main([])
     told = capsys.readouterr().out
     for data in ("array", "npy file"):
-        assert 3 == told.count(f"one, {data}: {wrong} wrong; ")
+        assert len(WAYS) == told.count(f"one, {data}: {wrong} wrong; ")
     assert ("FAILED" if code else "nothing wrong") in told
+
+
+def test_a_run_that_drifted_on_the_device_fails_it(monkeypatch, capsys):
+    cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "a device")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    for ways in WAYS:
+        monkeypatch.setattr(device, ways, lambda *torch: [])
+    monkeypatch.setattr(device, "runs", lambda torch, numbers: ["run 7 drifted"])
+    assert 1 == device.main([])
+    told = capsys.readouterr()
+    assert "1 drifted of 240" in told.out
+    assert "run 7 drifted" in told.err
+
+
+@pytest.fixture
+def on_a_device(torch, monkeypatch):
+    """A fake torch whose tensors go to a device, which gives back what they hold."""
+    monkeypatch.setattr(Tensor, "numel", lambda tensor: tensor.array.size, raising=False)
+    monkeypatch.setattr(Tensor, "to", lambda tensor, device, non_blocking: tensor, raising=False)
+    monkeypatch.setattr(Tensor, "cpu", lambda tensor: tensor, raising=False)
+    return torch
+
+
+def test_runs_that_arrive_as_they_were_sent_come_to_what_is_written_down(on_a_device):
+    assert [] == device.runs(on_a_device, range(20))
+
+
+def test_a_run_that_arrives_as_another_is_named(on_a_device, monkeypatch):
+    monkeypatch.setattr(Tensor, "cpu", lambda tensor: Tensor(tensor.array + 1), raising=False)
+    (text,) = device.runs(on_a_device, range(4, 5))
+    assert text.startswith("run 4, ")
+
+
+def test_a_run_whose_batches_are_not_page_locked_is_named(on_a_device, monkeypatch):
+    monkeypatch.setattr(Tensor, "is_pinned", lambda tensor: False)
+    (text,) = device.runs(on_a_device, range(4, 5))
+    assert text.startswith("run 4, ")
 
 
 def test_arrays_are_looked_at_row_by_row():

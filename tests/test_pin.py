@@ -414,7 +414,8 @@ def test_page_locked_memory_that_cannot_be_had_is_told_at_the_batch_that_wanted_
                 failed.append(error)
         assert (2, 1) == (got, len(failed))
     assert "out of memory" in str(failed[0])
-    assert "raised for the batch of step" in failed[0].__notes__[0]
+    assert "raised while memory was page-locked for a batch" in failed[0].__notes__[0]
+    assert "raised for the batch of step" in failed[0].__notes__[1]
 
 
 def test_order_does_not_depend_on_how_long_pinning_takes(torch, monkeypatch):
@@ -504,6 +505,12 @@ def built_for_another_numpy(monkeypatch):
     return "a torch that does not work (Numpy is not available)"
 
 
+def forked(monkeypatch):
+    cuda = SimpleNamespace(is_available=lambda: True, _is_in_bad_fork=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="0.fake", cuda=cuda))
+    return "a fork of a process that has used CUDA"
+
+
 HOW = [
     missing,
     without_cuda,
@@ -511,6 +518,7 @@ HOW = [
     no_torch_at_all,
     at_odds_with_its_driver,
     built_for_another_numpy,
+    forked,
 ]
 
 

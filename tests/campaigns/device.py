@@ -2,14 +2,17 @@
 
     PYTHONPATH=.:tests python3 -m campaigns.device --count 1500
 
-Runs in any Python that has torch with CUDA; JAX and CuPy take part where they can be imported. A
-loader with four workers gives batches whose memory is used again: of 8 MiB from an array, and of
-256 KiB, several of which are gathered together, from an npy file. Each is sent to the
-device in one of the ways that people use, without waiting for the copy, and let go at once, so
-that the loader may write there while the copy still waits: the device is kept busy with matrix
-products in front of it. All values of a sample are its index, and what arrived is looked at for
-the lowest and the highest value of each row. How many batches lay where an earlier one had lain
-is counted as well: where none did, nothing was tried.
+Runs in any Python that has torch with CUDA; JAX, CuPy and tinygrad (with ``DEV=CUDA``) take part
+where they can be imported. A loader with four workers gives batches whose memory is used again: of
+8 MiB from an array, and of 256 KiB, several of which are gathered together, from an npy file. Each
+is sent to the device in one of the ways that people use, without waiting for the copy, and let go
+at once, so that the loader may write there while the copy still waits: torch's device is kept busy
+with matrix products in front of it. All values of a sample are its index, and what arrived is
+looked at for the lowest and the highest value of each row. How many batches lay where an earlier
+one had lain is counted as well: where none did, nothing was tried.
+
+Then the runs of `pinned` are played with ``pin_memory``, from every kind of source that torch can
+hold: each tensor must be page-locked, and what arrives must come to what is written down.
 
 With ``--planted`` page-locked memory comes from a pool of the loader's own, which does not know of
 copies: that must be seen.
@@ -23,15 +26,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pinned
 
 from threadloader import Loader, buffers
 from threadloader.adapters import torch_pin
 
+from . import versions
 from .cases import some
 
 SAMPLES = 512
@@ -133,6 +138,22 @@ def ways_of_cupy() -> Iterator[Way]:
     yield Way("cupy.ndarray.set on a stream of its own", False, on_a_stream, sides)
 
 
+def ways_of_tinygrad() -> Iterator[Way]:
+    """Give that of tinygrad, which copies when a tensor is asked for, if it computes by CUDA."""
+    try:
+        from tinygrad import Device, Tensor
+    except ImportError:
+        return
+    if Device.DEFAULT != "CUDA":
+        return
+
+    def sides(copy: Any) -> tuple[Any, Any]:
+        return copy.min(1).numpy(), copy.max(1).numpy()
+
+    yield Way("tinygrad.Tensor", False, Tensor, sides)
+    yield Way("tinygrad.Tensor, realized", False, lambda batch: Tensor(batch).realize(), sides)
+
+
 class Data(NamedTuple):
     """What is sent.
 
@@ -195,6 +216,44 @@ def _differs(way: Way, indices: Any, copy: Any) -> bool:
     return not (np.array_equal(lowest, indices) and np.array_equal(highest, indices))
 
 
+def runs(torch: Any, numbers: range) -> list[str]:
+    """Play runs of `pinned` with ``pin_memory``, by what arrives on the device of each batch.
+
+    Their npy files are big-endian, which torch has not: those runs are left as they are.
+
+    Args:
+        torch: the module.
+        numbers: of the runs.
+
+    Returns:
+        A text for each that did not come to what is written down.
+    """
+    digest, drawn = pinned.digest, pinned.drawn
+
+    def arrived(part: Any) -> Any:
+        if isinstance(part, torch.Tensor):
+            # torch calls a tensor without values not page-locked.
+            pageable = part.numel() and not part.is_pinned()
+            return "pageable" if pageable else part.to("cuda", non_blocking=True).cpu().numpy()
+        if isinstance(part, dict):
+            return {name: arrived(value) for name, value in part.items()}
+        if isinstance(part, list | tuple):
+            return type(part)(map(arrived, part))
+        return part
+
+    def pinning(number: int) -> pinned.Run:
+        run = drawn(number)
+        run.config["pin_memory"] = "npy" not in run.kind
+        return run
+
+    pinned.digest, pinned.drawn = lambda batch: digest(arrived(batch)), pinning
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            return versions.drifted(numbers, 1, Path(folder))
+    finally:
+        pinned.digest, pinned.drawn = digest, drawn
+
+
 def plant(torch: Any) -> None:
     """Have page-locked memory used again as soon as nobody holds it."""
 
@@ -208,6 +267,19 @@ def plant(torch: Any) -> None:
     torch_pin._empty = lambda torch, shape, dtype: pool.empty(shape, dtype)
     # What is delivered has a storage of its own, of whose copies torch does not know.
     torch_pin._held = lambda torch, array: torch.from_numpy(array)
+
+
+def tried(ways: Iterable[Way], count: int) -> bool:
+    """Send batches in each way, and tell of it; whether all was good, and anything was tried."""
+    good = True
+    for way, data in itertools.product(ways, DATA):
+        began, told = time.monotonic(), Counter[str]()
+        wrong = run(way, data, count, told)
+        numbers = ", ".join(f"{told[what]:,} {what}" for what in sorted(told))
+        took = time.monotonic() - began
+        print(f"{way.name}, {data.name}: {wrong} wrong; {numbers}; {took:.1f} s", flush=True)
+        good &= wrong == 0 and told["where an earlier one had lain"] > 0
+    return good
 
 
 def main(args: list[str]) -> int:
@@ -225,22 +297,19 @@ def main(args: list[str]) -> int:
     if not torch.cuda.is_available():
         print(f"device: torch {torch.__version__} sees no CUDA device", file=sys.stderr)
         return 2
-    ways = list(ways_of_torch(torch))
     if options.planted:
         plant(torch)
-        ways = [way for way in ways if way.pinned]
+        good = tried((way for way in ways_of_torch(torch) if way.pinned), options.count)
     else:
-        ways += [*ways_of_jax(), *ways_of_cupy()]
-    failed = False
-    for way, data in itertools.product(ways, DATA):
-        began, told = time.monotonic(), Counter[str]()
-        wrong = run(way, data, options.count, told)
-        numbers = ", ".join(f"{told[what]:,} {what}" for what in sorted(told))
-        took = time.monotonic() - began
-        print(f"{way.name}, {data.name}: {wrong} wrong; {numbers}; {took:.1f} s", flush=True)
-        failed |= wrong > 0 or not told["where an earlier one had lain"]
-    print(f"device: {'FAILED' if failed else 'nothing wrong'}, {torch.cuda.get_device_name()}")
-    return int(failed)
+        ways = itertools.chain(ways_of_torch(torch), ways_of_jax(), ways_of_cupy())
+        good = tried(ways, options.count)
+        drifted = runs(torch, range(pinned.RUNS))
+        print("\n".join(drifted), end="\n" if drifted else "", file=sys.stderr)
+        print(f"the runs of versions, pinned: {len(drifted)} drifted of {pinned.RUNS}", flush=True)
+        # Last: it changes CUDA's context, in which torch aborts when page-locked memory is freed.
+        good = tried(ways_of_tinygrad(), options.count) and good and not drifted
+    print(f"device: {'nothing wrong' if good else 'FAILED'}, {torch.cuda.get_device_name()}")
+    return int(not good)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,11 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Pinning | None, str]:
     try:
         import torch
 
-        if torch.cuda.is_available():
+        # Not public, but nothing else tells before the first batch, which raises CUDA's error.
+        if getattr(torch.cuda, "_is_in_bad_fork", bool)():
+            missing = "a fork of a process that has used CUDA, which CUDA does not allow"
+            install = "start the process by 'spawn' or 'forkserver'"
+        elif torch.cuda.is_available():
             torch.from_numpy(np.zeros(1))  # raises where torch was built for another numpy
         else:
             missing = f"torch {torch.__version__} without a CUDA device"
@@ -78,9 +82,22 @@ def _empty(torch: Any, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if kind is None:  # told of by `_pinned`, which knows the field
         return np.empty(shape, dtype)
     # What `torch.set_default_device` says must not count here.
-    tensor = torch.empty(shape, dtype=kind, device="cpu", pin_memory=True)
-    array: npt.NDArray[Any] = tensor.numpy()
+    make = partial(torch.empty, shape, dtype=kind, device="cpu", pin_memory=True)
+    array: npt.NDArray[Any] = _locked(make).numpy()
     return array
+
+
+def _locked(make: Callable[[], Any]) -> Any:
+    """Make something in page-locked memory; an error says what takes less of it."""
+    try:
+        return make()
+    except RuntimeError as error:
+        if not from_signal(error):
+            error.add_note(
+                "raised while memory was page-locked for a batch; if there is too little of it, a "
+                "smaller batch_size, prefetch_batches or num_workers takes less"
+            )
+        raise
 
 
 def _kind(torch: Any, dtype: npt.DTypeLike) -> Any:
@@ -155,4 +172,4 @@ def _pinned(torch: Any, part: Any, field: str) -> Any:
         if isinstance(part, list):
             return items
         return type(part)._make(items) if hasattr(part, "_make") else tuple(items)
-    return part.pin_memory() if hasattr(part, "pin_memory") else part
+    return _locked(part.pin_memory) if hasattr(part, "pin_memory") else part
