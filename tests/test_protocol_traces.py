@@ -5,7 +5,6 @@ The protocol is that of test_protocol.py; how the engine is seen stands in model
 
 import inspect
 import re
-import sys
 import textwrap
 from unittest.mock import patch
 
@@ -78,9 +77,6 @@ which it forgets failure and job first: right then, in the first, the last worke
 second, one with a ticket that is left finds no job."""
 
 
-@pytest.mark.skipif(
-    sys.version_info[:2] == (3, 12), reason="CPython 3.12 tells of other lines than these count"
-)
 @pytest.mark.parametrize("text", FORGOTTEN, ids=["failure", "job"])
 def test_what_a_slot_holds_is_forgotten_before_it_is_filled(text):
     follow(*seen(text, Replay(FORGOTTEN[text])))

@@ -26,6 +26,9 @@ OPCODES = sys.version_info < (3, 12)
 """Whether instructions can be scheduling points. Later ones report those of a function only from
 its second call on, so that no schedule could be replayed."""
 
+TWICE = sys.version_info[:2] == (3, 12)
+"""Whether CPython tells of some lines twice in a row, or does not, by what it has run before."""
+
 HUNG_SECONDS = 60.0
 """Real seconds after which a task is given up that does not come to a scheduling point."""
 
@@ -259,12 +262,17 @@ class Scheduler:
         if not frame.f_code.co_filename.startswith(self.traced):
             return None
         frame.f_trace_opcodes = self.every == "opcode"
-        return self._trace_line
+        last = None
 
-    def _trace_line(self, frame, event, arg):
-        if event == self.every:
-            self.pause(event, f"{frame.f_code.co_name}:{frame.f_lineno}")
-        return self._trace_line
+        def trace(frame, event, arg):
+            nonlocal last
+            line = frame.f_lineno
+            if event == self.every and not (TWICE and line == last):
+                self.pause(event, f"{frame.f_code.co_name}:{line}")
+            last = line
+            return trace
+
+        return trace
 
     def drain(self):
         """Let all others run until none can any more; by the main task.
