@@ -662,10 +662,11 @@ def test_the_environment_of_the_process_does_not_count(monkeypatch):
 
 NAMED = """
 {}
-from typing import List
+from typing import Callable, List, TypeVar
 class Part:
     size: int = {}
 Parts = list["Part"]
+T = TypeVar("T", bound="Part")
 class F:
     part: {}
 f = F()
@@ -674,7 +675,11 @@ f = F()
 
 @pytest.mark.parametrize("begin", ["", "from __future__ import annotations"])
 @pytest.mark.parametrize(
-    "kind", ["'Part'", "list['Part'] | None", "List['Part']", "Parts", "'Parts'"]
+    "kind",
+    [
+        *("'Part'", "list['Part'] | None", "List['Part']", "Parts", "'Parts'"),
+        *("T", "Callable[['Part'], int]"),
+    ],
 )
 def test_what_a_text_in_an_annotation_names_counts(begin, kind, monkeypatch):
     """Packages that make objects by the annotations of a class look for it in the module."""
@@ -685,6 +690,20 @@ def test_what_a_text_in_an_annotation_names_counts(begin, kind, monkeypatch):
         exec(NAMED.format(begin, size, kind), vars(module))
         keys.add(key_of(module.f))
     assert 2 == len(keys)
+
+
+class Unbound:
+    """A proxy of nothing: it raises whatever it is asked."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError
+
+
+def test_what_an_annotation_may_name_is_not_asked_what_it_is(monkeypatch):
+    module = types.SimpleNamespace(part=Unbound())
+    monkeypatch.setitem(sys.modules, "written_here", module)
+    assert key_of(defined("class f:\n    part: 'part'"))
 
 
 SEEN = {
@@ -703,6 +722,14 @@ SEEN = {
         {"alias of a type": "type T = list[{}]\ndef f(x): return T"}
         if sys.version_info >= (3, 12)
         else {}
+    ),
+    **(
+        {"default of a type": "import typing\nT = typing.TypeVar('T', default={})\nf = lambda: T"}
+        if sys.version_info >= (3, 13)
+        else {}
+    ),
+    "attribute of a partial that numpy's have": (
+        "import functools\ndef g(x): return f._ufunc\nf = functools.partial(g)\nf._ufunc = {}"
     ),
 }
 

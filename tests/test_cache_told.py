@@ -373,6 +373,16 @@ def test_a_compiled_module_of_torch_counts_as_what_it_is_pickled_as():
     assert one == same != other
 
 
+def squarer(power):
+    return lambda x: x**power
+
+
+def test_a_compiled_function_of_torch_counts_as_what_it_is_made_of():
+    torch = framework("torch")
+    one, same, other = (key_of(torch.compile(squarer(n))) for n in (1, 1, 2))
+    assert one == same != other
+
+
 BODIES = {
     "a module": ("import own_a", ["own_a"]),
     "a part of a package": ("import own_p.inner as it", ["own_p.inner"]),
@@ -380,7 +390,11 @@ BODIES = {
     "relative": ("from .. import own_a\n    from .inner import SIZE", ["..", ".inner"]),
     "by a text": ("import importlib\n    importlib.import_module('own_a')", ["own_a"]),
     "by a relative text": ("__import__('importlib').import_module('.inner')", [".inner"]),
-    "the text of what is no module": ("__import__('.jpg'), 'data', 'json', 'own_a b'", []),
+    "by a text, of folders": ("__import__('own_n.inner')", ["own_n.inner"]),
+    "the text of what is no module": (
+        "__import__('.jpg'), 'data', 'data.csv', 'json', 'own_a b'",
+        [],
+    ),
     "a text that nothing imports": ("'own_a'", []),
     "in a function of its own": ("def inside():\n        import own_a", ["own_a"]),
     "of the standard library": ("import json.decoder, sys, os.path, zipfile", []),
@@ -399,6 +413,8 @@ def test_a_module_that_is_imported_in_a_body_is_warned_of(body, tmp_path, monkey
     (tmp_path / "own_p").mkdir()
     (tmp_path / "own_p" / "__init__.py").write_text("")
     (tmp_path / "own_p" / "inner.py").write_text("raise AssertionError")
+    (tmp_path / "own_n").mkdir()
+    (tmp_path / "own_n" / "inner.py").write_text("raise AssertionError")
     (tmp_path / "data").mkdir()
     names = {"__package__": "own_p"}
     exec(f"def transform(sample):\n    {text}\n", names)

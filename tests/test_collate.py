@@ -477,6 +477,8 @@ def test_masks_of_fields_of_other_names_than_str():
         (Pad(), [{"x": 1, "y": [1]}], (0,), "without an array of one dimension or more to pad"),
         (Pad(), [[1, 2], [3]], (0,), "to pad; return numpy.asarray(...) of it from the transform"),
         (Pad(), [(1, 2)], (0,), 'return one in a field of the sample itself, or take {"type": "'),
+        (Pad(), [["a", "b"]], (0,), 'or take {"type": "stack"}'),
+        (Pad(), [[{"a": 1}]], (0,), 'or take {"type": "stack"}'),
         (Pad(), [{"x": np.array(1)}], (0,), "without an array of one dimension or more to pad"),
         (Pad(), [np.array(1)], (0,), "shape (), which is no array of one dimension or more"),
         (Pad(), [np.array([1, None])], (0,), "which cannot be padded without loss; return a plain"),

@@ -202,6 +202,15 @@ def test_a_pattern_that_is_the_name_of_no_file_is_said_to_be_none(tmp_path, patt
     assert "expected a file of this name, found none; a pattern without *, ? and [" in error
 
 
+def test_a_pattern_is_not_blamed_for_a_folder_that_is_missing_or_a_link_in_a_circle(tmp_path):
+    error = refused(tmp_path / "nowhere", pattern="0.png")
+    assert "expected a file, found none; a relative path starts at the folder of the" in error
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "loop").symlink_to("loop")
+    error = refused(tmp_path, pattern="loop/0.png")
+    assert "expected a file that can be read, got: " in error
+
+
 def test_an_archive_of_arrays_for_each_sample_is_told_what_to_do(tmp_path):
     """That it is of "type": "npz" would not do: it is one file; and no such decoding is known."""
     (tmp_path / "data").mkdir()

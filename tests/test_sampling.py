@@ -949,6 +949,8 @@ class TestShuffle:
             Loader(options, range(N))
         said = 'whose order it is (a subset is shuffled by the "shuffle" inside it), got true'
         assert said in str(caught.value)
+        with pytest.raises(ConfigError, match="whose order it is, got true"):  # instead
+            Loader(options, range(N), sampler=lambda epoch, n: [0])
 
     def test_a_config_goes_round_through_its_dict(self):
         config = LoaderConfig(sampler=self.SAMPLER, exclude=[1])

@@ -5,18 +5,22 @@ from __future__ import annotations
 import dis
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import Any
 
 from ..errors import from_signal, log
-from ._kinds import library_at
-from ._walk import NAME
+from ._kinds import home, library_at, stood_for
+from ._walk import LONGEST, NAME
 
 __all__ = ["named_in_texts", "names_used", "warn_of_imports"]
 
 _IMPORT = dis.opmap["IMPORT_NAME"]
 _BY_NAME = {"import_module", "__import__"}
+
+_OF_TYPES = {"types", "typing", "typing_extensions", "collections.abc"}
+"""Modules of the classes of aliases and variables of types."""
 
 
 def named_in_texts(kind: type, namespace: dict[str, Any]) -> dict[str, Any]:
@@ -34,16 +38,22 @@ def named_in_texts(kind: type, namespace: dict[str, Any]) -> dict[str, Any]:
     code = getattr(vars(kind).get("__annotate_func__"), "__code__", None)
     told += [] if code is None else [*code.co_consts, *code.co_names]
     found: dict[str, Any] = {}
+    seen: dict[int, Any] = {}  # by id; held, so that no id comes twice
     while told:
         each = told.pop()
-        if isinstance(each, typing.ForwardRef):
+        if type(each) is typing.ForwardRef:
             each = each.__forward_arg__
-        if isinstance(each, str):
-            for name in (namespace.keys() & set(NAME.findall(each))) - found.keys():
+        if type(each) is str:
+            names = set(NAME.findall(each)) if len(each) <= LONGEST else set()
+            for name in (namespace.keys() & names) - found.keys():
                 found[name] = namespace[name]
                 told.append(namespace[name])
-        else:
-            told += typing.get_args(each)
+        # Of other classes it may be anything, which is not to be asked what it is.
+        elif id(each) not in seen and home(type(each)) in _OF_TYPES:
+            seen[id(each)] = each
+            told += stood_for(each)
+            for part in typing.get_args(each):
+                told += part if type(part) is list else [part]  # a list: what a callable takes
     return found
 
 
@@ -100,15 +110,26 @@ def _own_imports(code: types.CodeType, package: str | None) -> Iterator[str]:
 def _may_be_own(text: str, package: str | None) -> bool:
     """Tell whether a text may name a module that is not a library's."""
     name = text.lstrip(".")
-    first = text[: len(text) - len(name)] + name.partition(".")[0]
-    # Not a folder of data that has such a name: it has no file.
-    return name.replace(".", "").isidentifier() and _is_own(first, package, in_file=True)
+    if not name.replace(".", "").isidentifier():
+        return False
+    first, *others = name.split(".")
+    return _is_own(text[: len(text) - len(name)] + first, package, others, in_file=True)
 
 
-def _is_own(name: str, package: str | None = None, *, in_file: bool = False) -> bool:
-    """Tell whether a module at the top, or of a package, is neither standard nor installed."""
+def _is_own(
+    name: str, package: str | None = None, below: Iterable[str] = (), *, in_file: bool = False
+) -> bool:
+    """Tell whether a module at the top, or of a package, is neither standard nor installed.
+
+    ``in_file`` is whether it, or one of those below it, must have a file, as a folder of data of
+    that name has none.
+    """
     try:
         spec = find_spec(name, package)
+        for part in below:
+            if spec is None or spec.has_location:
+                break
+            spec = PathFinder.find_spec(part, list(spec.submodule_search_locations or ()))
     except Exception as error:  # finders are anybody's
         if from_signal(error):
             raise

@@ -140,8 +140,10 @@ def _made_of(walk: Walk, thing: Any, base: Any) -> None:
     else:
         walk.add(*[attrgetter(name)(thing) for name in MADE_OF[base]])
         if type(thing) in (partial, np.vectorize) and vars(thing):
-            # Less what numpy makes of a function in C, once it is called.
-            walk.add({name: it for name, it in vars(thing).items() if name != "_ufunc"})
+            found = dict(vars(thing))
+            if base is np.vectorize:
+                found.pop("_ufunc", None)  # what it has made of the function in C by its calls
+            walk.add(found)
 
 
 def _module(walk: Walk, module: Any, base: Any) -> None:
@@ -166,7 +168,9 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
         # is written and who has asked for them, too; or a class that `dataclasses` has put away.
         if name != "__classdict__":
             _cell(walk, cell, base)
-    walk.add(function.__defaults__, function.__kwdefaults__, dict(function.__dict__))
+    added = dict(function.__dict__)
+    added.pop("_torchdynamo_wrapper_id", None)  # of what torch.compile has made: an address
+    walk.add(function.__defaults__, function.__kwdefaults__, added)
     if library:
         return
     walk.put(function.__name__, function.__qualname__)

@@ -198,9 +198,8 @@ def said(thing: Any) -> str | None:
 def stood_for(thing: Any) -> list[Any]:
     """Give what a variable or an alias of types stands for; nothing where that cannot be said."""
     try:
-        return [
-            getattr(thing, name, None) for name in ("__value__", "__bound__", "__constraints__")
-        ]
+        names = ("__value__", "__bound__", "__constraints__", "__default__")
+        return [getattr(thing, name, None) for name in names]
     except Exception as error:  # from 3.12 on, names that only type checkers import, say
         if from_signal(error):
             raise

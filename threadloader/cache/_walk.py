@@ -12,14 +12,14 @@ from ._graph import Node
 from ._kinds import full_name, home, installed
 from ._samples import CONSTANTS
 
-__all__ = ["NAME", "UntoldError", "Walk"]
+__all__ = ["LONGEST", "NAME", "UntoldError", "Walk"]
 
 _MOST_STEPS = 1000
 """How often what one thing is pickled as may hold one that is again pickled as something else.
 Chosen: pickle itself goes no deeper; and an object could give new ones of its kind for ever."""
 
 
-_LONGEST = 10_000
+LONGEST = 10_000
 """Characters of a text that is searched for names. Chosen: formulas and templates are shorter, and
 the texts of a dataset that are longer would take time."""
 NAME = re.compile(r"[^\W\d]\w*")
@@ -102,7 +102,7 @@ class Walk:
         kind = type(thing)
         if kind is str:
             self._words.add(thing)
-            if len(thing) <= _LONGEST and not thing.isidentifier():  # as "S * x", for `eval`
+            if len(thing) <= LONGEST and not thing.isidentifier():  # as "S * x", for `eval`
                 self._words.update(NAME.findall(thing))
         if kind is int:
             return hex(thing)  # in hexadecimal there is no bound

@@ -168,8 +168,8 @@ class Pad:
         if not chosen:
             message = f"row 0 has {say(first)}, without an array of one dimension or more to pad; "
             hint = 'return one in a field of the sample itself, or take {"type": "stack"}'
-            if isinstance(first, list):
-                # What stacks them says that an array can be padded.
+            if isinstance(first, list) and {"number"}.issuperset(map(family_of, first)):
+                # Of differing length they are not stacked, and an array of texts is not padded.
                 hint = "return numpy.asarray(...) of it from the transform"
             for name in names:
                 if isinstance(first[name], list):

@@ -163,7 +163,7 @@ def check(
         sampled = in_code.get("sampler") or options.get("sampler") is not None
         if sampled and options.get("shuffle") is True:
             expected = "false or nothing, since there is a sampler, whose order it is"
-            sampler = options.get("sampler")
+            sampler = None if in_code.get("sampler") else options.get("sampler")
             if isinstance(sampler, dict) and sampler.get("type") == "subset":
                 expected += ' (a subset is shuffled by the "shuffle" inside it)'
             found.append(Mismatch(("shuffle",), expected, "true"))

@@ -140,10 +140,10 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
     check_spelling(folder, patterns, root)
     files = expand(folder, patterns, root, overlapping=True)
     for each in patterns:
-        if not MAGIC & set(each) and not is_there(folder / each):
+        if not MAGIC & set(each) and _is_missing(folder / each) and is_there(folder):
             raise SourceError(
                 "expected a file of this name, found none; a pattern without *, ? and [ is the "
-                'name of one file below the folder: of all that end so, "**/*.jpg" finds them',
+                'name of one file below the folder; what finds all of an ending is like "**/*.jpg"',
                 folder / each,
                 option="/pattern",
             )
@@ -159,6 +159,17 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
         raise SourceError(
             f"expected names in Unicode, got one that is not; {hint}", folder / _shown(wrong)
         ) from error
+
+
+def _is_missing(path: Path) -> bool:
+    """Tell whether there is nothing of this name; what else is wrong is said where it is opened."""
+    try:
+        path.lstat()
+    except (OSError, ValueError) as error:
+        if by_handler(error):
+            raise
+        return isinstance(error, FileNotFoundError)
+    return False
 
 
 def _utf8(parts: Sequence[str]) -> list[bytes]:
