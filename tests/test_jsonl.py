@@ -167,6 +167,7 @@ MANY = "{" + "".join(f'"{i}": 0, ' for i in range(100_000)) + '"99999": 0}'
     [
         ("{'a': 1}", 1, "got \"'a': 1}\"; strings and keys stand in double quotes"),
         ('{"ü" 1}', 6, "expected JSON (Expecting ':' delimiter), got '1}'; correct the line"),
+        ('{"a": }', 6, "expected JSON (Expecting value), got '}'; correct the line"),
         ('{"a": 1} {"a": 2}', 9, "expected JSON (Extra data), got '{\"a\": 2}'; write one value"),
         ('{"a": 1', 7, "got the end of the line; write one value a line"),
         ('{"a": 1, "a": 1}', 0, "expected strict JSON, got the key 'a' twice in one object"),

@@ -274,8 +274,10 @@ def test_folders_are_passed_over_and_long_names_arrive(tmp_path, kind):
 def test_what_webdataset_reserves_for_metadata_is_passed_over(tmp_path):
     """As its own reader does: it would be a sample among the others, or an error."""
     members = {"__meta__": "x", "__info__/a/1.json": "{}", "1.json": "[1]", "a/__2__.json": "[2]"}
-    write(tmp_path, {**members, "__3.json": "[3]", "__4__.json": "[4]"})
-    assert ["1", "a/__2__", "__3", "__4__"] == [one["__key__"] for one in samples(opened(tmp_path))]
+    members |= {"__3.json": "[3]", "__4__.json": "[4]", "__/5.json": "[5]"}
+    write(tmp_path, members)
+    keys = [one["__key__"] for one in samples(opened(tmp_path))]
+    assert ["1", "a/__2__", "__3", "__4__", "__/5"] == keys
 
 
 def test_what_gnu_tar_adds_with_a_label_or_a_snapshot_is_passed_over(tmp_path):

@@ -727,6 +727,17 @@ def test_where_every_batch_fails_no_sample_is_read_that_is_left_out():
     assert min(read) >= 16
 
 
+def test_where_every_collate_fails_it_is_looked_at_with_the_samples_that_the_errors_name():
+    def collate(samples):
+        random.random()
+        assert min(samples) >= 16
+        raise ValueError
+
+    config = {"batch_size": 8, "exclude": list(range(16))}
+    report = verify.run(config, source=lambda: list(range(32)), collate=collate)
+    assert [("collate", "global-random")] == [(it.part, it.kind) for it in report.dangers]
+
+
 @pytest.mark.parametrize("part", ["source", "transform"])
 def test_what_fails_now_and_then_and_is_tried_again_is_no_danger(part):
     """It came the same in all runs, and was called not repeatable, as it had raised."""
