@@ -169,12 +169,12 @@ def test_every_campaign_of_the_tool_has_a_main():
 
 
 ENDED = """
-import argparse, signal, sys, tempfile, time
+import argparse, os, signal, sys, tempfile, time
 from campaigns import cases
 
 def work(seed, numbers):
     tempfile.mkdtemp()
-    print("ready", flush=True)
+    os.write(1, b"ready\\n")  # in one piece, as print does not where PYTHONUNBUFFERED is set
     while True:
         time.sleep(60)
 
@@ -196,9 +196,13 @@ def test_what_ends_it_ends_its_processes(tmp_path, name):
     environment = {**os.environ, "PYTHONPATH": places, "TMPDIR": str(tmp_path / "made")}
     command = [sys.executable, str(tmp_path / "ended.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
-        assert ["ready\n"] * 2 == [running.stdout.readline() for _ in range(2)]
-        running.send_signal(signal.Signals[name])
-        assert running.stdout.read().startswith("ended: 0 run, ")
+        try:
+            assert ["ready\n"] * 2 == [running.stdout.readline() for _ in range(2)]
+            running.send_signal(signal.Signals[name])
+            assert running.stdout.read().startswith("ended: 0 run, ")
+        except BaseException:
+            running.kill()  # else it would be waited for
+            raise
     assert (130, []) == (running.returncode, list((tmp_path / "made").iterdir()))
 
 

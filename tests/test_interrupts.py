@@ -52,11 +52,13 @@ def alarm_is_ctrl_c():
     signal.signal(signal.SIGALRM, before)
 
 
-def interrupted(delay, body, again=0.2):
+def interrupted(delay, body, again=2.0):
     """Runs a body and interrupts it after some seconds; says whether it was in time.
 
-    The timer goes on, should a signal be swallowed where Python cannot raise. Its last signal may
-    come late, from a thread that the system has given it to: it is ignored, and ends no test.
+    The timer goes on, should a signal be swallowed where Python cannot raise; slowly, since a
+    close that is interrupted again and again leaves threads that have yet to end. Its last
+    signal may come late, from a thread that the system has given it to: it is ignored, and ends
+    no test.
     """
     try:
         try:

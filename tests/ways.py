@@ -19,7 +19,7 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from leaks import join_ours
+from leaks import join_ours, warned
 
 from threadloader import Batches, ClosedError, Loader, StateError, WorkerError
 from threadloader._runtime import Runtime
@@ -531,18 +531,17 @@ def two_ask_at_once(life: Life) -> None:
     gate = Gate()
     with life.loader(Calling(24, gate)) as batches:
         epoch = iter(batches)
-        first = threading.Thread(target=next, args=(epoch,))
-        first.start()
+        # The first may not have come to its turn when the second asks: either is refused, or none.
+        asking = [threading.Thread(target=refused_or_not, args=(epoch,)) for _ in range(2)]
+        asking[0].start()
         assert gate.inside.wait(WAIT)
-        # The first may not have come to its turn yet, and then this one has it: one is refused.
-        busy = threading.Thread(target=refused_or_not, args=(epoch, gate))
-        busy.start()
+        asking[1].start()
         gate.open.set()
-        first.join(WAIT)
-        busy.join(WAIT)
+        for thread in asking:
+            thread.join(WAIT)
 
 
-def refused_or_not(epoch: Iterator[Any], gate: Gate) -> None:
+def refused_or_not(epoch: Iterator[Any]) -> None:
     with contextlib.suppress(BusyError):
         next(epoch)
 
@@ -574,11 +573,10 @@ def closed_by_a_finalizer(life: Life) -> None:
 @contextlib.contextmanager
 def dropping(life: Life) -> Iterator[None]:
     """See that what is dropped says so, once, and that its threads end."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
+    with warned() as said:
         yield
         join_ours()
-    told = [str(one.message) for one in said if one.category is ResourceWarning]
+    told = [str(one) for one in said if type(one) is ResourceWarning]
     text = (
         "a loader was dropped without being closed; use `with Loader(...) as batches:` or call "
         "`batches.close()`"
