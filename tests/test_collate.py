@@ -624,6 +624,12 @@ def test_what_is_no_number_is_told_to_be_converted(dtype):
     assert 'give another "value"' in refused(Pad(value=300), [np.zeros(1, "u1")]).message
 
 
+@pytest.mark.parametrize(("fields", "told"), [(None, True), (["x"], False)])
+def test_fields_are_not_asked_for_where_they_are_given(fields, told):
+    message = refused(Pad(fields=fields, value=300), [{"x": np.zeros(1, "u1")}]).message
+    assert told == ('or the "fields" to pad' in message)
+
+
 @pytest.mark.parametrize("long", [np.str_("x" * 9999), {"x" * 9999: 1}, np.bytes_(b"x" * 9999)])
 def test_what_is_long_is_told_in_short(long):
     """As of a row of another kind among the texts of an array."""

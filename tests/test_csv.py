@@ -486,7 +486,7 @@ def test_nothing_is_cast_that_the_dtype_does_not_hold(tmp_path, text, dtype, mes
 
 def test_of_a_text_among_integers_it_is_said_that_classes_can_be_numbered(tmp_path):
     error = refused(write(tmp_path, "kind,b\n1,\noak,\n"), dtypes={"kind": "int64"})
-    hint = 'list the texts in "categories" if they name classes'
+    hint = 'list the texts in "categories", not the dtype, if they name classes'
     assert f"expected an integer, got 'oak'; correct the line, or {hint}, say by" in error.message
 
 

@@ -88,7 +88,8 @@ def warn_of_imports(function: types.FunctionType, told: set[str]) -> None:
 def _own_imports(code: types.CodeType, package: str | None) -> Iterator[str]:
     """Give the modules that code, or a function inside it, imports, but for those of libraries.
 
-    Nothing is imported for that. What cannot be found is left out: to import it would fail.
+    Nothing is imported for that but the package that a relative text is in. What cannot be
+    found is left out: to import it would fail.
     """
     steps = []
     if _IMPORT in code.co_code[::2]:  # it takes long to go through them

@@ -42,7 +42,7 @@ LISTS_INSIDE = "return a numpy array in a field of the sample itself, where it c
 def no_fill(dtype: np.dtype[Any], *, named: bool) -> str:
     """Say what to do about a dtype that does not hold the pad value.
 
-    ``named`` is whether it is that of a field, or else the sample's.
+    ``named`` is whether it is that of a field, of which the option could choose others.
     """
     if dtype.kind in "mMSUV" and dtype.isbuiltin != 2:  # a 2 is a number of another package
         hint = "padding takes numbers only: convert it in the transform"

@@ -265,7 +265,7 @@ class Pad:
             if by_handler(error):
                 raise
         message = f"row 0 has dtype {dtype}, which cannot hold the pad value {say(value)}; "
-        raise fault(path, message + no_fill(dtype, named=bool(path)), 0)
+        raise fault(path, message + no_fill(dtype, named=self.fields is None and bool(path)), 0)
 
 
 def _masks_of(

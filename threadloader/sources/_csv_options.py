@@ -156,7 +156,8 @@ class CsvOptions:
             what = f'say by "missing" and "missing_text" what a missing value is, {_AS_TEXT}'
             of_integers = "int" in (self.dtypes.get(name) or self.dtypes.get(_OTHERS) or "")
             if of_integers and cell.strip()[:1].isalpha():
-                what = f'list the texts in "categories" if they name classes, {what}'
+                classes = 'list the texts in "categories", not the dtype, if they name classes'
+                what = f"{classes}, {what}"
         if listed and _OTHERS in self.missing and name not in self.missing:
             dtype = self.dtypes.get(name, self.dtypes.get(_OTHERS))
             if name in self.categories:

@@ -106,10 +106,10 @@ class TokensSource:
                 longest = max(longest, (count, path))
                 telling.tell("%s: %d files of tokens opened", path, len(self._readers))
             undo.pop_all()
-        most_tokens, path = longest
-        if most_tokens and not first[-1]:  # a run over nothing ends at once, as one that is done
-            text = "%s: expected %d tokens or more, got %d, and no file has more: no sample; %s"
-            log("warning", text, path, self._span, most_tokens, 'give a smaller "window"')
+        most, largest = longest
+        if most and not first[-1]:  # a run over nothing ends at once, as one that is done
+            text = "%s: expected %d tokens or more, got %d, and no file has more: no sample; "
+            log("warning", text + 'give a smaller "window"', largest, self._span, most)
         # The index of each file's first window, and the number of all in the end.
         self._first = first
         self._firsts = np.array(first, np.int64)  # the same, for many at once
