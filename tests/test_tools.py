@@ -277,8 +277,12 @@ def test_a_read_only_checkout_is_refused(env: Any, monkeypatch: pytest.MonkeyPat
             "../meson.build:1:0: ERROR: Unknown compiler(s)",
         ),
         ("error: metadata-generation-failed\n> numpy\n", "error: metadata-generation-failed"),
+        (
+            "  ../meson.build:1:0: ERROR: Unknown compiler(s)\nERROR: Could not build wheels\n",
+            "../meson.build:1:0: ERROR: Unknown compiler(s)",
+        ),
     ],
-    ids=["network", "compiler", "build"],
+    ids=["network", "compiler", "build", "compiler of a wheel"],
 )
 def test_a_pip_that_fails_is_quoted(
     env: Any, monkeypatch: pytest.MonkeyPatch, said: str, quoted: str

@@ -727,6 +727,15 @@ def test_where_every_batch_fails_no_sample_is_read_that_is_left_out():
     assert min(read) >= 16
 
 
+@pytest.mark.parametrize("digits", [25, 5000])
+def test_an_error_that_names_what_is_no_sample_is_none_of_verify_s_own(digits):
+    def broken(sample):
+        raise ValueError(f"raised for sample {'9' * digits}")
+
+    report = verify.run({"batch_size": 8}, source=lambda: list(range(32)), transform=broken)
+    assert ("errors", 0) == (report.result, report.samples)
+
+
 def test_where_every_collate_fails_it_is_looked_at_with_the_samples_that_the_errors_name():
     def collate(samples):
         random.random()

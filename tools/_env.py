@@ -314,6 +314,7 @@ def _last_line(output: bytes | None) -> str:
     lines = [line.strip() for line in (output or b"").decode(errors="replace").splitlines()]
     lines = [line for line in lines if line]
     errors = [line for line in lines if "ERROR:" in line]
+    errors = [line for line in errors if not line.startswith("ERROR:")] or errors
     errors = errors or [line for line in lines if line.startswith("error:")]
     return (errors or lines or ["it said nothing"])[-1]
 

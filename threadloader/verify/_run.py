@@ -195,7 +195,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
 def _failed(tape: Tape) -> list[int]:
     """Give the samples that the notes of its errors name, to look at where no batch came."""
     notes = "\n".join(tape.errors.values())
-    named = re.findall(r"raised for (?:sample|.* \(samples) ([\d, ]+)", notes)
+    named = re.findall(r"raised for (?:sample|.* \(samples) (\d{1,19}(?:, \d{1,19})*)", notes)
     return list(map(int, re.findall(r"\d+", " ".join(named))))[:FIRST]
 
 
