@@ -122,8 +122,8 @@ def _is_own(
 ) -> bool:
     """Tell whether a module at the top, or of a package, is neither standard nor installed.
 
-    ``in_file`` is whether it, or one of those below it, must have a file, as a folder of data of
-    that name has none.
+    ``below`` are further parts of the name, and ``in_file`` is whether one of all must have a
+    file, as a folder of data of that name has none.
     """
     try:
         spec = find_spec(name, package)

@@ -28,7 +28,7 @@ from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._regular import escaped, starts, too_many, unreadable
 from ._telling import Telling
 
-__all__ = ["MAGIC", "expand", "inside", "is_there", "listing", "real"]
+__all__ = ["MAGIC", "expand", "inside", "is_there", "listing", "real", "why_not"]
 
 MAGIC = frozenset("*?[")
 
@@ -177,13 +177,18 @@ def _check_literal(start: Path, before: Sequence[str], parts: Sequence[str]) -> 
 
 def is_there(path: Path) -> bool:
     """Tell whether a path leads to anything, a link that leads nowhere as well."""
+    return why_not(path) is None
+
+
+def why_not(path: Path) -> OSError | ValueError | None:
+    """Give the error of looking for what a path leads to; None where there is anything."""
     try:
         path.lstat()
     except (OSError, ValueError) as error:
         if by_handler(error):
             raise
-        return False
-    return True
+        return error
+    return None
 
 
 def _search(

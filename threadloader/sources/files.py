@@ -30,7 +30,7 @@ from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside
 from ._hash import sha256
 from ._labels import labels_of
-from ._paths import MAGIC, is_there
+from ._paths import MAGIC, is_there, why_not
 from ._regular import open_regular, regular_status, time_of_change, too_few
 from ._row_numbers import row_number
 from ._spelling import check_spelling
@@ -140,7 +140,10 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
     check_spelling(folder, patterns, root)
     files = expand(folder, patterns, root, overlapping=True)
     for each in patterns:
-        if not MAGIC & set(each) and _is_missing(folder / each) and is_there(folder):
+        if MAGIC & set(each) or not is_there(folder):
+            continue
+        # What else is wrong than that there is none is said where it is opened.
+        if isinstance(why_not(folder / each), FileNotFoundError):
             raise SourceError(
                 "expected a file of this name, found none; a pattern without *, ? and [ is the "
                 'name of one file below the folder; what finds all of an ending is like "**/*.jpg"',
@@ -159,17 +162,6 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
         raise SourceError(
             f"expected names in Unicode, got one that is not; {hint}", folder / _shown(wrong)
         ) from error
-
-
-def _is_missing(path: Path) -> bool:
-    """Tell whether there is nothing of this name; what else is wrong is said where it is opened."""
-    try:
-        path.lstat()
-    except (OSError, ValueError) as error:
-        if by_handler(error):
-            raise
-        return isinstance(error, FileNotFoundError)
-    return False
 
 
 def _utf8(parts: Sequence[str]) -> list[bytes]:
