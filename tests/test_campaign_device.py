@@ -119,6 +119,13 @@ def test_a_run_whose_batches_are_not_page_locked_is_named(on_a_device, monkeypat
     assert text.startswith("run 4, ")
 
 
+def test_a_run_whose_batches_stay_arrays_is_named(on_a_device, monkeypatch):
+    monkeypatch.setattr(device.torch_pin, "_empty", lambda torch, *like: np.empty(*like))
+    monkeypatch.setattr(device.torch_pin, "_pinned", lambda torch, part, field: part)
+    (text,) = device.runs(on_a_device, range(4, 5))
+    assert text.startswith("run 4, ")
+
+
 def test_arrays_are_looked_at_row_by_row():
     way = device.Way("", False, None, sides)
     good = np.repeat(np.arange(4.0)[:, None], 3, 1)
