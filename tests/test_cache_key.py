@@ -31,6 +31,7 @@ from ids import shown
 
 from threadloader.cache import _walk, key_of
 from threadloader.cache._arrays import contents
+from threadloader.cache._code import stood_for
 from threadloader.cache._kinds import hides_state, installed, said
 from threadloader.cache._walk import UntoldError
 from threadloader.errors import ConfigError
@@ -643,6 +644,16 @@ def test_what_numpy_makes_of_a_function_counts_by_that():
     assert before != key_of(np.vectorize(lambda x: 2 * x, otypes=[int]))
 
 
+def test_what_torch_s_compiler_leaves_at_a_function_does_not_count_and_stays():
+    keys = set()
+    for address in (1, 2):
+        f = defined("def f(x): return x")
+        f._torchdynamo_wrapper_id = address
+        keys.add(key_of(f))
+        assert address == f._torchdynamo_wrapper_id
+    assert 1 == len(keys)
+
+
 def test_that_something_was_pickled_does_not_count():
     """Python leaves in the class which slots there are."""
     kind = defined("class f:\n    __slots__ = ('a',)")
@@ -662,11 +673,14 @@ def test_the_environment_of_the_process_does_not_count(monkeypatch):
 
 NAMED = """
 {}
-from typing import Callable, List, TypeVar
+from collections import abc
+from typing import Callable, List, NewType, TypeVar
 class Part:
     size: int = {}
 Parts = list["Part"]
+New = NewType("New", "list[Part]")
 T = TypeVar("T", bound="Part")
+U = TypeVar("U", "Part", int)
 class F:
     part: {}
 f = F()
@@ -678,7 +692,7 @@ f = F()
     "kind",
     [
         *("'Part'", "list['Part'] | None", "List['Part']", "Parts", "'Parts'"),
-        *("T", "Callable[['Part'], int]"),
+        *("T", "U", "New", "Callable[['Part'], int]", "abc.Callable[['Part'], int]"),
     ],
 )
 def test_what_a_text_in_an_annotation_names_counts(begin, kind, monkeypatch):
@@ -690,6 +704,42 @@ def test_what_a_text_in_an_annotation_names_counts(begin, kind, monkeypatch):
         exec(NAMED.format(begin, size, kind), vars(module))
         keys.add(key_of(module.f))
     assert 2 == len(keys)
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+@pytest.mark.parametrize(
+    "text", ["class f:\n    part: {!r}", "TEXT = {!r}\ndef f(x): return eval(TEXT)"]
+)
+def test_texts_of_up_to_10_000_characters_are_searched_for_names(text, longer, monkeypatch):
+    keys = set()
+    for size in (1, 2):
+        module = types.ModuleType("written_here")
+        monkeypatch.setitem(sys.modules, "written_here", module)
+        long = "Part".ljust(10_000 + longer)
+        exec(f"class Part:\n    size = {size}\n{text.format(long)}", vars(module))
+        keys.add(key_of(module.f))
+    assert 2 - longer == len(keys)
+
+
+def test_an_alias_that_holds_itself_is_gone_through_once(monkeypatch):
+    """As `type Parts = list[Parts]` makes one, from Python 3.12 on."""
+    within = []
+    parts = types.GenericAlias(list, (within,))
+    within.append(parts)
+    module = types.SimpleNamespace(Part=int)
+    monkeypatch.setitem(sys.modules, "written_here", module)
+    assert key_of(defined("class f:\n    part: parts", parts=parts))
+
+
+def test_what_a_variable_of_types_cannot_say_hides_nothing_else():
+    class Variable:
+        __bound__ = int
+
+        @property
+        def __default__(self):
+            raise NameError("a name that only type checkers import")
+
+    assert int in stood_for(Variable())
 
 
 class Unbound:
@@ -797,6 +847,7 @@ class K(abc.ABC):
     partial, held, kinds = functools.partial(f, more=words), H(), Kind
     again = functools.partialmethod(f, words)
     class Inner:
+        here: "H | Kind | G"
         here = H
     @functools.lru_cache
     def cached(self): return words

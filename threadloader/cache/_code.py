@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..errors import from_signal, log
-from ._kinds import home, library_at, stood_for
+from ._kinds import home, library_at
 from ._walk import LONGEST, NAME
 
-__all__ = ["named_in_texts", "names_used", "warn_of_imports"]
+__all__ = ["named_in_texts", "names_used", "stood_for", "warn_of_imports"]
 
 _IMPORT = dis.opmap["IMPORT_NAME"]
 _BY_NAME = {"import_module", "__import__"}
@@ -51,9 +51,23 @@ def named_in_texts(kind: type, namespace: dict[str, Any]) -> dict[str, Any]:
         # Of other classes it may be anything, which is not to be asked what it is.
         elif id(each) not in seen and home(type(each)) in _OF_TYPES:
             seen[id(each)] = each
-            told += stood_for(each)
-            for part in typing.get_args(each):
-                told += part if type(part) is list else [part]  # a list: what a callable takes
+            # Of several they are a tuple for a variable, a list for what a callable takes.
+            for part in (*stood_for(each), *typing.get_args(each)):
+                told += part if type(part) in (list, tuple) else [part]
+    return found
+
+
+def stood_for(thing: Any) -> list[Any]:
+    """Give what a variable, an alias or a new type stands for; None for what cannot be said."""
+    found = []
+    for name in ("__value__", "__bound__", "__constraints__", "__default__", "__supertype__"):
+        told = None
+        try:
+            told = getattr(thing, name, None)
+        except Exception as error:  # from 3.12 on, names that only type checkers import, say
+            if from_signal(error):
+                raise
+        found.append(told)
     return found
 
 

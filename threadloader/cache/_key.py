@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import ConfigError, Problem
 from ._arrays import module_class, tell_array, tell_dtype, tell_tensor, tensor_class
-from ._code import named_in_texts, names_used, warn_of_imports
+from ._code import named_in_texts, names_used, stood_for, warn_of_imports
 from ._graph import digest_of
 from ._kinds import (
     BY_CLASS,
@@ -30,7 +30,6 @@ from ._kinds import (
     home,
     pickled_as,
     said,
-    stood_for,
     tells_itself,
 )
 from ._walk import Walk

@@ -36,7 +36,6 @@ __all__ = [
     "library_at",
     "pickled_as",
     "said",
-    "stood_for",
     "tells_itself",
 ]
 
@@ -193,17 +192,6 @@ def said(thing: Any) -> str | None:
             raise
         return None
     return None if _ADDRESS.search(text) else text
-
-
-def stood_for(thing: Any) -> list[Any]:
-    """Give what a variable or an alias of types stands for; nothing where that cannot be said."""
-    try:
-        names = ("__value__", "__bound__", "__constraints__", "__default__")
-        return [getattr(thing, name, None) for name in names]
-    except Exception as error:  # from 3.12 on, names that only type checkers import, say
-        if from_signal(error):
-            raise
-        return []
 
 
 def counts(kind: type, name: str, value: Any) -> bool:
