@@ -16,7 +16,7 @@ from fake_torch import Kind, Tensor, empty, from_numpy, torch
 from frameworks import framework
 from freeing import AT_ONCE
 
-from threadloader import CollateError, ConfigError, Loader, buffers
+from threadloader import CollateError, ConfigError, Loader, WorkerError, buffers
 from threadloader.adapters import torch_pin
 from threadloader.adapters.torch_pin import pinning
 from threadloader.collate._rows import LARGE_BYTES
@@ -414,8 +414,55 @@ def test_page_locked_memory_that_cannot_be_had_is_told_at_the_batch_that_wanted_
                 failed.append(error)
         assert (2, 1) == (got, len(failed))
     assert "out of memory" in str(failed[0])
-    assert "raised while memory was page-locked for a batch" in failed[0].__notes__[0]
-    assert "raised for the batch of step" in failed[0].__notes__[1]
+    told, where = failed[0].__notes__
+    assert told.startswith("threadloader: raised while memory was page-locked for a batch; if")
+    assert "a smaller batch_size, prefetch_batches or num_workers takes less" in told
+    assert "raised for the batch of step" in where
+
+
+class PinsItself:
+    """A batch of a class of the user's, whose `pin_memory` raises the same object each time."""
+
+    class Refused(RuntimeError):
+        def add_note(self, note):
+            raise TypeError("no notes here")
+
+    error = Refused("the real reason")
+
+    def __init__(self, samples):
+        pass
+
+    def pin_memory(self):
+        raise self.error
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_an_object_that_pins_itself_is_given_no_note_of_page_locked_memory(
+    torch, workers
+):
+    """It may refuse notes, and would have one more each time."""
+    loader = Loader({"pin_memory": True, "num_workers": workers}, range(4), collate=PinsItself)
+    with loader as batches, pytest.raises(WorkerError, match="Refused was raised") as caught:
+        next(iter(batches))
+    assert PinsItself.error is caught.value.__cause__
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_tensor_of_the_collate_that_cannot_be_page_locked_is_told_what_takes_less(
+    torch, workers, monkeypatch
+):
+    def pin_memory(self):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(Tensor, "pin_memory", pin_memory)
+    loader = Loader(
+        {"pin_memory": True, "num_workers": workers},
+        range(4),
+        collate=lambda samples: torch.from_numpy(np.array(samples)),
+    )
+    with loader as batches, pytest.raises(RuntimeError, match="out of memory") as caught:
+        next(iter(batches))
+    assert "takes less" in caught.value.__notes__[0]
 
 
 def test_order_does_not_depend_on_how_long_pinning_takes(torch, monkeypatch):
@@ -511,6 +558,13 @@ def forked(monkeypatch):
     return "a fork of a process that has used CUDA"
 
 
+def forked_without_cuda(monkeypatch):
+    """The parent has asked whether there is a device, and torch does not know forks from uses."""
+    cuda = SimpleNamespace(is_available=lambda: False, _is_in_bad_fork=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="0.fake", cuda=cuda))
+    return "torch 0.fake without a CUDA device"
+
+
 HOW = [
     missing,
     without_cuda,
@@ -519,6 +573,7 @@ HOW = [
     at_odds_with_its_driver,
     built_for_another_numpy,
     forked,
+    forked_without_cuda,
 ]
 
 

@@ -48,15 +48,16 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Pinning | None, str]:
     try:
         import torch
 
-        # Not public, but nothing else tells before the first batch, which raises CUDA's error.
-        if getattr(torch.cuda, "_is_in_bad_fork", bool)():
-            missing = "a fork of a process that has used CUDA, which CUDA does not allow"
-            install = "start the process by 'spawn' or 'forkserver'"
-        elif torch.cuda.is_available():
-            torch.from_numpy(np.zeros(1))  # raises where torch was built for another numpy
-        else:
+        if not torch.cuda.is_available():
             missing = f"torch {torch.__version__} without a CUDA device"
             install = "use a build and a machine with CUDA"
+        # Not public, but nothing else tells before the first batch, which raises CUDA's error. It
+        # is true behind a parent that has only asked whether there is a device, and in vain, too.
+        elif getattr(torch.cuda, "_is_in_bad_fork", bool)():
+            missing = "a fork of a process that has used CUDA, which CUDA does not allow"
+            install = "start the process by 'spawn' or 'forkserver'"
+        else:
+            torch.from_numpy(np.zeros(1))  # raises where torch was built for another numpy
     except ImportError as error:
         missing, install = f"no torch ({error})", "pip install torch"
     except Exception as error:  # a broken installation raises what it likes
@@ -88,14 +89,14 @@ def _empty(torch: Any, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def _locked(make: Callable[[], Any]) -> Any:
-    """Make something in page-locked memory; an error says what takes less of it."""
+    """Have torch make a tensor in page-locked memory; an error says what takes less of it."""
     try:
         return make()
-    except RuntimeError as error:
+    except RuntimeError as error:  # of torch's, and new each time: it takes notes, and has none
         if not from_signal(error):
             error.add_note(
-                "raised while memory was page-locked for a batch; if there is too little of it, a "
-                "smaller batch_size, prefetch_batches or num_workers takes less"
+                "threadloader: raised while memory was page-locked for a batch; if there is too "
+                "little of it, a smaller batch_size, prefetch_batches or num_workers takes less"
             )
         raise
 
@@ -172,4 +173,6 @@ def _pinned(torch: Any, part: Any, field: str) -> Any:
         if isinstance(part, list):
             return items
         return type(part)._make(items) if hasattr(part, "_make") else tuple(items)
-    return _locked(part.pin_memory) if hasattr(part, "pin_memory") else part
+    if isinstance(part, torch.Tensor):
+        return _locked(part.pin_memory)
+    return part.pin_memory() if hasattr(part, "pin_memory") else part

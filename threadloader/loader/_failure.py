@@ -30,7 +30,7 @@ FAILED = "a thread of the loader's own has failed; leave the `with`, and enter i
 NOTE = "threadloader: "
 """How our notes begin."""
 
-CLOSING = "and closing the source failed: "
+RAISED, CLOSING = "raised for ", "and closing the source failed: "
 
 WRAPPED = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, KeyboardInterrupt)
 """Raised by user code, these would be taken for an end of the loop or of the program."""
@@ -66,7 +66,7 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
             # One that a source or a transform raised is about rows of some batch of theirs.
             if isinstance(error, CollateError) and job.row_of(outcome.part) is None:
                 error.samples = _samples(job, error.rows)
-        if not is_wrapped(error) and noted(error, f"raised for {what}"):
+        if not is_wrapped(error) and noted(error, f"{RAISED}{what}", RAISED, CLOSING):
             return error
     except BaseException as problem:
         if from_signal(problem):
@@ -155,12 +155,12 @@ def _samples(job: BatchJob, rows: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(indices[row] for row in rows) if there else ()
 
 
-def noted(error: BaseException, text: str, over: str = "") -> bool:
-    """Add a note of ours, in place of earlier ones that begin with `over`; say whether it took it.
+def noted(error: BaseException, text: str, *over: str) -> bool:
+    """Add a note of ours, in place of earlier ones with such beginnings; say whether it took it.
 
     One object may be raised again and again: its notes must not grow without end.
     """
-    note, begin = NOTE + text, NOTE + over
+    note, begin = NOTE + text, tuple(NOTE + it for it in over)
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list):
         notes[:] = [old for old in notes if not (isinstance(old, str) and old.startswith(begin))]
