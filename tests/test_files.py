@@ -195,19 +195,34 @@ def test_nothing_found_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("label", [None, "folder"])
-@pytest.mark.parametrize("pattern", [".png", ["png"], ["a/0.png", "a/1.png"]])
+@pytest.mark.parametrize(
+    "pattern", [".png", ["png"], ["a/0.png", "a/1.png"], ["**/*.png", "a/1.png"]]
+)
 def test_a_pattern_that_is_the_name_of_no_file_is_said_to_be_none(tmp_path, pattern, label):
     """As an ending alone is; it was taken for a file that lies in no folder."""
     error = refused(write(tmp_path, {"a/0.png": b""}), pattern=pattern, label=label)
     assert "expected a file of this name, found none; a pattern without *, ? and [" in error
 
 
-def test_a_pattern_is_not_blamed_for_a_folder_that_is_missing_or_a_link_in_a_circle(tmp_path):
-    error = refused(tmp_path / "nowhere", pattern="0.png")
-    assert "expected a file, found none; a relative path starts at the folder of the" in error
+@pytest.mark.parametrize("label", [None, "folder"])
+@pytest.mark.parametrize("pattern", ["0.png", ["a/0.png"], "*.png"])
+def test_a_folder_that_is_none_is_told_whatever_the_pattern(tmp_path, pattern, label):
+    """Neither the pattern is to blame nor the place of a file in the folder."""
+    error = refused(tmp_path, pattern=pattern, label=label)
+    assert "expected the folder" in error
+    assert "found none; a relative path starts at the folder of the config file" in error
+    make_link(tmp_path / "data", "nowhere")
+    assert error == refused(tmp_path, pattern=pattern, label=label)
+    (tmp_path / "data").unlink()
+    (tmp_path / "data").write_bytes(b"")
+    error = refused(tmp_path, pattern=pattern, label=label)
+    assert "got a file; name the folder that it is in" in error
+
+
+def test_a_pattern_is_not_blamed_for_a_link_in_a_circle(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "loop").symlink_to("loop")
-    error = refused(tmp_path, pattern="loop/0.png")
+    error = refused(tmp_path, pattern="loop/0.png", label="folder")
     assert "expected a file that can be read, got: " in error
 
 

@@ -30,7 +30,7 @@ from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside
 from ._hash import sha256
 from ._labels import labels_of
-from ._paths import MAGIC, is_there, why_not
+from ._paths import MAGIC, listing, why_not
 from ._regular import open_regular, regular_status, time_of_change, too_few
 from ._row_numbers import row_number
 from ._spelling import check_spelling
@@ -140,9 +140,11 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
     check_spelling(folder, patterns, root)
     files = expand(folder, patterns, root, overlapping=True)
     for each in patterns:
-        if MAGIC & set(each) or not is_there(folder):
+        if MAGIC & set(each):
             continue
-        # What else is wrong than that there is none is said where it is opened.
+        # All that may be wrong is said before its label is looked for.
+        if not os.path.isdir(folder):  # noqa: PTH112 - of a long name is_dir() raises
+            listing(folder, folder / each)
         if isinstance(why_not(folder / each), FileNotFoundError):
             raise SourceError(
                 "expected a file of this name, found none; a pattern without *, ? and [ is the "
@@ -150,6 +152,7 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
                 folder / each,
                 option="/pattern",
             )
+        regular_status(folder / each)
     found = [path.relative_to(folder).parts for path in files]
     try:
         return list(map("/".join, sorted(found, key=_utf8)))
