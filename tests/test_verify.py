@@ -720,7 +720,7 @@ def test_where_every_batch_fails_no_sample_is_read_that_is_left_out():
 
     def broken(sample):
         read.append(int(sample))
-        raise ValueError
+        raise ValueError("raised for sample 3, as a wrapper of another loader says")
 
     config = {"batch_size": 8, "exclude": list(range(16))}
     verify.run(config, source=lambda: list(range(32)), transform=broken)
@@ -736,11 +736,14 @@ def test_an_error_that_names_what_is_no_sample_is_none_of_verify_s_own(digits):
     assert ("errors", 0) == (report.result, report.samples)
 
 
-def test_where_every_collate_fails_it_is_looked_at_with_the_samples_that_the_errors_name():
+@pytest.mark.parametrize("kind", [ValueError, StopIteration])
+def test_where_every_collate_fails_it_is_looked_at_with_the_samples_that_the_errors_name(kind):
+    """In a note, or where the error would be taken for an end, in that which wraps it."""
+
     def collate(samples):
         random.random()
         assert min(samples) >= 16
-        raise ValueError
+        raise kind
 
     config = {"batch_size": 8, "exclude": list(range(16))}
     report = verify.run(config, source=lambda: list(range(32)), collate=collate)

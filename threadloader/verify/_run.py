@@ -193,9 +193,12 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
 
 
 def _failed(tape: Tape) -> list[int]:
-    """Give the samples that the notes of its errors name, to look at where no batch came."""
-    notes = "\n".join(tape.errors.values())
-    named = re.findall(r"raised for (?:sample|.* \(samples) (\d{1,19}(?:, \d{1,19})*)", notes)
+    """Give the samples that the loader names in its errors, to look at where no batch came.
+
+    What the user's own errors say may name others, which are left out or are none of this source.
+    """
+    ours = r"(?m)(?:; threadloader:|^WorkerError: \S+ was) raised for (?:sample|.*? \(samples) "
+    named = re.findall(ours + r"(\d{1,19}(?:, \d{1,19})*)", "\n".join(tape.errors.values()))
     return list(map(int, re.findall(r"\d+", " ".join(named))))[:FIRST]
 
 
