@@ -495,6 +495,8 @@ def test_masks_of_fields_of_other_names_than_str():
         (Pad(fields=["y"]), [{"y": 1}], (0,), 'leave it out of "fields": it is stacked as it is'),
         (Pad(fields=["y"]), [{"y": np.array(1)}], (0,), 'out of "fields": it is stacked as it is'),
         (Pad(fields=["y"]), [{"y": [1]}], (0,), "return numpy.asarray(...) of it from the transf"),
+        (Pad(fields=["y"]), [{"y": ["a"]}], (0,), "to pad; padding takes numbers only: convert it"),
+        (Pad(), [{"y": [1, None]}], (0,), "to pad; padding takes numbers only: convert it in the"),
         *(
             (Pad(fields=["y"]), [{"y": inside}], (0,), "; only fields of the sample itself are pad")
             for inside in ({"x": np.ones(1)}, (np.ones(1), 1), [np.ones(1)], {"x": {"z": 1}})
@@ -622,6 +624,8 @@ def test_what_is_no_number_is_told_to_be_converted(dtype):
     assert "; padding takes numbers only: convert it in the transform, or name" in error.message
     assert 'give another "value"' not in error.message
     assert 'give another "value"' in refused(Pad(value=300), [np.zeros(1, "u1")]).message
+    error = refused(Pad(fields=["x"]), [{"x": np.zeros(1, dtype)}])
+    assert 'in the transform, or leave it out of "fields", if all are of one shape' in error.message
 
 
 @pytest.mark.parametrize(("fields", "told"), [(None, True), (["x"], False)])

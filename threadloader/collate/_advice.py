@@ -35,19 +35,21 @@ LIFT = (
     'only fields of the sample itself are padded ("collate": {"type": "pad"}): lift its arrays '
     "there in the transform, or give collate=... in code"
 )
+_NUMBERS = "padding takes numbers only: convert it in the transform"
 LISTS = "return a numpy array instead of a list, which can be padded"
 LISTS_INSIDE = "return a numpy array in a field of the sample itself, where it can be padded"
 
 
-def no_fill(dtype: np.dtype[Any], *, named: bool) -> str:
+def no_fill(dtype: np.dtype[Any], *, named: bool, listed: bool) -> str:
     """Say what to do about a dtype that does not hold the pad value.
 
-    ``named`` is whether it is that of a field, of which the option could choose others.
+    ``named`` is whether it is that of a field, ``listed`` whether the option names the fields.
     """
     if dtype.kind in "mMSUV" and dtype.isbuiltin != 2:  # a 2 is a number of another package
-        hint = "padding takes numbers only: convert it in the transform"
-        return f'{hint}, or name the "fields"' if named else hint
-    return 'give another "value", or the "fields" to pad' if named else 'give another "value"'
+        if listed:
+            return f'{_NUMBERS}, or leave it out of "fields", if all are of one shape'
+        return f'{_NUMBERS}, or name the "fields"' if named else _NUMBERS
+    return 'give another "value"' + (', or the "fields" to pad' if named and not listed else "")
 
 
 def no_array(value: Any, *, stacks: bool, named: bool) -> str:
@@ -61,6 +63,8 @@ def no_array(value: Any, *, stacks: bool, named: bool) -> str:
         return LIFT
     hint = "return numpy.asarray(...) of it from the transform"
     if isinstance(value, (list, tuple)):
+        if any(isinstance(part, (str, bytes)) or part is None for part in parts):
+            return _NUMBERS
         return f'{hint}, or name its dtype in the source ("dtypes")'
     if stacks:
         stacked = 'leave it out of "fields": it is stacked as it is'

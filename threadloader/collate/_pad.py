@@ -265,7 +265,8 @@ class Pad:
             if by_handler(error):
                 raise
         message = f"row 0 has dtype {dtype}, which cannot hold the pad value {say(value)}; "
-        raise fault(path, message + no_fill(dtype, named=self.fields is None and bool(path)), 0)
+        hint = no_fill(dtype, named=bool(path), listed=self.fields is not None)
+        raise fault(path, message + hint, 0)
 
 
 def _masks_of(
