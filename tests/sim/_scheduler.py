@@ -36,6 +36,26 @@ MAX_TASKS = 36
 """As many as there are digits for them in a schedule."""
 
 
+class _Lines:
+    """Makes scheduling points of the lines, or instructions, of one call.
+
+    An object, and no function inside of another: that would refer to itself, and each call leave a
+    cycle to the collector. Where CPython may tell of a line twice, all in a row count once.
+    """
+
+    __slots__ = ("_last", "_scheduler")
+
+    def __init__(self, scheduler):
+        self._scheduler, self._last = scheduler, None
+
+    def __call__(self, frame, event, arg):
+        line = frame.f_lineno
+        if event == self._scheduler.every and not (TWICE and line == self._last):
+            self._scheduler.pause(event, f"{frame.f_code.co_name}:{line}")
+        self._last = line
+        return self
+
+
 class Task:
     """One simulated thread, and what it is about to do.
 
@@ -262,17 +282,7 @@ class Scheduler:
         if not frame.f_code.co_filename.startswith(self.traced):
             return None
         frame.f_trace_opcodes = self.every == "opcode"
-        last = None
-
-        def trace(frame, event, arg):
-            nonlocal last
-            line = frame.f_lineno
-            if event == self.every and not (TWICE and line == last):
-                self.pause(event, f"{frame.f_code.co_name}:{line}")
-            last = line
-            return trace
-
-        return trace
+        return _Lines(self)
 
     def drain(self):
         """Let all others run until none can any more; by the main task.
