@@ -18,7 +18,8 @@ from threadloader.errors import ConfigError
         ({"PMI_RANK": "0", "PMI_SIZE": "4"}, (0, 4)),
         ({"RANK": "2147483646", "WORLD_SIZE": " 02147483647"}, (2**31 - 2, 2**31 - 1)),
         ({"SLURM_PROCID": "5", "SLURM_NTASKS": "6"}, (5, 6)),
-        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "6", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2)),
+        ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2)),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2", "PMIX_RANK": "1"}, (1, 2)),
         ({"SLURM_NTASKS": "6"}, (0, 1)),
         ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "6"}, (0, 1)),
         ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "", "SLURM_NTASKS": "6"}, (0, 1)),
@@ -37,6 +38,76 @@ from threadloader.errors import ConfigError
 )
 def test_a_launcher_is_known_by_its_variables(environ, shard):
     assert shard == shard_of_process(environ)
+
+
+TASK = {
+    "SLURM_JOB_ID": "17",
+    "SLURM_PROCID": "0",
+    "SLURM_NTASKS": "4",
+    "SLURM_GTIDS": "0,1,2,3",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEPID": "0",
+    "SLURM_STEP_NUM_NODES": "1",
+    "SLURM_STEP_NUM_TASKS": "4",
+}
+"""A task of SLURM's, as 22.05 and 24.11 start it: the first of four on one node."""
+
+SHELL = {**TASK, "SLURM_JOB_ID": "18", "SLURM_GTIDS": "0"}
+"""The shell of a job that was sent by sbatch from such a task: the step is that of the sender."""
+
+
+@pytest.mark.parametrize(
+    ("changed", "shard"),
+    [
+        ({}, (0, 1)),
+        ({"SLURM_NTASKS": "2"}, (0, 1)),
+        ({"SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"}, (0, 1)),
+        # What srun starts in that job has a step of its own.
+        ({"SLURM_GTIDS": "0,1,2,3"}, (0, 4)),
+        ({"SLURM_GTIDS": "2,3", "SLURM_STEP_NUM_NODES": "2", "SLURM_PROCID": "2"}, (2, 4)),
+        ({"SLURM_GTIDS": "0", "SLURM_STEP_NUM_NODES": "4"}, (0, 4)),
+    ],
+)
+def test_a_job_that_was_sent_from_a_task_is_none_of_its_tasks(changed, shard):
+    """It would read one part of four, and the others nobody."""
+    assert shard == shard_of_process({**SHELL, **changed})
+
+
+@pytest.mark.parametrize(
+    ("environ", "text"),
+    [
+        # `salloc -n2` in a task of four; its shell has the list of the task's step, too.
+        ({**TASK, "SLURM_NTASKS": "2"}, "SLURM_STEP_NUM_TASKS equal to SLURM_NTASKS, got 4 and 2"),
+        # Tasks without PMI that were started from one with it.
+        (
+            {**TASK, "PMI_RANK": "0", "PMI_SIZE": "1", "PMI_JOBID": "16.0"},
+            "the PMI_JOBID of this step of SLURM, 17.0, got 16.0",
+        ),
+        # `prterun -n 3` in a task of one: PMIx tells its count to those alone who ask it.
+        (
+            {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "PMIX_RANK": "2"},
+            "SLURM_STEP_NUM_TASKS above PMIX_RANK, got SLURM_STEP_NUM_TASKS=1 and PMIX_RANK=2",
+        ),
+        ({"PMI_RANK": "0", "PMI_SIZE": "1", "PMIX_RANK": "2"}, "PMI_SIZE above PMIX_RANK"),
+    ],
+)
+def test_what_another_job_or_launcher_has_left_is_refused(environ, text):
+    with pytest.raises(ConfigError, match=text) as caught:
+        shard_of_process(environ)
+    assert "unset what another launcher or job has left" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"PMI_JOBID": "17.0"},
+        {"PMI_JOBID": "16.0", "MPI_LOCALRANKID": "1"},  # by MPICH's mpiexec
+        {"PMI_JOBID": "a name of another launcher's"},
+        {"PMIX_RANK": "1"},
+    ],
+)
+def test_what_says_nothing_else_is_not_refused(left):
+    assert (1, 3) == shard_of_process({**TASK, "PMI_RANK": "1", "PMI_SIZE": "3", **left})
 
 
 def test_the_innermost_launcher_decides():
@@ -90,13 +161,15 @@ def test_a_torch_without_processes_is_not_asked(monkeypatch):
     assert (1, 8) == shard_of_process()
 
 
-@pytest.mark.parametrize(("running", "shard"), [(True, (2, 4)), (False, (1, 8))])
-def test_a_running_jax_is_asked_first(monkeypatch, running, shard):
-    """Only one that the program has imported, and only when it runs distributed."""
+@pytest.mark.parametrize(
+    ("running", "count", "shard"), [(True, 4, (2, 4)), (True, 1, (1, 8)), (False, 4, (1, 8))]
+)
+def test_a_running_jax_is_asked_first(monkeypatch, running, count, shard):
+    """Only one that the program has imported, and only when it runs on several processes."""
     jax = SimpleNamespace(
         distributed=SimpleNamespace(is_initialized=lambda: running),
         process_index=lambda: 2,
-        process_count=lambda: 4,
+        process_count=lambda: count,
     )
     monkeypatch.setitem(sys.modules, "jax", jax)
     monkeypatch.setenv("RANK", "1")
@@ -123,10 +196,12 @@ def older_jax(monkeypatch, state):
     return jax
 
 
-@pytest.mark.parametrize(("client", "shard"), [(object(), (2, 4)), (None, (0, 1))])
-def test_an_older_jax_tells_by_its_state(monkeypatch, client, shard):
+@pytest.mark.parametrize(
+    ("client", "count", "shard"), [(object(), 4, (2, 4)), (object(), 1, (0, 1)), (None, 4, (0, 1))]
+)
+def test_an_older_jax_tells_by_its_state(monkeypatch, client, count, shard):
     """Before 0.5.1 there is no `is_initialized`; one that was only imported is alone."""
-    older_jax(monkeypatch, SimpleNamespace(client=client, process_id=2, num_processes=4))
+    older_jax(monkeypatch, SimpleNamespace(client=client, process_id=2, num_processes=count))
     assert shard == shard_of_process()
 
 

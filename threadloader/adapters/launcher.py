@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -13,14 +14,14 @@ __all__ = ["shard_of_process"]
 
 LAUNCHERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("torchrun", "RANK", ("WORLD_SIZE",)),
+    ("Horovod", "HOROVOD_RANK", ("HOROVOD_SIZE",)),
     ("Open MPI", "OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
     ("PMI", "PMI_RANK", ("PMI_SIZE",)),
-    # The step's own count first: the job's says how many tasks were asked for, which
-    # srun -n can make fewer.
+    # The step's own count first: the other one may be the job's.
     ("SLURM", "SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
 )
-"""Name, variable of the rank, variables of the count; the innermost launcher first, since
-torchrun and mpirun are started inside a SLURM job."""
+"""Name, variable of the rank, variables of the count; first those that are started inside of the
+others, as torchrun and mpirun are in a SLURM job."""
 
 _MOST = 2**31 - 1
 """Shards, as in the config's schema."""
@@ -30,12 +31,13 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
     """Give this process's shard index and the number of shards.
 
     A running `torch.distributed` of several processes or `jax.distributed` is asked first, then the
-    environment variables (of the process, if none are given) of torchrun, Open MPI, other PMI
-    launchers and SLURM. Without any of them the process is alone: (0, 1).
+    environment variables (of the process, if none are given) of torchrun, Horovod, Open MPI, other
+    PMI launchers and SLURM. Without any of them the process is alone: (0, 1).
 
     Raises:
-        ConfigError: a launcher's variables are incomplete or are not a shard; or there are
-            none, and a jax before 0.5.1 does not tell on how many processes it runs.
+        ConfigError: a launcher's variables are incomplete, are not a shard, or were left by
+            another job or step; or there are none, and a jax before 0.5.1 does not tell on how
+            many processes it runs.
 
     >>> shard_of_process({"RANK": "3", "WORLD_SIZE": "8"})
     (3, 8)
@@ -57,6 +59,7 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
         index, total = _number(environ, rank), _number(environ, count)
         if index >= total:
             raise _problem(f"{rank} below {count}", f"{rank}={index} and {count}={total}")
+        _refuse_left_over(launcher, environ, count, total)
         return index, total
     # Else each of many processes might load everything.
     if told is not None:
@@ -66,6 +69,26 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
     return 0, 1
 
 
+def _refuse_left_over(launcher: str, environ: Mapping[str, str], count: str, total: int) -> None:
+    """Refuse a count that other variables say is that of an outer launcher, or of another job.
+
+    A job that is sent from a task of another one is handed the variables of that. What they mean
+    was looked at under the launchers themselves: docs/reliability.md, "Under launchers".
+    """
+    job, step = environ.get("SLURM_JOB_ID"), environ.get("SLURM_STEP_ID")
+    mine, told = f"{job}.{step}", environ.get("PMI_JOBID", "")
+    other = told != mine and re.fullmatch(r"[0-9]+\.[0-9]+", told)
+    # MPICH's mpiexec, which sets the other one, leaves PMI_JOBID as it was.
+    if launcher == "PMI" and job and other and "MPI_LOCALRANKID" not in environ:
+        raise _problem(f"the PMI_JOBID of this step of SLURM, {mine}", told)
+    tasks = environ.get("SLURM_NTASKS")
+    if launcher == "SLURM" and total > 1 and tasks not in (None, environ[count]):
+        raise _problem(f"{count} equal to SLURM_NTASKS", f"{total} and {tasks}")
+    place = environ.get("PMIX_RANK", "0").strip()
+    if launcher != "torchrun" and total == 1 and place not in ("", "0"):
+        raise _problem(f"{count} above PMIX_RANK", f"{count}=1 and PMIX_RANK={place}")
+
+
 def _in_batch_script(environ: Mapping[str, str]) -> bool:
     """Whether this is a SLURM job's own shell, and not one of the tasks that srun starts.
 
@@ -73,10 +96,16 @@ def _in_batch_script(environ: Mapping[str, str]) -> bool:
     is one process, and no step: taken for shard 0 it would silently load a part of the data.
     Another rank is that of a task, also where something has taken the step out.
     """
-    if environ.get("SLURM_PROCID", "0").strip() not in ("", "0"):
+    if environ.get("SLURM_PROCID", "0").strip() not in ("", "0") or "SLURM_JOB_ID" not in environ:
         return False
     step = ("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS")
-    return "SLURM_JOB_ID" in environ and not any(name in environ for name in step)
+    if not any(name in environ for name in step):
+        return True
+    # Of a job that was sent from a task of another one, it is that task's step. But the list of
+    # the tasks on this node is the job's own.
+    tasks, there = environ.get("SLURM_GTIDS"), environ.get("SLURM_STEP_NUM_TASKS")
+    alone = environ.get("SLURM_STEP_NUM_NODES") == "1"
+    return alone and tasks is not None and str(len(tasks.split(","))) != there
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:
@@ -91,7 +120,7 @@ def _number(environ: Mapping[str, str], name: str) -> int:
 
 
 def _problem(expected: str, got: str) -> ConfigError:
-    hint = 'correct the environment, or give {"index": ..., "count": ...}'
+    hint = 'unset what another launcher or job has left, or give {"index": ..., "count": ...}'
     return ConfigError(Problem("/shard", expected, got, hint))
 
 
@@ -116,13 +145,15 @@ def _jax_processes() -> tuple[int, int] | ConfigError | None:
     if not hasattr(jax, "distributed"):
         return None
     if hasattr(jax.distributed, "is_initialized"):  # since 0.5.1
-        running = jax.distributed.is_initialized()
+        # One process of its own may be there among many: then others are asked, as of torch.
+        running = jax.distributed.is_initialized() and int(jax.process_count()) > 1
         return (int(jax.process_index()), int(jax.process_count())) if running else None
     state: Any = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     if hasattr(state, "client"):
         if state.client is None:
             return None
         if hasattr(state, "num_processes"):  # the first ones did not keep it
-            return int(state.process_id), int(state.num_processes)
+            count = int(state.num_processes)
+            return (int(state.process_id), count) if count > 1 else None
     version = getattr(jax, "__version__", "of an unknown version")
     return _problem("jax 0.5.1 or newer, which tells how many processes it has", f"jax {version}")
