@@ -5,6 +5,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
+import pinned
 import pytest
 from campaigns import device
 from fake_torch import Tensor, torch
@@ -58,35 +59,49 @@ def test_without_a_device_it_says_so(torch, expected, monkeypatch, capsys):
     assert expected in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("wrong", "again", "code"), [(0, 1, 0), (1, 1, 1), (0, 0, 1)], ids=["good", "wrong", "untried"]
-)
-def test_its_exit_code_says_whether_all_was_good_and_anything_was_tried(
-    wrong, again, code, monkeypatch, capsys
-):
+@pytest.fixture
+def without_runs(monkeypatch):
+    """A device whose ways are each of one name, and where no run is played."""
     cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "a device")
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     for ways in WAYS:
-        monkeypatch.setattr(device, ways, lambda *torch: [device.Way("one", False, None, None)])
+        way = device.Way(ways, False, None, None)
+        monkeypatch.setattr(device, ways, lambda *torch, way=way: [way])
     monkeypatch.setattr(device, "runs", lambda torch, numbers: [])
 
-    def run(way, data, count, told):
-        told["where an earlier one had lain"] = again
-        return wrong
+
+@pytest.mark.parametrize("untried", [False, True])
+@pytest.mark.parametrize("data", [each.name for each in device.DATA])
+@pytest.mark.parametrize("bad", [None, *WAYS])
+def test_its_exit_code_says_whether_all_was_good_and_anything_was_tried(
+    without_runs, bad, data, untried, monkeypatch, capsys
+):
+    """One way alone is bad, for one kind of data: a batch is wrong, or no memory came again."""
+
+    def run(way, what, count, told):
+        is_bad = (way.name, what.name) == (bad, data)
+        told["where an earlier one had lain"] = not (is_bad and untried)
+        return int(is_bad and not untried)
 
     monkeypatch.setattr(device, "run", run)
-    assert code == device.main([])
+    assert (bad is not None) == device.main([])
     told = capsys.readouterr().out
-    for data in ("array", "npy file"):
-        assert len(WAYS) == told.count(f"one, {data}: {wrong} wrong; ")
-    assert ("FAILED" if code else "nothing wrong") in told
+    for way in WAYS:
+        for each in device.DATA:
+            wrong = (way, each.name) == (bad, data) and not untried
+            assert f"{way}, {each.name}: {int(wrong)} wrong; " in told
+    assert ("FAILED" if bad else "nothing wrong") in told
 
 
-def test_a_run_that_drifted_on_the_device_fails_it(monkeypatch, capsys):
-    cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "a device")
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    for ways in WAYS:
-        monkeypatch.setattr(device, ways, lambda *torch: [])
+@pytest.mark.parametrize(("default", "count"), [("CUDA", 2), ("CPU", 0)])
+def test_tinygrad_takes_part_where_it_computes_by_cuda(monkeypatch, default, count):
+    there = SimpleNamespace(Device=SimpleNamespace(DEFAULT=default), Tensor=None)
+    monkeypatch.setitem(sys.modules, "tinygrad", there)
+    assert count == len(list(device.ways_of_tinygrad()))
+
+
+def test_a_run_that_drifted_on_the_device_fails_it(without_runs, monkeypatch, capsys):
+    monkeypatch.setattr(device, "DATA", ())
     monkeypatch.setattr(device, "runs", lambda torch, numbers: ["run 7 drifted"])
     assert 1 == device.main([])
     told = capsys.readouterr()
@@ -104,7 +119,10 @@ def on_a_device(torch, monkeypatch):
 
 
 def test_runs_that_arrive_as_they_were_sent_come_to_what_is_written_down(on_a_device):
+    """And leave what plays them as it was."""
+    before = pinned.digest, pinned.drawn
     assert [] == device.runs(on_a_device, range(20))
+    assert before == (pinned.digest, pinned.drawn)
 
 
 def test_a_run_that_arrives_as_another_is_named(on_a_device, monkeypatch):

@@ -420,6 +420,24 @@ def test_page_locked_memory_that_cannot_be_had_is_told_at_the_batch_that_wanted_
     assert "raised for the batch of step" in where
 
 
+def test_what_a_signal_handler_raises_while_memory_is_page_locked_is_told_nothing_of_it(torch):
+    def ring(number, frame):
+        raise RuntimeError("job deadline")
+
+    def empty_or_not(shape, **options):
+        signal.raise_signal(signal.SIGINT)
+
+    torch.empty = empty_or_not
+    before = signal.signal(signal.SIGINT, ring)
+    try:
+        with load(np.zeros((6, 1 << 20)), batch_size=2, num_workers=0) as batches:
+            with pytest.raises(RuntimeError, match="job deadline") as caught:
+                next(iter(batches))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not any("page-locked" in note for note in getattr(caught.value, "__notes__", []))
+
+
 class PinsItself:
     """A batch of a class of the user's, whose `pin_memory` raises the same object each time."""
 
@@ -587,6 +605,12 @@ def test_true_refuses_before_any_thread_what_it_cannot_do(monkeypatch, how):
         loader.__enter__()
     assert text in str(caught.value)
     assert 'write "auto"' in str(caught.value)
+
+
+def test_a_fork_is_told_how_to_start_the_process(monkeypatch):
+    forked(monkeypatch)
+    with pytest.raises(ConfigError, match="start the process by 'spawn' or 'forkserver', or write"):
+        load(range(4)).__enter__()
 
 
 @pytest.mark.parametrize("how", HOW)
