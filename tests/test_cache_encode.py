@@ -12,7 +12,7 @@ from samples import arrays, same, samples
 
 from threadloader.cache import _encode
 from threadloader.cache._encode import DamagedError, decode, encode
-from threadloader.cache._samples import ForeignError, freeze
+from threadloader.cache._samples import DEEPEST, ForeignError, freeze
 
 
 def written(sample):
@@ -134,6 +134,24 @@ def test_a_shape_that_lies_is_damaged(shape):
     head = b"A\x03<f4" + struct.pack(f"<B{len(shape)}Q", len(shape), *shape)
     with pytest.raises(DamagedError):
         decode(head + bytes(64))
+
+
+def nested(depth):
+    """Gives so many containers inside each other, of all three kinds in turn."""
+    value = 1
+    for level in range(depth):
+        value = [[value], (value,), {"x": value}][level % 3]
+    return value
+
+
+def test_as_many_containers_as_a_sample_may_have_come_back():
+    deepest = nested(DEEPEST)
+    assert deepest == decode(written(deepest))
+    with pytest.raises(ForeignError, match="containers"):
+        freeze([deepest])
+    one_more = b"L" + struct.pack("<Q", 1) + written(deepest)
+    with pytest.raises(DamagedError, match="containers"):
+        decode(one_more)
 
 
 def test_containers_without_end_are_damaged():
