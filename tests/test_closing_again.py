@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 
 import pytest
 from conftest import open_files, our_threads
+from leaks import PATIENCE
 from sweep import Interrupt, Sweep
 
 from threadloader import ClosedError, Loader, per_thread
@@ -38,6 +39,33 @@ class Opened:
     def close(self):
         Opened.still -= self.open
         self.open = False
+
+
+def test_a_close_does_not_wait_for_the_thread_that_is_inside_next():
+    """That leaves its lock taken: the next one stands in another's place. A later close forgets."""
+    taken, leave = threading.Event(), threading.Event()
+    with Loader({"num_workers": 2}, range(8)) as batches:
+        next(iter(batches))
+        lock = batches._run.turn.lock
+
+        def inside():
+            lock.acquire()
+            taken.set()
+            leave.wait()
+            lock.release()
+
+        threads = [threading.Thread(target=inside), threading.Thread(target=batches.close)]
+        threads[0].start()
+        taken.wait()
+        threads[1].start()
+        threads[1].join(PATIENCE)
+        waits, ended = threads[1].is_alive(), batches._ended
+        leave.set()
+        for thread in threads:
+            thread.join()
+        assert (False, False) == (waits, ended)
+        batches.close()
+        assert batches._ended
 
 
 @pytest.mark.parametrize("raises", [KeyboardInterrupt, TimeoutError, SystemExit])
