@@ -568,6 +568,20 @@ def test_a_database_replaced_meanwhile_is_an_error_for_threads_that_connect_late
         assert -7 == source[0]["id"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be replaced there")
+def test_a_database_replaced_while_a_thread_connects_is_an_error(tmp_path, monkeypatch):
+    """It was the right one when it was looked at, before SQLite opened it."""
+    made(tmp_path)
+    made(tmp_path, [(1, "other", 1)], name="b.db")
+    with closing(opened(tmp_path)) as source, ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(
+            _sqlite_connections,
+            "check_beside",
+            lambda path: os.replace(tmp_path / "b.db", path),
+        )
+        assert "got one that was written to" in str(pool.submit(lambda: source[0]).exception())
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
 @pytest.mark.parametrize(
     ("change", "said"),
