@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from links import make_link
 
-from threadloader.errors import SourceError, _once_free
+from threadloader.errors import SourceError, _open_files
 from threadloader.sources import _index_cache, _line_scan, _lines, _telling
 from threadloader.sources._files import expand
 from threadloader.sources._index_cache import SUFFIX, IndexCache
@@ -355,9 +355,9 @@ def test_where_another_process_is_at_an_index_windows_waits_for_it(
 ):
     """It replaces no file that is open, and opens none that is being replaced."""
     windows = system == "Windows"
-    monkeypatch.setattr(_once_free, "_WINDOWS", windows)
+    monkeypatch.setattr(_open_files, "_WINDOWS", windows)
     monkeypatch.setattr(_index_cache, "_WINDOWS", windows)
-    monkeypatch.setattr(_once_free, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(_open_files, "_PAUSE_SECONDS", 0)
     opened = _index_cache.open_regular
 
     def denied(path):

@@ -24,7 +24,7 @@ from denied import denied_at_first
 from links import make_link
 
 from threadloader import Loader, StateError
-from threadloader.errors import _once_free
+from threadloader.errors import _open_files
 from threadloader.state import Cursor, Excluded, _file, dump, load, read, write
 
 RUN = {"source": "x", "samples": 90, "seed": 2**64 - 1, "shuffle": True, "sampler": None}
@@ -508,8 +508,8 @@ def windows(folder, monkeypatch):
             raise refused.pop()
         real(source, target)
 
-    monkeypatch.setattr(_once_free, "_WINDOWS", True)
-    monkeypatch.setattr(_once_free, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(_open_files, "_WINDOWS", True)
+    monkeypatch.setattr(_open_files, "_PAUSE_SECONDS", 0)
     monkeypatch.setattr(os, "replace", replace)
     monkeypatch.delattr(os, "fchmod", raising=False)  # what is made read-only stays there
     return refused
@@ -526,12 +526,12 @@ def test_a_state_that_somebody_reads_is_replaced_as_soon_as_that_is_over(windows
 def test_a_state_that_is_just_replaced_is_read_as_soon_as_that_is_over(folder, monkeypatch):
     """Windows opens no file that another one is put in place of."""
     write(PLAIN, folder / "run.state")
-    monkeypatch.setattr(_once_free, "_WINDOWS", True)
-    monkeypatch.setattr(_once_free, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(_open_files, "_WINDOWS", True)
+    monkeypatch.setattr(_open_files, "_PAUSE_SECONDS", 0)
     monkeypatch.setattr(_file, "FileIO", denied_at_first(io.FileIO))
     assert PLAIN == read(folder / "run.state")
     monkeypatch.setattr(_file, "FileIO", denied_at_first(io.FileIO))
-    monkeypatch.setattr(_once_free, "_WINDOWS", False)
+    monkeypatch.setattr(_open_files, "_WINDOWS", False)
     with pytest.raises(PermissionError):
         read(folder / "run.state")
 
@@ -565,7 +565,7 @@ def test_a_state_that_stays_open_is_left_as_it_is(windows, folder, monkeypatch):
     """After a second, by a clock that each look at it moves."""
     write(PLAIN, folder / "run.state")
     clock = itertools.count(0.0, 0.25)
-    monkeypatch.setattr(_once_free.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(_open_files.time, "monotonic", lambda: next(clock))
     windows += [PermissionError(errno.EACCES, "Access is denied") for _ in range(9)]
     with pytest.raises(PermissionError):
         write(RICH, folder / "run.state")
@@ -574,7 +574,7 @@ def test_a_state_that_stays_open_is_left_as_it_is(windows, folder, monkeypatch):
 
 
 def test_elsewhere_a_file_that_cannot_be_replaced_is_told_at_once(windows, folder, monkeypatch):
-    monkeypatch.setattr(_once_free, "_WINDOWS", False)
+    monkeypatch.setattr(_open_files, "_WINDOWS", False)
     windows += [PermissionError(errno.EACCES, "Permission denied") for _ in range(2)]
     with pytest.raises(PermissionError):
         write(PLAIN, folder / "run.state")

@@ -19,11 +19,11 @@ __all__ = [
     "CodeError",
     "UsageError",
     "add_code",
-    "add_config",
     "code_name",
     "given_by",
     "integer",
     "named",
+    "new_command",
     "number",
 ]
 
@@ -36,8 +36,19 @@ class UsageError(LoaderError, ValueError):
     """What was asked for on the command line cannot be done as it stands."""
 
 
-def add_config(parser: argparse.ArgumentParser, metavar: str = "CONFIG") -> None:
-    """Add the config, which the help calls `metavar`, and what becomes of unknown keys in it."""
+def new_command(
+    commands: Any, name: str, says: str, description: str, metavar: str = "CONFIG"
+) -> argparse.ArgumentParser:
+    """Add a command to what `argparse` calls subparsers; give its parser, to add to.
+
+    It has the config, which its help calls `metavar`, and what becomes of unknown keys in it.
+    """
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=says,
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument(
         "config", metavar=metavar, help=f"the config; {metavar}#/training for a section"
     )
@@ -48,6 +59,7 @@ def add_config(parser: argparse.ArgumentParser, metavar: str = "CONFIG") -> None
         help='"ignore" lets through keys of the section that are not options, '
         "unless they are one edit away from one (default: error)",
     )
+    return parser
 
 
 def add_code(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "GOOD",
     "PROBLEM",
     "USAGE",
+    "counted",
     "from_source",
     "in_words",
     "is_terminal",
@@ -32,6 +33,11 @@ __all__ = [
 
 GOOD, PROBLEM, USAGE = 0, 1, 2
 """Exit codes of all commands."""
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Say how many there are of what is called so, and of several by `many`, or with an "s"."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def is_terminal(stream: TextIO | None) -> bool:

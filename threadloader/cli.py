@@ -15,7 +15,7 @@ from typing import NoReturn, TextIO
 from . import __version__, bench, lookup, verify
 from ._answer import answering
 from ._leaving import leave
-from ._named import add_config
+from ._named import new_command
 from ._told import GOOD, USAGE, line
 from ._tried import examined
 
@@ -89,14 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    check = commands.add_parser(
-        "check",
-        help="say whether a config is good",
-        description=_CHECK,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    check = new_command(commands, "check", "say whether a config is good", _CHECK, "FILE")
     check.set_defaults(command=_check, cache=True)
-    add_config(check, "FILE")
     sources = check.add_mutually_exclusive_group()
     sources.add_argument(
         "--source-in-code", action="store_true", help="the source is given in code: do not open it"

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ._named import add_config
-from ._told import GOOD, PROBLEM, USAGE, from_source, located, problem_lines, telling
+from ._named import new_command
+from ._told import GOOD, PROBLEM, USAGE, counted, from_source, located, problem_lines, telling
 from ._tried import read
 from .config import NO_SOURCE, Base, LoaderConfig
 from .errors import ConfigError, Problem
@@ -51,14 +51,9 @@ _MOST_ROWS = 100_000
 
 def add_command(commands: Any) -> None:
     """Add ``order`` to the commands, which `argparse` calls subparsers."""
-    parser = commands.add_parser(
-        "order",
-        help="say which samples come when, without a run",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    says = "say which samples come when, without a run"
+    parser = new_command(commands, "order", says, _DESCRIPTION)
     parser.set_defaults(command=_order)
-    add_config(parser)
     count = _up_to(LONGEST)  # no source has more samples, and no epoch more steps
     parser.add_argument(
         "--epoch", type=_up_to(_LAST_EPOCH), default=0, help="the epoch, from 0 (default: 0)"
@@ -169,8 +164,8 @@ def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Base, s
 def _epoch(order: EpochOrder, deal: Deal, epoch: int) -> Answer:
     steps = deal.steps(order.n)
     line = (
-        f"epoch {epoch}: {_counted(steps, 'step')} of {deal.batch_size:,} on shard "
-        f"{deal.shard_index}/{deal.shard_count}, {_counted(order.n, 'sample')} in the world"
+        f"epoch {epoch}: {counted(steps, 'step')} of {deal.batch_size:,} on shard "
+        f"{deal.shard_index}/{deal.shard_count}, {counted(order.n, 'sample')} in the world"
     )
     shard, size = _of(deal), deal.batch_size
     answer = {"epoch": epoch, "shard": shard, "batch_size": size, "steps": steps}
@@ -189,7 +184,7 @@ def _step(order: EpochOrder, deal: Deal, epoch: int, step: int) -> Answer:
     padding = int(np.count_nonzero(~share.valid))
     head = (
         f"epoch {epoch}, step {step}, shard {deal.shard_index}/{deal.shard_count}: "
-        + _counted(len(share.indices), "row")
+        + counted(len(share.indices), "row")
         + f", the last {padding} of them padding" * bool(padding)
     )
     indices = share.indices.tolist()
@@ -229,10 +224,6 @@ def _rows(order: EpochOrder, deal: Deal, index: int) -> Iterator[dict[str, Any]]
     for position in order.find(index).tolist():
         for row in deal.rows(order.n, position):
             yield {"position": position, **row._asdict()}
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _of(deal: Deal) -> dict[str, int]:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .._named import add_code, add_config, integer, number
+from .._named import add_code, integer, new_command, number
 from .._told import GOOD, PROBLEM, USAGE, in_words, line
 from .._tried import examined
 from ..adapters import torch_loader
@@ -40,15 +40,10 @@ that --compare asks for and that is missing.
 
 def add_command(commands: Any) -> None:
     """Add ``bench`` to the commands, which `argparse` calls subparsers."""
-    parser = commands.add_parser(
-        "bench",
-        help="measure a config with several numbers of workers",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    says = "measure a config with several numbers of workers"
+    parser = new_command(commands, "bench", says, DESCRIPTION)
     parser.set_defaults(command=_bench, batch=False, cache=True)  # the runs use the cache
     add, usual = parser.add_argument, Plan()
-    add_config(parser)
     add(
         "--workers",
         type=_integers,

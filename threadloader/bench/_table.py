@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from .._told import line
+from .._told import counted, line
 from ..stats import percent
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ def _heading(report: Report) -> list[str]:
         )
     bounds = [f"{plan.seconds:g} s"] if plan.seconds is not None else []
     # `batches` counts the first one, too.
-    bounds += [_batches(plan.batches - 1)] if plan.batches is not None else []
+    bounds += [counted(plan.batches - 1, "batch", "batches")] if plan.batches is not None else []
     runs = "1 run" if plan.repeat == 1 else f"{plan.repeat} runs, taken in turns,"
-    cores = "1 core" if system["cores"] == 1 else f"{system['cores']} cores"
+    cores, steps = counted(system["cores"], "core"), counted(data["steps"], "batch", "batches")
     what = (
         f"{line(report.config) or 'The config'}: batch_size {data['batch_size']}, prefetch_batches"
-        f" {data['prefetch_batches']}, {_batches(data['steps'])} an epoch. {system['python']}"
+        f" {data['prefetch_batches']}, {steps} an epoch. {system['python']}"
         f" {gil}, numpy {system['numpy']}, {cores}, {system['platform']}."
     )
     how = (
@@ -107,10 +107,6 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
     return textwrap.wrap(
         text, WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
     )
-
-
-def _batches(number: int) -> str:
-    return "1 batch" if number == 1 else f"{number:,} batches"
 
 
 def _number(value: float | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import log
 from ._samples import ForeignError, freeze
 
-__all__ = ["MISSING", "Cache", "CacheStats", "Count", "follow"]
+__all__ = ["MISSING", "Cache", "Count", "follow"]
 
 
 MISSING: Any = object()

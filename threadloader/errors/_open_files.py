@@ -1,11 +1,16 @@
-"""How many files may be kept open, and what to do where the system opens no more."""
+"""Files that the system does not open, or replace: too many are open, or somebody is at one."""
+
+from __future__ import annotations
 
 import errno
 import os
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ._handlers import by_handler
 
-__all__ = ["TOO_MANY", "most_open", "too_many"]
+__all__ = ["TOO_MANY", "most_open", "once_free", "too_many"]
 
 TOO_MANY: frozenset[int] = frozenset({errno.EMFILE, errno.ENFILE})
 """Errors of a process, or a system, that has as many files open as it may."""
@@ -13,6 +18,14 @@ TOO_MANY: frozenset[int] = frozenset({errno.EMFILE, errno.ENFILE})
 _PART = 8
 """The part of a process's limit that one source, or one folder of a cache, takes. Chosen: several
 loaders at once have room, each with both, and threads."""
+
+_WINDOWS = os.name == "nt"
+
+_SECONDS, _PAUSE_SECONDS = 1.0, 0.01
+"""How long it is tried, and how often. Chosen: who reads a small file, or looks through new ones,
+has it for a moment."""
+
+_T = TypeVar("_T")
 
 
 def most_open(most: int) -> int:
@@ -36,3 +49,20 @@ def too_many(error: BaseException) -> str:
         return ""
     limit = "" if os.name == "nt" else "raise the limit of open files (ulimit -n), or "
     return f"{limit}open fewer files or loaders at once"
+
+
+def once_free(call: Callable[..., _T], *paths: Any) -> _T:
+    """Make a call that Windows refuses while somebody else has the file open, or replaces it.
+
+    Raises:
+        PermissionError: it still does after a second; elsewhere at once.
+        Exception: what else the call raises.
+    """
+    until = time.monotonic() + _SECONDS
+    while True:
+        try:
+            return call(*paths)
+        except PermissionError as error:
+            if not _WINDOWS or by_handler(error) or time.monotonic() >= until:
+                raise
+        time.sleep(_PAUSE_SECONDS)

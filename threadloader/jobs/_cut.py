@@ -32,7 +32,7 @@ def cut(made: Any, count: int, rows: int) -> list[Any]:
     bare = not getattr(made, "__dict__", None)
     if kind in (np.ndarray, np.memmap) and made.shape[:1] == (count * rows,):
         return list(made.reshape(count, rows, *made.shape[1:]))
-    if kind is dict or (kind is OrderedDict and bare):
+    if kind in (dict, OrderedDict) and bare:
         batches = _fields(made.values(), count, rows)
         return [kind(zip(made, batch, strict=True)) for batch in batches]
     if kind is tuple:

@@ -18,7 +18,6 @@ __all__ = [
     "explained",
     "is_wrapped",
     "note_beside",
-    "noted",
 ]
 
 ITS_OWN = (

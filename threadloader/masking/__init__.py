@@ -216,12 +216,9 @@ class MaskTokens:
     def _tokens(self, sample: Any) -> npt.NDArray[Any]:
         """Give the tokens of a sample, of whatever kind it is."""
         if self.field is None:
-            is_dict = isinstance(sample, Mapping)
-            hint = (
-                'name the "field" of it'
-                if is_dict
-                else "make it one before, of a dtype of integers"
-            )
+            hint = "make it one before, of a dtype of integers"
+            if isinstance(sample, Mapping):
+                hint = 'name the "field" of it'
             return self._integers(sample, "the sample", hint)
         if not isinstance(sample, Mapping) or self.field not in sample:
             got = _say(sample)

@@ -41,38 +41,37 @@ def as_source(data: Any) -> Any:
     ...
     ConfigError: source: expected an object with __len__ and __getitem__, got generator; ...
     """
+    kind, hint = type(data), ""
+    got = kind.__name__
     if is_sparse(data):
         hint = (
             "its rows are matrices: give its toarray(), or an object of your own whose "
             "take(indices) gives matrix[indices].toarray()"
         )
-        raise ConfigError(Problem("source", "arrays or samples", type(data).__name__, hint))
-    if isinstance(data, Mapping) and _is_options(data):
-        hint = 'it stands in the config, as in Loader({"source": {"type": ...}})'
+    elif isinstance(data, Mapping) and _is_options(data):
         got = "an object of options"
-        raise ConfigError(Problem("source", "arrays or samples", got, hint))
-    if _is_arrow(type(data)):
+        hint = 'it stands in the config, as in Loader({"source": {"type": ...}})'
+    elif _is_arrow(kind):
         hint = (
             "its [] gives columns: give its rows, as table.to_pylist() does, or an object of your "
             "own whose take(indices) gives a dict of arrays of table.take(indices)"
         )
-        raise ConfigError(Problem("source", "arrays or samples", type(data).__name__, hint))
-    if _is_labelled(type(data)):
+    elif _is_labelled(kind):
         hint = (
             'its [] gives columns: give its rows, as df.to_dict("records") does, or a dict of '
             "arrays, as {name: df[name].to_numpy() for name in df}"
-            if hasattr(type(data), "columns")
+            if hasattr(kind, "columns")
             else "its [] goes by label, not by position: give its values, as s.to_numpy() does"
         )
-        raise ConfigError(Problem("source", "arrays or samples", type(data).__name__, hint))
+    if hint:
+        raise ConfigError(Problem("source", "arrays or samples", got, hint))
     if isinstance(data, (np.ndarray, Mapping)) or _holds_array(data):
         return ArraySource(data)
     # A special method counts when the class has it, as for the language itself:
     # a class given instead of an object has none.
-    kind = type(data)
     indexed = hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not _is_stream(kind)
     if isinstance(data, str) or not indexed:
-        got = f"the class {data.__name__}" if isinstance(data, type) else kind.__name__
+        got = f"the class {data.__name__}" if isinstance(data, type) else got
         expected = "an object with __len__ and __getitem__"
         raise ConfigError(Problem("source", expected, got, _advice(data)))
     if isinstance(data, (PerThread, Without)):

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import by_handler
 from ._files import expand
-from ._hash import sha256
+from ._fingerprint import sha256
 from ._paths import real
 
 __all__ = ["log_status", "stamp"]

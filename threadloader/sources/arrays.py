@@ -15,8 +15,7 @@ import numpy as np
 
 from ..errors import ConfigError, Problem
 from ._closing import closed_error
-from ._fingerprint import add_values, checked_rows, describe_dtype
-from ._hash import sha256
+from ._fingerprint import add_values, checked_rows, describe_dtype, sha256
 from ._row_numbers import row_number, row_numbers
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from ._csv_rows import Block, read_blocks
 from ._dtypes import UnfitError
 from ._fields import listed, near, nearest
 from ._files import FileReader, expand
-from ._fingerprint import checked_rows
-from ._hash import sha256
+from ._fingerprint import checked_rows, sha256
 from ._row_numbers import row_number
 from .arrays import ArraySource, Empty
 

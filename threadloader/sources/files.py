@@ -28,7 +28,7 @@ from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._closing import closed_error
 from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside
-from ._hash import sha256
+from ._fingerprint import sha256
 from ._labels import labels_of
 from ._paths import MAGIC, listing, why_not
 from ._regular import open_regular, regular_status, time_of_change, too_few
@@ -132,10 +132,8 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
     patterns = [pattern] if isinstance(pattern, str) else list(pattern)
     for each in patterns:
         if Path(each).anchor or ".." in Path(each).parts:
-            expected, hint = (
-                'a pattern below the folder, without ".."',
-                'name the place in "folder"',
-            )
+            expected = 'a pattern below the folder, without ".."'
+            hint = 'name the place in "folder"'
             raise ConfigError(Problem("/source/pattern", expected, repr(each), hint))
     check_spelling(folder, patterns, root)
     files = expand(folder, patterns, root, overlapping=True)

@@ -23,7 +23,7 @@ from ._fields import chosen_fields, near, unknown_fields
 from ._lines import Line, LineFiles, line_options
 from ._strict_json import STRICT
 
-__all__ = ["JsonlSource", "Shape", "open_jsonl"]
+__all__ = ["JsonlSource", "open_jsonl"]
 
 _ONE_A_LINE = "write one value a line, without line ends inside"
 

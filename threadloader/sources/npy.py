@@ -20,8 +20,7 @@ import numpy.typing as npt
 from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._closing import close_all, closed_error
 from ._files import FileReader, inside
-from ._fingerprint import checked_rows
-from ._hash import sha256
+from ._fingerprint import checked_rows, sha256
 from ._npy_header import LONGEST, Header, read_header
 from ._regular import (
     none_there,

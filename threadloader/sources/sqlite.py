@@ -28,7 +28,7 @@ import numpy.typing as npt
 from ..errors import ConfigError, Problem, SourceError, log
 from ._fields import near
 from ._files import inside
-from ._hash import sha256
+from ._fingerprint import sha256
 from ._row_numbers import row_number
 from ._sqlite_connections import Connections
 from ._telling import Telling

@@ -31,7 +31,7 @@ from ._closing import close_all
 from ._decode import Decoders, apply, decoder_of, image_options
 from ._fields import chosen_fields, near
 from ._files import FileReader, expand, kept_open
-from ._hash import sha256
+from ._fingerprint import sha256
 from ._row_numbers import row_number
 from ._tar_headers import members
 from ._telling import Telling

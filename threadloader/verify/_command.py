@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._asked import current_folder
-from .._named import UsageError, add_code, add_config, code_name, integer, named
+from .._named import UsageError, add_code, code_name, integer, named, new_command
 from .._told import GOOD, PROBLEM, USAGE, line
 from .._tried import examined
 from ..errors import ConfigError, LoaderError, WorkerError
@@ -41,14 +41,9 @@ the system cannot read.
 
 def add_command(commands: Any) -> None:
     """Add ``verify`` to the commands, which `argparse` calls subparsers."""
-    parser = commands.add_parser(
-        "verify",
-        help="prove that a config gives the same batches whatever the threads do",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    says = "prove that a config gives the same batches whatever the threads do"
+    parser = new_command(commands, "verify", says, DESCRIPTION)
     parser.set_defaults(command=_verify, batch=False, cache=False)  # no run uses the cache
-    add_config(parser)
     parser.add_argument(
         "--epochs",
         type=integer,

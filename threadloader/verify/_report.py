@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .._told import line
+from .._told import counted, line
 from ._plan import Run
 
 __all__ = ["FORMAT", "Cause", "Difference", "Failure", "Report"]
@@ -159,11 +159,11 @@ class Report:
 
     def _lines(self) -> Iterator[str]:
         config = line(self.config) or "the config"
-        batches = _count(self.batches, "batch", "batches")
-        samples = _count(self.samples, "sample", "samples")
-        amount = f"{batches} of {_count(self.epochs, 'epoch', 'epochs')}, {samples}"
+        batches = counted(self.batches, "batch", "batches")
+        samples = counted(self.samples, "sample")
+        amount = f"{batches} of {counted(self.epochs, 'epoch')}, {samples}"
         amount += f", in {len(self.runs) + 1} runs, {self.seconds:.1f} s"
-        failed = _count(len(self.failures), "batch", "batches")
+        failed = counted(len(self.failures), "batch", "batches")
         summary = {
             "same": f"OK: the same {amount}; fingerprint {self.fingerprint}",
             "unsafe": f"UNSAFE: the same {amount}, and yet there is a fault",
@@ -205,10 +205,6 @@ def _paragraph(name: str, text: str) -> Iterator[str]:
         break_on_hyphens=False,
         break_long_words=False,
     )
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
 
 
 def _listed(one: str, many: str, numbers: tuple[int, ...]) -> str:
