@@ -1,11 +1,14 @@
-"""Calls that Windows refuses while somebody else is at a file."""
+"""Calls that are refused while somebody else is at a file."""
 
 import errno
 
+DENIED = PermissionError(errno.EACCES, "Access is denied")
+"""What Windows says."""
 
-def denied_at_first(call, times=3):
+
+def denied_at_first(call, error=DENIED, times=3):
     """Gives a function that does as `call`, but for the first times, when it is refused."""
-    left = [PermissionError(errno.EACCES, "Access is denied") for _ in range(times)]
+    left = [type(error)(*error.args) for _ in range(times)]
 
     def refused(*args, **options):
         if left:

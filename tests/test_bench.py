@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from functools import partial
@@ -311,6 +312,8 @@ def said(rows, step_seconds=0.0, cores=2, gil=True):
         ({0: 100, 4: 99}, {0: 0.99, 4: 0.99}, 1, "1.0 of 1 core is busy with no workers already"),
         ({0: 100, 1: 99}, {0: 0.99, 1: 0.99}, 2, "One worker does what the loop itself would do"),
         ({0: 100, 4: 90}, {0: 1.0, 4: 1.0}, 2, "This holds for loading alone."),
+        ({0: 100, 4: 105}, {0: 1.0, 4: 1.0}, 2, "More workers than 0 do not help (1.05 times at"),
+        ({0: 100, 4: 107}, {0: 1.0, 4: 1.0}, 2, "More workers than 0 help little (1.07 times at"),
     ],
 )
 def test_without_a_step_the_bottleneck_is_told_by_rates_and_cores(rates, busy, cores, expected):
@@ -735,6 +738,10 @@ def test_two_loaders_with_other_samples_are_not_compared(torch_there, config):
     ("answer", "expected"),
     [
         (BenchError("ValueError: bad"), "num_workers 0: ValueError: bad"),
+        (
+            BenchError("RuntimeError: can't start new thread"),
+            "num_workers 0: RuntimeError: can't start new thread; --workers says which numbers",
+        ),
         (
             {"samples": 0},
             (
@@ -1402,6 +1409,14 @@ def test_a_process_that_the_system_does_not_start_is_told_with_what_to_do(monkey
     monkeypatch.setattr(what, refuse)
     said = r"expected a process .*, got: \[Errno \d+\] Too many open files; raise the limits of"
     with pytest.raises(BenchError, match=said):
+        in_process({})
+
+
+def test_without_a_folder_for_temporary_files_the_way_out_is_told(monkeypatch):
+    """As on a system whose disk is only read."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere/at/all"])
+    with pytest.raises(BenchError, match=r"No usable temporary directory .*, as TMPDIR"):
         in_process({})
 
 

@@ -241,7 +241,8 @@ def test_more_workers_than_the_system_starts_are_told_at_their_option(check, mon
     code, out, err = check(name)
     expected = (
         "/num_workers: expected no more threads than the system starts, got 99; RuntimeError: "
-        "can't start new thread; give fewer, or raise the limit of the system (ulimit -u)"
+        "can't start new thread; give fewer (0 needs none), or raise what bounds them: ulimit -u, "
+        "a container's limit of pids, or ulimit -v, since each has a stack of ulimit -s"
     )
     assert (1, f"{at(name, '99')} {expected}\n", "") == (code, out, err)
 

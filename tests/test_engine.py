@@ -688,7 +688,9 @@ def test_an_engine_that_cannot_start_its_workers_leaves_none(caplog):
     engine = Engine(4, 5.0, Full())
     with pytest.raises(RuntimeError, match="can't start new thread") as caught:
         engine.start()
-    assert '"num_workers" asks for 4 threads, besides one' in caught.value.__notes__[0]
+    note = caught.value.__notes__[0]
+    assert '"num_workers" asks for 4 threads, besides one that feeds them and one that' in note
+    assert "give fewer (0 needs none), or raise what bounds them: ulimit -u, a container's" in note
     engine.stop()
     assert before == set(threading.enumerate())
 
@@ -711,7 +713,7 @@ def test_an_engine_whose_feeder_cannot_start_says_so():
         with pytest.raises(RuntimeError, match=text) as caught:
             engine.start()
         # What the system refuses is told with the option that asks for it.
-        told = ['threadloader: "num_workers" asks for 2 threads, besides one that feeds them, ']
+        told = ['threadloader: "num_workers" asks for 2 threads, besides one that feeds them ']
         notes = [note[: len(told[0])] for note in getattr(caught.value, "__notes__", [])]
         assert notes == (told if runtime.__class__ is NoLaunch else [])
         engine.stop()

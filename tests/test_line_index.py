@@ -411,7 +411,7 @@ def test_a_failure_at_any_step_leaves_the_old_index_or_none_and_no_other_file(
             if step == "fsync":
                 patch.setattr(os, "fsync", fail)
             elif step == "replace":
-                patch.setattr(Path, "replace", fail)
+                patch.setattr(os, "replace", fail)
             elif step == "write":
                 patch.setattr(_index_cache, "_checksum", fail)
             else:

@@ -26,6 +26,17 @@ def test_an_eighth_of_what_the_process_may_have_open_is_kept_open(monkeypatch, l
     assert expected == kept_open()
 
 
+def test_where_no_limit_can_be_asked_for_as_many_as_anywhere_are_kept_open(monkeypatch):
+    """As where a sandbox refuses the question."""
+    resource = pytest.importorskip("resource")
+
+    def refused(which):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(resource, "getrlimit", refused)
+    assert 128 == kept_open()
+
+
 def test_where_each_thread_opens_files_for_itself_few_are_kept_open(monkeypatch):
     """As on Windows: with 64 workers, 128 files would be 8,320."""
     monkeypatch.delattr(os, "pread", raising=False)

@@ -536,6 +536,25 @@ def test_a_state_that_is_just_replaced_is_read_as_soon_as_that_is_over(folder, m
         read(folder / "run.state")
 
 
+def test_a_state_that_fuse_does_not_find_while_it_is_replaced_is_read(folder, monkeypatch):
+    """As by sshfs and bindfs, whoever opens a name meets the file that was there before."""
+    write(PLAIN, folder / "run.state")
+    monkeypatch.setattr(_open_files, "_PAUSE_SECONDS", 0)
+    gone = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    monkeypatch.setattr(_file, "FileIO", denied_at_first(io.FileIO, gone))
+    assert PLAIN == read(folder / "run.state")
+
+
+def test_a_state_that_is_missing_is_told_at_once(folder, monkeypatch):
+    """A link that leads nowhere, too."""
+    monkeypatch.setattr(_open_files.time, "sleep", None)
+    with pytest.raises(FileNotFoundError):
+        read(folder / "run.state")
+    make_link(folder / "run.state", "nowhere")
+    with pytest.raises(FileNotFoundError):
+        read(folder / "run.state")
+
+
 @pytest.mark.parametrize("name", ["stat", "replace"])
 def test_what_a_handler_raises_while_a_file_is_waited_for_passes(
     windows, folder, monkeypatch, name

@@ -1677,21 +1677,38 @@ def test_threads_stop_as_soon_as_enough_is_wrong():
     assert found.wrong >= _stress.ENOUGH
 
 
-def test_a_thread_that_cannot_start_leaves_none_that_waits_for_it(monkeypatch):
+def starts(monkeypatch, number, error):
+    """Has the system start so many threads and no more; gives the list of them."""
     start, begun = threading.Thread.start, []
 
     def starting(thread):
-        if len(begun) == 3:
-            raise RuntimeError("can't start new thread")
+        if len(begun) == number:
+            raise error
         begun.append(thread)
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", starting)
-    with pytest.raises(RuntimeError, match="can't start"):
+    return begun
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [(1, RuntimeError("can't start new thread")), (3, RuntimeError("a handler's"))],
+)
+def test_a_thread_that_cannot_start_leaves_none_that_waits_for_it(monkeypatch, number, error):
+    begun = starts(monkeypatch, number, error)
+    with pytest.raises(RuntimeError) as caught:
         stressed([int], seconds=3600)
+    assert error is caught.value
     for thread in begun:
         thread.join(30)
-    assert not any(thread.is_alive() for thread in begun)
+    assert (number, False) == (len(begun), any(thread.is_alive() for thread in begun))
+
+
+def test_where_the_system_starts_fewer_threads_two_show_what_several_do(monkeypatch):
+    begun = starts(monkeypatch, 2, RuntimeError("can't start new thread"))
+    assert stressed([itertools.count().__next__], seconds=3600).wrong >= _stress.ENOUGH
+    assert 2 == len(begun)
 
 
 # Progress.

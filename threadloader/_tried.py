@@ -23,6 +23,7 @@ from ._told import (
     texts,
 )
 from .config import Base, LoaderConfig, Report, examine
+from .engine import FEWER
 from .errors import CollateError, ConfigError, Problem, SourceError
 from .loader import NO_BATCH, Loader, based, open_configured, unlisted, without_source
 
@@ -174,8 +175,8 @@ def _no_threads(error: Exception, config: LoaderConfig) -> tuple[Problem, ...]:
     if not isinstance(error, RuntimeError) or str(error) != "can't start new thread":
         return ()
     expected = "no more threads than the system starts"
-    # Without its notes: that of the engine says the half of it.
-    advice = f"RuntimeError: {error}; give fewer, or raise the limit of the system (ulimit -u)"
+    # Without its notes: that of the engine says the number again.
+    advice = f"RuntimeError: {error}; {FEWER}"
     return (Problem("/num_workers", expected, str(config.num_workers), advice),)
 
 

@@ -243,7 +243,8 @@ def _without_step(rows: Sequence[Row], cores: int, gil: bool) -> str:
 
 
 def _no_gain(base: Row, rest: Sequence[Row], gain: float, cores: int, gil: bool) -> str:
-    told = f"More workers than {base.num_workers} do not help ({gain:.2f} times at best)."
+    help_ = "help little" if gain * NEAR > 1 else "do not help"  # else one of them is chosen
+    told = f"More workers than {base.num_workers} {help_} ({gain:.2f} times at best)."
     most = max(row.cpu_cores or 0.0 for row in rest)
     if rest[-1].num_workers == 1:
         return f"{told} One worker does what the loop itself would do: try more with --workers."

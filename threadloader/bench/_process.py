@@ -101,6 +101,8 @@ def _begun() -> tuple[subprocess.Popen[bytes], IO[bytes]]:
         )
         if error.errno == errno.ENOTSUP:
             hint = "run it outside of the bundle"
+        elif "temporary directory" in str(error):  # so `tempfile` says that it has found none
+            hint = "name a folder that can be written to in the environment, as TMPDIR"
         text = f"expected a process of its own for each run, got: {error}; {hint}"
         raise BenchError(text) from error
     return child, noise

@@ -46,7 +46,7 @@ be begun in bytes, `_watch` tells of a stall, `_joining` waits for the workers' 
 logs with a bound, `_engine` is start and stop, `_inline` the same face without threads.
 """
 
-from ._engine import Engine
+from ._engine import FEWER, Engine
 from ._inline import Inline, InlineStream
 from ._own import here
 from ._saying import say
@@ -55,6 +55,7 @@ from ._stream import Stream
 
 __all__ = [
     "ENDED",
+    "FEWER",
     "Engine",
     "Inline",
     "InlineStream",

@@ -185,10 +185,16 @@ def _refused(error: BaseException, num_workers: int) -> BaseException:
     if type(error) is RuntimeError and error.args == ("can't start new thread",):
         error.add_note(
             f'threadloader: "num_workers" asks for {num_workers} threads, besides one that feeds '
-            "them, which are more than the system starts; give fewer"
+            f"them and one that starts them, which are more than the system starts; {FEWER}"
         )
     return error
 
+
+FEWER = (
+    "give fewer (0 needs none), or raise what bounds them: ulimit -u, a container's limit of pids, "
+    "or ulimit -v, since each has a stack of ulimit -s"
+)
+"""What to do where the system starts no more threads."""
 
 _running: dict[int, weakref.ref[Engine]] = {}
 """Engines that are running, for the exit hook. Without a lock: each use is one operation of

@@ -35,11 +35,13 @@ def most_open(most: int) -> int:
     """
     try:
         import resource  # of Unix alone
-    except (ImportError, OSError) as error:  # OSError: no file can be opened any more
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # OSError: no file can be opened any more, or a sandbox does not let it be asked.
+    except (ImportError, OSError) as error:
         if by_handler(error):
             raise
         return most
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if limit == resource.RLIM_INFINITY else max(1, min(most, limit // _PART))
 
 
@@ -52,17 +54,32 @@ def too_many(error: BaseException) -> str:
 
 
 def once_free(call: Callable[..., _T], *paths: Any) -> _T:
-    """Make a call that Windows refuses while somebody else has the file open, or replaces it.
+    """Make a call that is refused while somebody else has the file open, or replaces it.
+
+    Windows does so, and file systems by FUSE say for a moment that there is none.
 
     Raises:
-        PermissionError: it still does after a second; elsewhere at once.
+        PermissionError: it still is after a second; elsewhere at once.
+        FileNotFoundError: likewise; at once, if nothing is at the first of the paths.
         Exception: what else the call raises.
     """
     until = time.monotonic() + _SECONDS
     while True:
         try:
             return call(*paths)
-        except PermissionError as error:
-            if not _WINDOWS or by_handler(error) or time.monotonic() >= until:
+        except (PermissionError, FileNotFoundError) as error:
+            if by_handler(error) or time.monotonic() >= until:
+                raise
+            if not (_WINDOWS if isinstance(error, PermissionError) else _is_there(paths[0])):
                 raise
         time.sleep(_PAUSE_SECONDS)
+
+
+def _is_there(path: Any) -> bool:
+    try:
+        os.stat(path)  # noqa: PTH116 - a run without files imports no pathlib
+    except (OSError, ValueError) as error:
+        if by_handler(error):
+            raise
+        return False
+    return True

@@ -114,7 +114,7 @@ class IndexCache:
                 if self._warned:  # once in vain, it is not waited for at each of many files
                     own.replace(path)
                 else:
-                    once_free(own.replace, path)
+                    once_free(os.replace, own, path)
             finally:  # around the opening, too: an interrupt may come right after it
                 try:
                     own.unlink()

@@ -141,9 +141,10 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
         if MAGIC & set(each):
             continue
         # All that may be wrong is said before its label is looked for.
-        if not os.path.isdir(folder):  # noqa: PTH112 - of a long name is_dir() raises
-            listing(folder, folder / each)
-        if isinstance(why_not(folder / each), FileNotFoundError):
+        why = why_not(folder / each)
+        if isinstance(why, (FileNotFoundError, NotADirectoryError)):
+            listing(folder, folder / each)  # raises, if there is no such folder
+        if isinstance(why, FileNotFoundError):
             raise SourceError(
                 "expected a file of this name, found none; a pattern without *, ? and [ is the "
                 'name of one file below the folder; what finds all of an ending is like "**/*.jpg"',
