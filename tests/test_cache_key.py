@@ -721,6 +721,19 @@ def test_texts_of_up_to_10_000_characters_are_searched_for_names(text, longer, m
     assert 2 - longer == len(keys)
 
 
+def test_a_class_in_an_annotation_is_not_asked_what_it_stands_for():
+    """The alias of one would hand the question on to it."""
+
+    class Meta(type):
+        def __getattr__(cls, name):
+            raise SystemExit(name)
+
+    class Generic(metaclass=Meta):
+        __class_getitem__ = classmethod(types.GenericAlias)
+
+    assert key_of(defined("class f:\n    part: alias", alias=Generic[int]))
+
+
 def test_an_alias_that_holds_itself_is_gone_through_once(monkeypatch):
     """As `type Parts = list[Parts]` makes one, from Python 3.12 on."""
     within = []

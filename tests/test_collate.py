@@ -625,7 +625,7 @@ def test_what_is_no_number_is_told_to_be_converted(dtype):
     assert 'give another "value"' not in error.message
     assert 'give another "value"' in refused(Pad(value=300), [np.zeros(1, "u1")]).message
     error = refused(Pad(fields=["x"]), [{"x": np.zeros(1, dtype)}])
-    assert 'in the transform, or leave it out of "fields", if all are of one shape' in error.message
+    assert 'in the transform, or leave it out of "fields", if all are alike' in error.message
 
 
 @pytest.mark.parametrize(("fields", "told"), [(None, True), (["x"], False)])

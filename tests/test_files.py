@@ -219,6 +219,18 @@ def test_a_folder_that_is_none_is_told_whatever_the_pattern(tmp_path, pattern, l
     assert "got a file; name the folder that it is in" in error
 
 
+def test_a_folder_with_a_name_that_no_system_has_is_told(tmp_path):
+    error = refused(tmp_path / ("x" * 300), pattern="0.png")
+    assert "x/data/0.png: expected a file that can be read, got: " in error.replace("\\", "/")
+
+
+def test_a_name_that_a_table_does_not_list_may_be_anything(tmp_path):
+    write(tmp_path, {"a/0.png": b"0", "t.csv": "file,label\na/0.png,x\n"})
+    (tmp_path / "data" / "sub.png").mkdir()
+    label = {"csv": "data/t.csv", "file": "file", "label": "label"}
+    assert ["a/0.png"] == paths(opened(tmp_path, pattern=["a/0.png", "sub.png"], label=label))
+
+
 def test_a_pattern_is_not_blamed_for_a_link_in_a_circle(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "loop").symlink_to("loop")

@@ -49,6 +49,7 @@ TASK = {
     "SLURM_STEPID": "0",
     "SLURM_STEP_NUM_NODES": "1",
     "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_TASKS_PER_NODE": "4",
 }
 """A task of SLURM's, as 22.05 and 24.11 start it: the first of four on one node."""
 
@@ -61,16 +62,25 @@ SHELL = {**TASK, "SLURM_JOB_ID": "18", "SLURM_GTIDS": "0"}
     [
         ({}, (0, 1)),
         ({"SLURM_NTASKS": "2"}, (0, 1)),
-        ({"SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"}, (0, 1)),
+        ({"SLURM_STEP_NUM_TASKS": None}, (0, 1)),
+        ({"SLURM_STEP_TASKS_PER_NODE": "3,1"}, (0, 1)),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(x2)"}, (0, 1)),
         # What srun starts in that job has a step of its own.
         ({"SLURM_GTIDS": "0,1,2,3"}, (0, 4)),
-        ({"SLURM_GTIDS": "2,3", "SLURM_STEP_NUM_NODES": "2", "SLURM_PROCID": "2"}, (2, 4)),
-        ({"SLURM_GTIDS": "0", "SLURM_STEP_NUM_NODES": "4"}, (0, 4)),
+        ({"SLURM_GTIDS": "0,2", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}, (0, 4)),
+        ({"SLURM_GTIDS": "1,2", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_PROCID": "1"}, (1, 4)),
+        ({"SLURM_GTIDS": "0", "SLURM_STEP_TASKS_PER_NODE": "1(x4)"}, (0, 4)),
+        ({"SLURM_GTIDS": "", "SLURM_NTASKS": " 04"}, (0, 4)),
+        ({"SLURM_GTIDS": None, "SLURM_NTASKS": None}, (0, 4)),
+        ({"SLURM_STEP_TASKS_PER_NODE": None, "SLURM_NTASKS": ""}, (0, 4)),
+        # The step of one task in which salloc's shell may run, in a job of four.
+        ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_TASKS_PER_NODE": "1"}, (0, 1)),
     ],
 )
 def test_a_job_that_was_sent_from_a_task_is_none_of_its_tasks(changed, shard):
     """It would read one part of four, and the others nobody."""
-    assert shard == shard_of_process({**SHELL, **changed})
+    environ = {name: value for name, value in {**SHELL, **changed}.items() if value is not None}
+    assert shard == shard_of_process(environ)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +99,10 @@ def test_a_job_that_was_sent_from_a_task_is_none_of_its_tasks(changed, shard):
             "SLURM_STEP_NUM_TASKS above PMIX_RANK, got SLURM_STEP_NUM_TASKS=1 and PMIX_RANK=2",
         ),
         ({"PMI_RANK": "0", "PMI_SIZE": "1", "PMIX_RANK": "2"}, "PMI_SIZE above PMIX_RANK"),
+        (
+            {"SLURM_JOB_ID": "17", "PMI_RANK": "0", "PMI_SIZE": "4", "PMI_JOBID": "16.2"},
+            "PMI_JOBID of this step of SLURM, 17.2, got 16.2",
+        ),
     ],
 )
 def test_what_another_job_or_launcher_has_left_is_refused(environ, text):
@@ -101,6 +115,9 @@ def test_what_another_job_or_launcher_has_left_is_refused(environ, text):
     "left",
     [
         {"PMI_JOBID": "17.0"},
+        {"PMI_JOBID": "17.3", "SLURM_STEP_ID": "", "SLURM_STEPID": "3"},
+        {"PMI_JOBID": "17.3", "SLURM_STEP_ID": "", "SLURM_STEPID": ""},
+        {"PMI_JOBID": "16.0", "SLURM_JOB_ID": ""},
         {"PMI_JOBID": "16.0", "MPI_LOCALRANKID": "1"},  # by MPICH's mpiexec
         {"PMI_JOBID": "a name of another launcher's"},
         {"PMIX_RANK": "1"},
@@ -108,6 +125,44 @@ def test_what_another_job_or_launcher_has_left_is_refused(environ, text):
 )
 def test_what_says_nothing_else_is_not_refused(left):
     assert (1, 3) == shard_of_process({**TASK, "PMI_RANK": "1", "PMI_SIZE": "3", **left})
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "PMIX_RANK": "00"},
+        {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "PMIX_RANK": " "},
+        # One process of torchrun in each task: each trains by itself.
+        {"RANK": "0", "WORLD_SIZE": "1", "PMIX_RANK": "3", "PMI_JOBID": "16.0", **TASK},
+    ],
+)
+def test_one_process_among_others_that_train_by_themselves_is_alone(environ):
+    assert (0, 1) == shard_of_process(environ)
+
+
+def test_those_that_are_started_inside_of_others_stand_first():
+    """As it is documented."""
+    both = {}
+    for rank, (launcher, index, (count, *_)) in reversed(list(enumerate(LAUNCHERS))):
+        both |= {index: str(rank), count: "9"}
+        assert (rank, 9) == shard_of_process(both), launcher
+    known = ["torchrun", "Horovod", "Open MPI", "PMI", "SLURM"]
+    assert known == [launcher for launcher, *_ in LAUNCHERS]
+
+
+@pytest.mark.parametrize(
+    ("environ", "hint"),
+    [
+        ({"RANK": "3"}, "; correct the environment, or give {"),
+        # What the launcher itself has set is not to be unset: each process would read everything.
+        ({"PMIX_RANK": "3"}, '; give {"index": ..., "count": ...}'),
+    ],
+)
+def test_nobody_is_told_to_unset_what_a_running_launcher_has_set(environ, hint):
+    with pytest.raises(ConfigError) as caught:
+        shard_of_process(environ)
+    assert hint in str(caught.value)
+    assert "unset" not in str(caught.value)
 
 
 def test_the_innermost_launcher_decides():

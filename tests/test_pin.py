@@ -465,6 +465,19 @@ def test_an_error_of_an_object_that_pins_itself_is_given_no_note_of_page_locked_
     assert PinsItself.error is caught.value.__cause__
 
 
+def test_a_tensor_of_another_class_that_pins_itself_is_given_no_note_either(torch):
+    class PinsItselfToo(Tensor):
+        pin_memory = PinsItself.pin_memory
+        error = PinsItself.error
+
+    loader = Loader(
+        {"pin_memory": True}, range(4), collate=lambda samples: PinsItselfToo(np.array(samples))
+    )
+    with loader as batches, pytest.raises(WorkerError, match="Refused was raised") as caught:
+        next(iter(batches))
+    assert PinsItself.error is caught.value.__cause__
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_tensor_of_the_collate_that_cannot_be_page_locked_is_told_what_takes_less(
     torch, workers, monkeypatch

@@ -23,6 +23,8 @@ LAUNCHERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 """Name, variable of the rank, variables of the count; first those that are started inside of the
 others, as torchrun and mpirun are in a SLURM job."""
 
+_CORRECT = "correct the environment"
+
 _MOST = 2**31 - 1
 """Shards, as in the config's schema."""
 
@@ -30,7 +32,7 @@ _MOST = 2**31 - 1
 def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
     """Give this process's shard index and the number of shards.
 
-    A running `torch.distributed` of several processes or `jax.distributed` is asked first, then the
+    A running `torch.distributed` or `jax.distributed` of several processes is asked first, then the
     environment variables (of the process, if none are given) of torchrun, Horovod, Open MPI, other
     PMI launchers and SLURM. Without any of them the process is alone: (0, 1).
 
@@ -55,10 +57,11 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
             continue
         if rank not in environ or count is None:
             got = f"only {rank if count is None else count}"
-            raise _problem(f"{launcher} to set both {rank} and {counts[0]}", got)
+            raise _problem(f"{launcher} to set both {rank} and {counts[0]}", got, _CORRECT)
         index, total = _number(environ, rank), _number(environ, count)
         if index >= total:
-            raise _problem(f"{rank} below {count}", f"{rank}={index} and {count}={total}")
+            got = f"{rank}={index} and {count}={total}"
+            raise _problem(f"{rank} below {count}", got, _CORRECT)
         _refuse_left_over(launcher, environ, count, total)
         return index, total
     # Else each of many processes might load everything.
@@ -75,18 +78,19 @@ def _refuse_left_over(launcher: str, environ: Mapping[str, str], count: str, tot
     A job that is sent from a task of another one is handed the variables of that. What they mean
     was looked at under the launchers themselves: docs/reliability.md, "Under launchers".
     """
-    job, step = environ.get("SLURM_JOB_ID"), environ.get("SLURM_STEP_ID")
-    mine, told = f"{job}.{step}", environ.get("PMI_JOBID", "")
-    other = told != mine and re.fullmatch(r"[0-9]+\.[0-9]+", told)
+    job, told = environ.get("SLURM_JOB_ID"), environ.get("PMI_JOBID", "")
+    step = environ.get("SLURM_STEP_ID") or environ.get("SLURM_STEPID") or told.rpartition(".")[2]
+    other = told != f"{job}.{step}" and re.fullmatch(r"[0-9]+\.[0-9]+", told)
     # MPICH's mpiexec, which sets the other one, leaves PMI_JOBID as it was.
     if launcher == "PMI" and job and other and "MPI_LOCALRANKID" not in environ:
-        raise _problem(f"the PMI_JOBID of this step of SLURM, {mine}", told)
-    tasks = environ.get("SLURM_NTASKS")
-    if launcher == "SLURM" and total > 1 and tasks not in (None, environ[count]):
-        raise _problem(f"{count} equal to SLURM_NTASKS", f"{total} and {tasks}")
-    place = environ.get("PMIX_RANK", "0").strip()
-    if launcher != "torchrun" and total == 1 and place not in ("", "0"):
-        raise _problem(f"{count} above PMIX_RANK", f"{count}=1 and PMIX_RANK={place}")
+        raise _left(f"the PMI_JOBID of this step of SLURM, {job}.{step}", told)
+    if launcher == "SLURM" and total > 1 and environ.get("SLURM_NTASKS", "").strip():
+        tasks = _number(environ, "SLURM_NTASKS")
+        if tasks != total:
+            raise _left(f"{count} equal to SLURM_NTASKS", f"{total} and {tasks}")
+    place = environ.get("PMIX_RANK", "").strip()
+    if launcher != "torchrun" and total == 1 and place.strip("0"):
+        raise _left(f"{count} above PMIX_RANK", f"{count}=1 and PMIX_RANK={place}")
 
 
 def _in_batch_script(environ: Mapping[str, str]) -> bool:
@@ -101,27 +105,33 @@ def _in_batch_script(environ: Mapping[str, str]) -> bool:
     step = ("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS")
     if not any(name in environ for name in step):
         return True
-    # Of a job that was sent from a task of another one, it is that task's step. But the list of
-    # the tasks on this node is the job's own.
-    tasks, there = environ.get("SLURM_GTIDS"), environ.get("SLURM_STEP_NUM_TASKS")
-    alone = environ.get("SLURM_STEP_NUM_NODES") == "1"
-    return alone and tasks is not None and str(len(tasks.split(","))) != there
+    # Of a job that was sent from a task of another one, it is that task's step; but the list of
+    # the tasks on this node is the job's own. Task 0 is on the first node: of "3,1" or "2(x2)".
+    listed = environ.get("SLURM_GTIDS", "").strip()
+    first = re.match(r" *([0-9]+)", environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+    if not listed or first is None:
+        return False
+    return len(listed.split(",")) != int(first[1])
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:
     text = environ[name].strip()
     # Only plain digits: int() would also take "1_0" and "+1".
     if not (text.isascii() and text.isdigit()):
-        raise _problem(f"{name} to be an integer >= 0", repr(environ[name]))
+        raise _problem(f"{name} to be an integer >= 0", repr(environ[name]), _CORRECT)
     if len(text) > 18 or int(text) > _MOST:
         got = f"one of {len(text)} digits" if len(text) > 18 else repr(text)
-        raise _problem(f"{name} to be an integer up to {_MOST}", got)
+        raise _problem(f"{name} to be an integer up to {_MOST}", got, _CORRECT)
     return int(text)
 
 
-def _problem(expected: str, got: str) -> ConfigError:
-    hint = 'unset what another launcher or job has left, or give {"index": ..., "count": ...}'
+def _problem(expected: str, got: str, *hints: str) -> ConfigError:
+    hint = ", or ".join([*hints, 'give {"index": ..., "count": ...}'])
     return ConfigError(Problem("/shard", expected, got, hint))
+
+
+def _left(expected: str, got: str) -> ConfigError:
+    return _problem(expected, got, "unset what another launcher or job has left")
 
 
 def _torch_processes() -> tuple[int, int] | None:

@@ -173,6 +173,6 @@ def _pinned(torch: Any, part: Any, field: str) -> Any:
         if isinstance(part, list):
             return items
         return type(part)._make(items) if hasattr(part, "_make") else tuple(items)
-    if isinstance(part, torch.Tensor):
+    if getattr(type(part), "pin_memory", None) is torch.Tensor.pin_memory:  # a subclass may differ
         return _locked(part.pin_memory)
     return part.pin_memory() if hasattr(part, "pin_memory") else part

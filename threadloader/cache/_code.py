@@ -52,7 +52,9 @@ def named_in_texts(kind: type, namespace: dict[str, Any]) -> dict[str, Any]:
         elif id(each) not in seen and home(type(each)) in _OF_TYPES:
             seen[id(each)] = each
             # Of several they are a tuple for a variable, a list for what a callable takes.
-            for part in (*stood_for(each), *typing.get_args(each)):
+            # That of a class of the user's would ask that class.
+            stands = [] if type(each) is types.GenericAlias else stood_for(each)
+            for part in (*stands, *typing.get_args(each)):
                 told += part if type(part) in (list, tuple) else [part]
     return found
 

@@ -47,7 +47,7 @@ def no_fill(dtype: np.dtype[Any], *, named: bool, listed: bool) -> str:
     """
     if dtype.kind in "mMSUV" and dtype.isbuiltin != 2:  # a 2 is a number of another package
         if listed:
-            return f'{_NUMBERS}, or leave it out of "fields", if all are of one shape'
+            return f'{_NUMBERS}, or leave it out of "fields", if all are alike'
         return f'{_NUMBERS}, or name the "fields"' if named else _NUMBERS
     return 'give another "value"' + (', or the "fields" to pad' if named and not listed else "")
 

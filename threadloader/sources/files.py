@@ -151,7 +151,6 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
                 folder / each,
                 option="/pattern",
             )
-        regular_status(folder / each)
     found = [path.relative_to(folder).parts for path in files]
     try:
         return list(map("/".join, sorted(found, key=_utf8)))

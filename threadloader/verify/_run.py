@@ -197,9 +197,11 @@ def _failed(tape: Tape) -> list[int]:
 
     What the user's own errors say may name others, which are left out or are none of this source.
     """
-    ours = r"(?m)(?:; threadloader:|^WorkerError: \S+ was) raised for (?:sample|.*? \(samples) "
-    named = re.findall(ours + r"(\d{1,19}(?:, \d{1,19})*)", "\n".join(tape.errors.values()))
-    return list(map(int, re.findall(r"\d+", " ".join(named))))[:FIRST]
+    wrapped, noted = r"WorkerError: .*? was", r".*; threadloader:"  # the last note is the loader's
+    ours = rf"(?s)(?:{wrapped}|{noted}) raised for (?:sample|[^()]*\(samples) "
+    texts = (re.match(ours + r"(\d{1,19}(?:, \d{1,19})*)", it) for it in tape.errors.values())
+    named = [index for found in texts if found for index in found[1].split(", ")]
+    return list(map(int, named))[:FIRST]
 
 
 def _left_out(case: Case, tape: Tape, deep: int) -> list[str]:
