@@ -325,6 +325,15 @@ def test_a_byte_order_mark_is_skipped(file, text):
     assert [] == told(file(text))
 
 
+def test_a_file_of_4_mib_is_read_to_its_end_and_a_longer_one_is_refused(tmp_path):
+    path = tmp_path / "large.json"
+    path.write_text('{"seed": 7'.ljust(4 * 1024 * 1024 - 1) + "}")
+    assert 7 == examine(path, source_in_code=True).checked().seed
+    path.write_text('{"seed": 7}'.ljust(4 * 1024 * 1024 + 1))
+    with pytest.raises(ConfigError, match="expected at most 4194304 bytes, got more"):
+        examine(path, source_in_code=True).checked()
+
+
 def test_the_error_of_another_loader_in_user_code_keeps_its_place(file):
     """A factory makes a loader of its own, from a dict: its options do not stand in this file."""
     path = file('{"batch_size": 4}')
