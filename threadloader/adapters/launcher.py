@@ -78,6 +78,7 @@ def _refuse_left_over(launcher: str, environ: Mapping[str, str], count: str, tot
     A job that is sent from a task of another one is handed the variables of that. What they mean
     was looked at under the launchers themselves: docs/reliability.md, "Under launchers".
     """
+    # SLURM's PMI says "job.step"; where the step is not told otherwise, the job alone is compared.
     job, told = environ.get("SLURM_JOB_ID"), environ.get("PMI_JOBID", "")
     step = environ.get("SLURM_STEP_ID") or environ.get("SLURM_STEPID") or told.rpartition(".")[2]
     other = told != f"{job}.{step}" and re.fullmatch(r"[0-9]+\.[0-9]+", told)
