@@ -64,7 +64,7 @@ class TestWhatIsLookedAt:
         from threadloader.loader import _failure
 
         case = Case("collate", 2)
-        mute = lambda error, text: error.add_note("threadloader: somewhere") or True  # noqa: E731
+        mute = lambda error, *said: error.add_note("threadloader: somewhere") or True  # noqa: E731
         self.wrong(monkeypatch, _failure, "noted", mute, case, "it says threadloader: somewhere")
 
     def test_an_exception_that_is_taken_for_an_end(self, monkeypatch):
