@@ -60,7 +60,7 @@ def once_free(call: Callable[..., _T], *paths: Any) -> _T:
 
     Raises:
         PermissionError: it still is after a second; elsewhere at once.
-        FileNotFoundError: likewise; at once, if nothing is at the first of the paths.
+        FileNotFoundError: likewise; at once, if nothing is there, or there is more than one path.
         Exception: what else the call raises.
     """
     until = time.monotonic() + _SECONDS
@@ -70,7 +70,9 @@ def once_free(call: Callable[..., _T], *paths: Any) -> _T:
         except (PermissionError, FileNotFoundError) as error:
             if by_handler(error) or time.monotonic() >= until:
                 raise
-            if not (_WINDOWS if isinstance(error, PermissionError) else _is_there(paths[0])):
+            denied = isinstance(error, PermissionError)
+            # Of what is replaced by another one, FUSE says it to who opens it alone.
+            if not (_WINDOWS if denied else len(paths) == 1 and _is_there(paths[0])):
                 raise
         time.sleep(_PAUSE_SECONDS)
 
