@@ -545,6 +545,18 @@ def test_a_state_that_fuse_does_not_find_while_it_is_replaced_is_read(folder, mo
     assert PLAIN == read(folder / "run.state")
 
 
+def test_a_replacing_that_finds_nothing_is_not_waited_for(folder, monkeypatch):
+    """It is tried a hundred times: with a pause each, that took minutes."""
+
+    def replace(source, target):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(_open_files.time, "sleep", None)
+    with pytest.raises(FileNotFoundError):
+        write(PLAIN, folder / "run.state")
+
+
 def test_a_state_that_is_missing_is_told_at_once(folder, monkeypatch):
     """A link that leads nowhere, too."""
     monkeypatch.setattr(_open_files.time, "sleep", None)

@@ -1686,7 +1686,7 @@ def test_threads_stop_as_soon_as_enough_is_wrong():
     assert found.wrong >= _stress.ENOUGH
 
 
-def starts(monkeypatch, number, error):
+def only_so_many_start(monkeypatch, number, error):
     """Has the system start so many threads and no more; gives the list of them."""
     start, begun = threading.Thread.start, []
 
@@ -1705,7 +1705,7 @@ def starts(monkeypatch, number, error):
     [(1, RuntimeError("can't start new thread")), (3, RuntimeError("a handler's"))],
 )
 def test_a_thread_that_cannot_start_leaves_none_that_waits_for_it(monkeypatch, number, error):
-    begun = starts(monkeypatch, number, error)
+    begun = only_so_many_start(monkeypatch, number, error)
     with pytest.raises(RuntimeError) as caught:
         stressed([int], seconds=3600)
     assert error is caught.value
@@ -1715,7 +1715,7 @@ def test_a_thread_that_cannot_start_leaves_none_that_waits_for_it(monkeypatch, n
 
 
 def test_where_the_system_starts_fewer_threads_two_show_what_several_do(monkeypatch):
-    begun = starts(monkeypatch, 2, RuntimeError("can't start new thread"))
+    begun = only_so_many_start(monkeypatch, 2, RuntimeError("can't start new thread"))
     assert stressed([itertools.count().__next__], seconds=3600).wrong >= _stress.ENOUGH
     assert 2 == len(begun)
 

@@ -71,7 +71,8 @@ def once_free(call: Callable[..., _T], *paths: Any) -> _T:
             if by_handler(error) or time.monotonic() >= until:
                 raise
             denied = isinstance(error, PermissionError)
-            # Of what is replaced by another one, FUSE says it to who opens it alone.
+            # FUSE says so to who opens what is just replaced. Who replaces it has two paths, and
+            # tries again by himself.
             if not (_WINDOWS if denied else len(paths) == 1 and _is_there(paths[0])):
                 raise
         time.sleep(_PAUSE_SECONDS)
