@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from links import make_link
 
 from threadloader import ConfigError, LoaderConfig, WorkerError, cli
-from threadloader._named import integer, number
+from threadloader._command_line import integer, number
 from threadloader.adapters import torch_loader
 from threadloader.bench import (
     BenchError,

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import threadloader
-from threadloader import Loader, LoaderError, SourceError, _told, _tried, cli
+from threadloader import Loader, LoaderError, SourceError, _dry_run, _messages, cli
 from threadloader.adapters import launcher
 from threadloader.loader._supply import Supply
-from threadloader.sources import _telling, text
+from threadloader.sources import _progress, text
 
 ROOT = Path(__file__).parent.parent
 
@@ -192,7 +192,7 @@ def test_a_source_that_does_not_open_is_a_problem_at_its_path(check, source, sai
 
 
 def test_a_source_whose_options_are_wrong_is_not_opened(check, monkeypatch):
-    monkeypatch.setattr(_tried, "open_configured", None)
+    monkeypatch.setattr(_dry_run, "open_configured", None)
     name = write({"source": {**NPZ, "pth": 1}})
     expected = '/source/pth: expected a known key, got "pth"; did you mean "path"?'
     assert (1, at(name, '"pth"') + f" {expected}\n", "") == check(name)
@@ -203,7 +203,7 @@ def test_whatever_a_source_raises_is_a_problem(check, monkeypatch, error):
     def broken(spec, base, root):
         raise error
 
-    monkeypatch.setattr(_tried, "open_configured", broken)
+    monkeypatch.setattr(_dry_run, "open_configured", broken)
     expected = f"/source: expected a source that opens, got {type(error).__name__}: {error}"
     assert (1, f"c.json:1:12: {expected}\n", "") == check(write({"source": NPZ}))
 
@@ -294,8 +294,8 @@ def test_nested_batches_are_printed_by_field():
         "deep/m/0: shape (2,), dtype bool",
         "n: int",
         "none: list of 0",
-    ] == list(_tried._shapes(batch, ""))
-    assert ["batch: shape (1,), dtype int32"] == list(_tried._shapes(np.zeros(1, np.int32), ""))
+    ] == list(_dry_run._shapes(batch, ""))
+    assert ["batch: shape (1,), dtype int32"] == list(_dry_run._shapes(np.zeros(1, np.int32), ""))
 
 
 def test_of_a_pinned_batch_shapes_and_dtypes_are_printed_too():
@@ -306,7 +306,7 @@ def test_of_a_pinned_batch_shapes_and_dtypes_are_printed_too():
             return "Size"
 
     tensor = SimpleNamespace(shape=Size((2, 3)), dtype="torch.uint8")
-    assert ["x: shape (2, 3), dtype torch.uint8"] == list(_tried._shapes({"x": tensor}, ""))
+    assert ["x: shape (2, 3), dtype torch.uint8"] == list(_dry_run._shapes({"x": tensor}, ""))
 
 
 def test_a_batch_that_cannot_be_built_is_a_problem(check):
@@ -372,7 +372,7 @@ def test_what_comes_when_it_is_tried_again_is_a_batch(check, monkeypatch):
             return index
 
     tried = set()
-    monkeypatch.setattr(_tried, "open_configured", lambda *_: Failing(range(4)))
+    monkeypatch.setattr(_dry_run, "open_configured", lambda *_: Failing(range(4)))
     name = write({"source": TEXT, "on_error": {"retry": 1, "backoff": 0}})
     assert (0, "c.json: OK\nbatch: shape (4,), dtype int64\n", "") == check(name, "--batch")
 
@@ -451,7 +451,7 @@ def test_ctrl_c_ends_with_130_and_one_line(check, monkeypatch):
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_tried, "open_configured", interrupted)
+    monkeypatch.setattr(_dry_run, "open_configured", interrupted)
     assert (130, "", "threadloader: interrupted\n") == check(write({"source": NPZ}))
 
 
@@ -513,7 +513,7 @@ def test_how_far_a_source_is_is_shown_at_a_terminal(
 ):
     """Opening a large file may take long. Where a program has a log of its own, it is there."""
     log = logging.getLogger("threadloader")
-    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
+    monkeypatch.setattr(_progress, "_TELL_SECONDS", -1)
     monkeypatch.setattr(log, "propagate", logs)  # else to pytest's own handler
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     first, *more = command
@@ -791,7 +791,7 @@ def test_an_exception_that_cannot_be_printed_is_told_by_its_class():
         def __str__(self):
             raise KeyError("no text")
 
-    assert "Odd (not printable: KeyError)" == _told.in_words(Odd())
+    assert "Odd (not printable: KeyError)" == _messages.in_words(Odd())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import ArraySource, _telling, as_source, fingerprint
+from threadloader.sources import ArraySource, _progress, as_source, fingerprint
 from threadloader.sources._csv_columns import filler
 from threadloader.sources._csv_options import CsvOptions
 from threadloader.sources._dtypes import UnfitError
@@ -834,7 +834,7 @@ def test_no_file_may_lie_outside_of_the_root(tmp_path):
 
 
 def test_a_long_opening_tells_how_far_it_is(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
+    monkeypatch.setattr(_progress, "_TELL_SECONDS", -1)
     path = write(tmp_path, SAMPLE)
     with caplog.at_level(logging.INFO, "threadloader"):
         opened(path)

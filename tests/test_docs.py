@@ -37,8 +37,8 @@ import threadloader
 from threadloader import Loader, engine
 from threadloader._runtime import Runtime
 from threadloader.cli import main
-from threadloader.loader._making import GATHER_BYTES, GROUP_BYTES, GROUP_MOST, PIECE_BYTES
 from threadloader.loader._pace import GROUP_SECONDS, GROUPS_AHEAD
+from threadloader.loader._recipe import GATHER_BYTES, GROUP_BYTES, GROUP_MOST, PIECE_BYTES
 from threadloader.loader._switching import AUTO_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -22,9 +22,9 @@ from links import make_link
 
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import _decode, _spelling, _telling, files
+from threadloader.sources import _decode, _progress, _spelling, files
+from threadloader.sources._open_file import unreadable
 from threadloader.sources._paths import real
-from threadloader.sources._regular import unreadable
 from threadloader.sources.files import open_files
 
 
@@ -703,7 +703,7 @@ def test_the_fingerprint_tells_names_sizes_labels_and_options(tmp_path):
 
 
 def test_opening_that_takes_long_says_how_far_it_is(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
+    monkeypatch.setattr(_progress, "_TELL_SECONDS", -1)
     write(tmp_path, {"a": b"", "b": b""})
     with caplog.at_level(logging.INFO, "threadloader"):
         opened(tmp_path).close()

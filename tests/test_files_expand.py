@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from links import make_link
 
 from threadloader.errors import ConfigError, SourceError
-from threadloader.sources import _paths, _regular, _telling, open_source
+from threadloader.sources import _open_file, _paths, _progress, open_source
 from threadloader.sources._files import expand, inside
 
 TREE = [
@@ -131,9 +131,9 @@ def test_who_writes_braces_is_told_that_they_stand_for_themselves(tree, path):
 def test_who_writes_one_backslash_in_json_is_told_that_it_takes_two(tree, path):
     """What is printed then looks like what was meant."""
     (file,) = expand(tree, path, None) if "*" not in path else (None,)
-    error = _regular.none_there([file]) if file else refused(tree, path, None)
+    error = _open_file.none_there([file]) if file else refused(tree, path, None)
     assert error.message.endswith("; in JSON a backslash is written twice, or as /")
-    error = _regular.unreadable(tree / path, OSError(errno.EINVAL, "Invalid name"))
+    error = _open_file.unreadable(tree / path, OSError(errno.EINVAL, "Invalid name"))
     assert error.message.endswith(": Invalid name; in JSON a backslash is written twice, or as /")
 
 
@@ -344,7 +344,7 @@ def test_a_folder_that_vanishes_while_it_is_searched_is_an_error(tree, monkeypat
 
 
 def test_a_long_search_says_how_far_it_is(tree, monkeypatch, caplog):
-    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
+    monkeypatch.setattr(_progress, "_TELL_SECONDS", -1)
     with caplog.at_level(logging.INFO, "threadloader"):
         expand(tree, "sub/**/a.npy", None)
     assert [

@@ -16,7 +16,7 @@ from sweep import Sweep
 from threadloader import BusyError, ClosedError, Loader, _runtime, per_thread
 from threadloader._runtime import RUNTIME
 from threadloader.engine import Inline
-from threadloader.loader._door import Door
+from threadloader.loader._entry import Door
 from threadloader.loader._turn import Turn
 
 WAIT = 60.0

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from links import make_link
 
 from threadloader.errors import SourceError, _open_files
-from threadloader.sources import _index_cache, _line_scan, _lines, _telling
+from threadloader.sources import _index_cache, _line_scan, _lines, _progress
 from threadloader.sources._files import expand
 from threadloader.sources._index_cache import SUFFIX, IndexCache
 from threadloader.sources._lines import LineFiles
@@ -546,7 +546,7 @@ def test_of_many_files_only_some_stay_open(tmp_path, monkeypatch):
 
 
 def test_a_long_pass_tells_how_far_it_is(file, monkeypatch, caplog):
-    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
+    monkeypatch.setattr(_progress, "_TELL_SECONDS", -1)
     with caplog.at_level(logging.INFO, "threadloader"):
         lines = LineFiles([file], _chunk=len(DATA) // 2 + 1)
     lines.close()

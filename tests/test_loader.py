@@ -38,8 +38,8 @@ from threadloader._runtime import Runtime, Tickets
 from threadloader.engine import _engine, _joining
 from threadloader.engine._threads import STOP
 from threadloader.jobs import GroupJob, NoBatch, Recipe, Span
-from threadloader.loader._making import GATHER_BYTES, GROUP_BYTES
 from threadloader.loader._pace import GROUPS_AHEAD
+from threadloader.loader._recipe import GATHER_BYTES, GROUP_BYTES
 from threadloader.loader._run import Run
 from threadloader.loader._supply import Supply
 from threadloader.order import Order

@@ -12,7 +12,7 @@ import pytest
 from threadloader import Loader, SourceError
 from threadloader.sources import open_source
 from threadloader.sources._files import kept_open
-from threadloader.sources._regular import open_regular
+from threadloader.sources._open_file import open_regular
 
 
 @pytest.mark.parametrize(

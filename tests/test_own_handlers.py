@@ -29,7 +29,7 @@ from threadloader.fingerprint import digest
 from threadloader.loader._sampling import Samplings
 from threadloader.loader._schedule import Sampling
 from threadloader.quarantine import Quarantine, is_torn
-from threadloader.samplers import _indices, _made
+from threadloader.samplers import _configured, _indices
 from threadloader.sources import (
     _csv_columns,
     _csv_rows,
@@ -233,7 +233,12 @@ LOST = {
         "cwd",
     ),
     "a config's name": (ValueError("my own"), lambda folder: read_file("c.json"), os, "stat"),
-    "weights": (OverflowError("my own"), lambda folder: _made._weights([1.0], 1), np, "array"),
+    "weights": (
+        OverflowError("my own"),
+        lambda folder: _configured._weights([1.0], 1),
+        np,
+        "array",
+    ),
     "names of files": (
         UnicodeEncodeError("ascii", "\xe9", 0, 1, "my own"),
         names_of_files,

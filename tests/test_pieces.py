@@ -14,7 +14,7 @@ from taken import Taken
 
 from threadloader import ClosedError, Loader, SourceError
 from threadloader.loader._choice import Choice
-from threadloader.loader._making import PIECE_BYTES
+from threadloader.loader._recipe import PIECE_BYTES
 
 CONFIG = {"batch_size": 2, "num_workers": 0, "shuffle": False, "num_epochs": 1}
 

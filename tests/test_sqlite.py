@@ -21,10 +21,10 @@ from links import make_link
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import (
+    _progress,
     _sqlite_connections,
     _sqlite_errors,
     _sqlite_reading,
-    _telling,
     open_source,
     sqlite,
     stamp,
@@ -297,7 +297,7 @@ def test_a_search_through_all_rows_for_each_sample_is_warned_of(tmp_path, caplog
 
 
 def test_reading_keys_that_takes_long_says_how_far_it_is(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
+    monkeypatch.setattr(_progress, "_TELL_SECONDS", -1)
     monkeypatch.setattr(sqlite, "_ROWS", 2)
     with caplog.at_level(logging.INFO, "threadloader"):
         opened(made(tmp_path)).close()

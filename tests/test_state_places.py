@@ -12,7 +12,7 @@ import pytest
 from links import make_link
 
 from threadloader import ConfigError, Loader, LoaderConfig
-from threadloader._asked import child_command, current_folder
+from threadloader._children import child_command, current_folder
 from threadloader.config import Base
 from threadloader.errors import Problem
 from threadloader.loader import based

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from links import make_link
 
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import _tar_headers, _telling, tar
+from threadloader.sources import _progress, _tar_headers, tar
 from threadloader.sources.tar import TarSource, open_tar
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
@@ -544,7 +544,7 @@ def test_the_fingerprint_tells_keys_sizes_and_options(tmp_path):
 
 
 def test_an_index_that_takes_long_says_how_far_it_is(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
+    monkeypatch.setattr(_progress, "_TELL_SECONDS", -1)
     with caplog.at_level(logging.INFO, "threadloader"):
         opened(write(tmp_path, {"1.txt": "x"})).close()
     assert "a.tar: 1 samples found, 5%" in caplog.text

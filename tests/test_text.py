@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import _files, _lines, fingerprint, open_source
 from threadloader.sources._files import FileReader
-from threadloader.sources._regular import open_regular
+from threadloader.sources._open_file import open_regular
 from threadloader.sources.text import TextSource, open_text
 
 PREAD = [

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import _files, _telling, tokens
+from threadloader.sources import _files, _progress, tokens
 from threadloader.sources._files import FileReader
 from threadloader.sources.tokens import TokensSource, open_tokens
 
@@ -450,7 +450,7 @@ def test_if_one_file_is_damaged_the_others_are_closed(tmp_path, open_, monkeypat
 
 def test_a_long_opening_says_how_far_it_is(tmp_path, open_, monkeypatch, caplog):
     paths = write(tmp_path, raw(range(6)), raw(range(6)))
-    monkeypatch.setattr(_telling, "_TELL_SECONDS", -1)
+    monkeypatch.setattr(_progress, "_TELL_SECONDS", -1)
     with caplog.at_level(logging.INFO, "threadloader"):
         open_(dtype="uint16", window=2)
     assert [f"{path}: {n} files of tokens opened" for n, path in enumerate(paths, 1)] == (

@@ -50,20 +50,20 @@ from threadloader.verify import (
     VerifyError,
     _case,
     _causes,
-    _follow,
     _parts,
     _probe,
     _process,
     _progress,
+    _record,
     _report,
     _run,
     _stress,
 )
 from threadloader.verify._compare import differing
-from threadloader.verify._follow import told
 from threadloader.verify._plan import Leg, runs
 from threadloader.verify._probe import overwritten, repeated
 from threadloader.verify._progress import Progress
+from threadloader.verify._record import told
 from threadloader.verify._result import result
 from threadloader.verify._stress import stressed
 
@@ -75,7 +75,7 @@ CONFIG = {"batch_size": 4, "seed": 5}
 def as_it_was(monkeypatch):
     """Fails a test that leaves the clock stopped or threads in a hurry; experiments are short."""
     # On a slow machine it would leave out batches, and say so.
-    monkeypatch.setattr(_follow, "BUDGET_SECONDS", float("inf"))
+    monkeypatch.setattr(_record, "BUDGET_SECONDS", float("inf"))
     monkeypatch.setattr(_stress, "SECONDS", 0.3)
     monkeypatch.setattr(_causes, "STRESS_SECONDS", 0.3)
     monkeypatch.setattr(_causes, "GLANCE_SECONDS", 0.02)
@@ -1094,7 +1094,7 @@ class OneWrong:
 def test_the_first_difference_is_told_to_the_value(kept, monkeypatch):
     """Epoch, step, row, dataset index, value; also of a batch that is made anew to be compared."""
     if not kept:
-        monkeypatch.setattr(_follow, "KEPT_BYTES", 0)
+        monkeypatch.setattr(_record, "KEPT_BYTES", 0)
     with Loader({**CONFIG, "num_workers": 0}, source=faults.rows()) as batches:
         info = next(batches.info for _ in batches if 14 in batches.info.indices)
     report = report_of(transform=OneWrong())
@@ -1106,7 +1106,7 @@ def test_the_first_difference_is_told_to_the_value(kept, monkeypatch):
 
 
 def test_what_is_not_kept_and_not_repeatable_is_said_to_be_not_known(monkeypatch):
-    monkeypatch.setattr(_follow, "KEPT_BYTES", 0)
+    monkeypatch.setattr(_record, "KEPT_BYTES", 0)
     report = report_of(transform=faults.global_random)
     assert report.difference.what.startswith("not known: ")
     assert [("transform", "global-random")] == found(report)
@@ -1359,7 +1359,7 @@ def test_large_batches_are_not_prepared_far_ahead(monkeypatch):
 
 def test_without_a_number_of_batches_time_decides(monkeypatch):
     """At least two of each epoch; and it is said what was left out."""
-    monkeypatch.setattr(_follow, "BUDGET_SECONDS", 0)
+    monkeypatch.setattr(_record, "BUDGET_SECONDS", 0)
     report = report_of()
     assert ("same", 2, 6, 4) == (report.result, report.steps, report.of_epoch, report.batches)
     (said,) = report.not_compared
@@ -2040,7 +2040,7 @@ def test_ctrl_c_in_the_middle_of_a_run_is_one_line(command, ctrl_c, monkeypatch)
             signal.raise_signal(signal.SIGINT)
         return digest(batch)
 
-    monkeypatch.setattr(_follow, "digest", interrupt)
+    monkeypatch.setattr(_record, "digest", interrupt)
     assert (130, "", "threadloader: interrupted\n") == command("c.json")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from threadloader import verify
-from threadloader.verify import _words
+from threadloader.verify import _cause_texts
 from threadloader.verify._clock import clock_ahead, stopped_clock
 from threadloader.verify._probe import repeated
 
@@ -188,7 +188,7 @@ def test_a_call_is_repeated_for_as_long_as_is_asked_for(monkeypatch):
 
 
 def said(found):
-    return "; ".join(_words.repeat("transform", "transform(source[0])", found).evidence)
+    return "; ".join(_cause_texts.repeat("transform", "transform(source[0])", found).evidence)
 
 
 def test_a_clock_is_not_excluded_that_cannot_be_stopped():

@@ -19,8 +19,8 @@ import numpy as np
 from configs import OPTIONS, SCHEMA
 
 from threadloader import Loader, LoaderConfig
-from threadloader._told import GOOD, USAGE
-from threadloader._tried import examined
+from threadloader._dry_run import examined
+from threadloader._messages import GOOD, USAGE
 from threadloader.errors import ConfigError, LoaderError
 
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -13,10 +13,11 @@ batches of them, in memory that `buffers` uses again, `jobs` does all that for o
 runs it in threads over the `_runtime`, `stats` counts, `state` lets a run go on, `quarantine`
 lists what it left out, `loader` puts them together. `sizes` says how large a batch is,
 `fingerprint` tells batches apart by their content, `adapters` connects other programs, `cli`,
-`bench`, `lookup` and `verify` hold the commands (`_named` finds what a command line names,
-`_tried` tries a config out, `_told` puts what is wrong in lines, `_answer` keeps stdout for what a
-command answers, `_asked` starts the children of `bench` and `verify` and reads what they are asked,
-`_leaving` ends a process that has run user code), `errors` what is raised, and how that is told.
+`bench`, `lookup` and `verify` hold the commands (`_command_line` finds what a command line names,
+`_dry_run` tries a config out, `_messages` puts what is wrong in lines, `_stdout` keeps stdout for
+what a command answers, `_children` starts the children of `bench` and `verify` and reads what they
+are asked, `_exit` ends a process that has run user code), `errors` what is raised, and how that is
+told.
 """
 
 import sys

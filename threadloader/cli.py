@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import NoReturn, TextIO
 
 from . import __version__, bench, lookup, verify
-from ._answer import answering
-from ._leaving import leave
-from ._named import new_command
-from ._told import GOOD, USAGE, line
-from ._tried import examined
+from ._command_line import new_command
+from ._dry_run import examined
+from ._exit import leave
+from ._messages import GOOD, USAGE, line
+from ._stdout import answering
 
 __all__ = ["main", "program"]
 

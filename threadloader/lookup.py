@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ._named import new_command
-from ._told import GOOD, PROBLEM, USAGE, counted, from_source, located, problem_lines, telling
-from ._tried import read
+from ._command_line import new_command
+from ._dry_run import read
+from ._messages import GOOD, PROBLEM, USAGE, counted, from_source, located, problem_lines, telling
 from .config import NO_SOURCE, Base, LoaderConfig
 from .errors import ConfigError, Problem
 from .loader import Samplings, deal_of, length_of, open_configured

@@ -178,7 +178,7 @@ LOADER = [
     ),
     _bug(
         "Behind one batch of a group, the run stands behind the whole group.",
-        "threadloader/jobs/_facts.py",
+        "threadloader/jobs/_recipe.py",
         "self.position + count * self.stride",
         "self.position + self.size * self.stride",
         "loader.py",
@@ -255,7 +255,7 @@ ORDER = [
     ),
     _bug(
         "Behind an excluded sample stands that sample itself.",
-        "threadloader/samplers/_kept.py",
+        "threadloader/samplers/_excluding.py",
         'ranks, side="right")',
         'ranks, side="left")',
         "samplers.py",

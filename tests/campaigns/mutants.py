@@ -27,14 +27,14 @@ from .planted import ROOT, Change, run
 
 TESTS = {
     "__init__.py": "imports random_state",
-    "_answer.py": "answer cli verify",
-    "_asked.py": "asked verify bench",
-    "_leaving.py": "cli tools verify bench",
-    "_named.py": "called cli asked verify bench",
+    "_stdout.py": "stdout cli verify",
+    "_children.py": "children verify bench",
+    "_exit.py": "cli tools verify bench",
+    "_command_line.py": "callables cli children verify bench",
     "_runtime.py": "engine stall loader waiting closing_again",
     "_schema.py": "schema config config_read config_text cli",
-    "_told.py": "telling cli bench verify",
-    "_tried.py": "cli sampling_commands terminal telling config_fuzz",
+    "_messages.py": "log cli bench verify",
+    "_dry_run.py": "cli sampling_commands terminal log config_fuzz",
     "adapters/launcher": "launcher",
     "adapters/torch_loader": "torch_loader bench",
     "adapters/torch_pin": "pin",
@@ -43,9 +43,10 @@ TESTS = {
     "cache/": "cache cache_encode cache_folder cache_key cache_told caching open_files",
     "cli.py": "cli terminal tools",
     "collate/": "collate rows take_into masking loader",
-    "config/": "config config_bytes config_read config_text config_words cli telling terminal",
-    "engine/": "engine stall waiting interrupts event_loop saying forks loader simulated protocol",
-    "errors/": "errors failure called own_handlers changed_handlers open_files imports loader",
+    "config/": "config config_bytes config_read config_text config_hints cli log terminal",
+    "engine/": "engine stall waiting interrupts event_loop log_thread forks loader simulated"
+    " protocol",
+    "errors/": "errors failure callables own_handlers changed_handlers open_files imports loader",
     "fingerprint.py": "fingerprint stamp verify",
     "jobs/": "on_error loader take_into pieces no_label max_bytes failure fingerprint",
     "loader/": "loader resume on_error sampling choice series pace onward lifecycle failure stall"
@@ -65,7 +66,7 @@ TESTS = {
     "sources/_line": "line_index jsonl text csv damaged_files",
     "sources/_npy": "npy npz files",
     "sources/_path": "sources files files_expand tokens",
-    "sources/_regular": "sources files files_expand open_files telling cli",
+    "sources/_open_file": "sources files files_expand open_files log cli",
     "sources/_spelling": "files",
     "sources/_sqlite": "sqlite on_error",
     "sources/_stamp": "stamp cache_key caching",
@@ -82,7 +83,7 @@ TESTS = {
     "state/": "state state_files state_places resume sampling on_error",
     "stats/": "stats loader caching",
     "transforms.py": "transforms loader",
-    "verify/": "verify verify_clock verify_held",
+    "verify/": "verify verify_clock verify_inner_state",
 }
 """Of files whose names begin so: the tests that are to see what is wrong in them."""
 

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._asked import answered
-from .._leaving import leave
-from .._named import CodeError, UsageError, given_by, named
-from .._told import with_cause
+from .._children import answered
+from .._command_line import CodeError, UsageError, given_by, named
+from .._exit import leave
+from .._messages import with_cause
 from ..adapters import torch_loader
 from ..collate import make_collate
 from ..config import LoaderConfig

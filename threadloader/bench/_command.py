@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .._named import add_code, integer, new_command, number
-from .._told import GOOD, PROBLEM, USAGE, in_words, line
-from .._tried import examined
+from .._command_line import add_code, integer, new_command, number
+from .._dry_run import examined
+from .._messages import GOOD, PROBLEM, USAGE, in_words, line
 from ..adapters import torch_loader
 from ..errors import ConfigError, LoaderError
 from ._picture import picture

@@ -13,7 +13,7 @@ import tempfile
 import time
 from typing import IO, Any
 
-from .._asked import answer_in, child_command, child_environment, last_words
+from .._children import answer_in, child_command, child_environment, last_words
 from ..errors import LoaderError, by_handler
 
 __all__ = ["BenchError", "in_process"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, TextIO
 
-from .._told import is_terminal
+from .._messages import is_terminal
 from ..adapters.progress import bar
 
 __all__ = ["Progress", "progress"]

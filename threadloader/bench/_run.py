@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._asked import current_folder
+from .._children import current_folder
 from ..adapters import torch_loader
 from ..config import LoaderConfig, examine
 from ..errors import ConfigError, Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from .._told import counted, line
+from .._messages import counted, line
 from ..stats import percent
 
 if TYPE_CHECKING:

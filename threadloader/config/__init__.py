@@ -22,9 +22,9 @@ from ._base import Base
 from ._bytes import bytes_of
 from ._check import NO_SOURCE
 from ._file import Document, follow, read, split
+from ._hints import hint
 from ._report import Report
 from ._text import parse  # here: reading a config imports nothing, not even what reads it
-from ._words import hint
 
 __all__ = ["NO_SOURCE", "Base", "LoaderConfig", "Report", "bytes_of", "examine"]
 

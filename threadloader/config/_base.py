@@ -48,7 +48,7 @@ class Base:
         from pathlib import Path
 
         if self._folder is None:
-            from ._gone import Gone
+            from ._missing_cwd import Gone
 
             return Gone()
         # One that is a path may be a `Gone`, which a command has passed on.

@@ -14,9 +14,9 @@ import numpy as np
 
 from .._schema import Mismatch, Place, Schema, pointer, show
 from ..errors import ConfigError, Problem, by_handler
+from ._combinations import wrong_together
 from ._file import DEEPEST, LARGEST_TEXT, half_in
-from ._together import wrong_together
-from ._words import belongs, hint, one_edit
+from ._hints import belongs, hint, one_edit
 
 __all__ = ["NO_SOURCE", "check", "filled", "ours", "plain", "problems", "schema"]
 

@@ -41,15 +41,16 @@ G12. With `max_bytes`, a job is begun only if its result is the next to be taken
     estimate: what is ready at once exceeds the bound by one result a worker at most.
 
 `_slots` is a job's place in the line and how workers share it, `_stream` the consumer's end,
-`_threads` the feeder and the workers, `_own` which engine a thread belongs to, `_bound` what may
-be begun in bytes, `_watch` tells of a stall, `_joining` waits for the workers' ends, `_saying`
-logs with a bound, `_engine` is start and stop, `_inline` the same face without threads.
+`_threads` the feeder and the workers, `_ownership` which engine a thread belongs to, `_bound` what
+may be begun in bytes, `_watch` tells of a stall, `_joining` waits for the workers' ends,
+`_log_thread` logs with a bound, `_engine` is start and stop, `_inline` the same face without
+threads.
 """
 
 from ._engine import FEWER, Engine
 from ._inline import Inline, InlineStream
-from ._own import here
-from ._saying import say
+from ._log_thread import say
+from ._ownership import here
 from ._slots import ENDED, Outcome, attempt
 from ._stream import Stream
 

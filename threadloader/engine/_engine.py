@@ -10,8 +10,8 @@ from .. import _runtime
 from .._runtime import Runtime, Thread
 from ..errors import ClosedError, ConfigError, Problem, from_signal
 from ._joining import join
-from ._own import forked, here
-from ._saying import SAY_SECONDS, say
+from ._log_thread import SAY_SECONDS, say
+from ._ownership import forked, here
 from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
 from ._threads import HELD_SECONDS, STOP, Shared, end_without_feeder, feed, start_feeder

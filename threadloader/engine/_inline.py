@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from .. import _runtime
 from .._runtime import Lock, Runtime
 from ..errors import from_signal, raised_first
-from ._saying import say
+from ._log_thread import say
 from ._slots import ENDED, Job, Outcome, attempt
 
 __all__ = ["Inline", "InlineStream"]

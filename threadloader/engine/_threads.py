@@ -11,8 +11,8 @@ from .. import _runtime
 from .._runtime import Runtime, Thread
 from ._bound import Bound
 from ._joining import join
-from ._own import end_if_forked, here
-from ._saying import say, warn_of_dropped
+from ._log_thread import say, warn_of_dropped
+from ._ownership import end_if_forked, here
 from ._slots import ENDED, Outcome, Slot, Worker, caught, outside
 
 __all__ = [

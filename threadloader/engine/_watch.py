@@ -6,7 +6,7 @@ from typing import Any
 
 from .._runtime import Thread
 from ..errors import StalledError
-from ._saying import say
+from ._log_thread import say
 from ._slots import Outcome, Slot
 from ._threads import Shared
 

@@ -17,7 +17,7 @@ around a config works. A failed sample raises what its source raised, of ours a 
 with a note of sample, epoch and step; what would be taken for an end comes in a `WorkerError`.
 
 Since every room may know this one, also here: `_handlers` tells what a signal handler raised,
-`_called` whether a callable takes what it will be given, `_log` logs, and `_open_files` tells of
+`_callables` whether a callable takes what it will be given, `_log` logs, and `_open_files` tells of
 too many of them, and waits a moment where somebody else is at one.
 """
 
@@ -278,12 +278,12 @@ name_of: Callable[[type], str] = vars(type)["__name__"].__get__
 """Give the name of a class, past one of its own class that answers for it, and may raise."""
 
 # Last: it knows the exceptions above.
-from . import _called, _handlers, _log, _open_files  # noqa: E402
+from . import _callables, _handlers, _log, _open_files  # noqa: E402
 
 by_handler, from_signal = _handlers.by_handler, _handlers.from_signal
 lost_interrupt, raised_first = _handlers.lost_interrupt, _handlers.raised_first
 traceback_of = _handlers.traceback_of
-log, misfit, signature = _log.log, _called.misfit, _called.signature
-has_order = _called.has_order
+log, misfit, signature = _log.log, _callables.misfit, _callables.signature
+has_order = _callables.has_order
 TOO_MANY, most_open = _open_files.TOO_MANY, _open_files.most_open
 too_many, once_free = _open_files.too_many, _open_files.once_free

@@ -1,7 +1,7 @@
 """What is done for a batch, or for several: samples are read, transformed, collated.
 
-`_batch` is one batch as a job of the engine, `_patient` one whose samples may fail, `_group`
-several as one, `_cut` cuts batches out of larger ones, `_facts` what is known of them beforehand,
+`_batch` is one batch as a job of the engine, `_retrying` one whose samples may fail, `_group`
+several as one, `_cut` cuts batches out of larger ones, `_recipe` what is known of them beforehand,
 `_info` what one is for whoever asks, `_policy` what is done about a sample that fails, `_failure`
 one that was left out.
 """
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from ..errors import at_need
 from ._batch import BatchJob, NoBatch
 from ._cut import UncutError
-from ._facts import Recipe, Span, samples_of
 from ._group import GroupJob, SeriesJob
+from ._recipe import Recipe, Span, samples_of
 
 if TYPE_CHECKING:
     from ._failure import Failure
     from ._info import BatchInfo
-    from ._patient import PatientJob
     from ._policy import Pause, Policy
+    from ._retrying import PatientJob
 
 __all__ = [
     "BatchInfo",
@@ -42,7 +42,7 @@ __all__ = [
 _AT_NEED = {
     "BatchInfo": "._info",
     "Failure": "._failure",
-    "PatientJob": "._patient",
+    "PatientJob": "._retrying",
     "Pause": "._policy",
     "Policy": "._policy",
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import from_signal, name_of
-from ._facts import Recipe, Span, samples_of
+from ._recipe import Recipe, Span, samples_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

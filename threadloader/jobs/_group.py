@@ -11,7 +11,7 @@ import numpy as np
 
 from ._batch import BatchJob, collated
 from ._cut import cut
-from ._facts import Recipe, Span
+from ._recipe import Recipe, Span
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

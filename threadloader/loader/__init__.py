@@ -3,16 +3,16 @@
 It alone knows all rooms and puts them together: config -> order -> source -> collate ->
 engine.
 
-`_loader` reads the config and opens what it names (`_opening` its source), `_making` says how
-batches are made (`_taking` how a source builds whole ones), `_caching` puts a cache before the
-source, `_skipping` says what is done about samples that fail, `_sampling` and `_schedule` which
+`_loader` reads the config and opens what it names (`_opening` its source), `_recipe` says how
+batches are made (`_whole_batches` how a source builds whole ones), `_caching` puts a cache before
+the source, `_skipping` says what is done about samples that fail, `_sampling` and `_schedule` which
 samples and jobs come in what order (`_pace` how many small batches are one job), `_skip_steps`
 where a run stands after steps that are left out. `_batches` is the run as its user sees it,
 `_run` what happens in it, for one thread at a time (`_turn`), `_place` where it stands,
 `_results` what it goes on with; `_supply` opens the streams of results, of threads or
 (`_choice`) without, under a shorter switch interval (`_switching`) if need be; `_epochs` has
 its iterators, `_failure` says how a failed batch is raised, `_open_runs` what becomes of it in
-a fork and when the interpreter ends, `_door` who has entered, `_arguments` checks what is given
+a fork and when the interpreter ends, `_entry` who has entered, `_arguments` checks what is given
 in code, `_base` is for configs that somebody else has read.
 """
 
@@ -20,8 +20,8 @@ from ._base import based
 from ._batches import Batches
 from ._epochs import Epoch, Epochs
 from ._loader import Loader
-from ._making import fills_of, read_by
 from ._opening import length_of, open_configured, transform_of
+from ._recipe import fills_of, read_by
 from ._sampling import NO_BATCH, Samplings, deal_of, without_source
 from ._skipping import unlisted
 

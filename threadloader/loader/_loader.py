@@ -20,10 +20,10 @@ from ._arguments import check_collate, check_replaced, check_sampler, count_of, 
 from ._base import again
 from ._batches import Batches
 from ._caching import cached_source, counted, stamp_of
-from ._door import Door
+from ._entry import Door
 from ._failure import close_source, is_wrapped, note_beside
-from ._making import make_recipe
 from ._opening import identity_of, length_of, open_configured, transform_of
+from ._recipe import make_recipe
 from ._sampling import Samplings, deal_of
 from ._skipping import Skipping, policy_of
 

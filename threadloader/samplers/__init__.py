@@ -4,8 +4,8 @@ What a sampler gives for an epoch *is* the epoch's global order, and its length 
 place of the number of samples. A sampler has a `name`, which goes into the state; `length`,
 which is None where each epoch has to be asked; and `order(epoch)`. Those here are pure
 functions of (seed, epoch, position). `_weighted` draws at random, `_draws` has the random
-numbers, `_kept` is about samples that are excluded and orders that are lists, `_indices`
-and `_classes` say what counts as indices and as classes, `_made` makes samplers of all that.
+numbers, `_excluding` is about samples that are excluded and orders that are lists, `_indices`
+and `_classes` say what counts as indices and as classes, `_configured` makes samplers of all that.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..errors import at_need
 from ..order import Order
-from ._kept import EpochOrder, Kept, Through, from_text, to_text
+from ._excluding import EpochOrder, Kept, Through, from_text, to_text
 
 if TYPE_CHECKING:
-    from ._made import checked, configured, given
+    from ._configured import checked, configured, given
 
 __all__ = [
     "EpochOrder",
@@ -34,7 +34,7 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
     __getattr__, __dir__ = at_need(
-        globals(), dict.fromkeys(("checked", "configured", "given"), "._made")
+        globals(), dict.fromkeys(("checked", "configured", "given"), "._configured")
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import ConfigError, Problem, shown
 from ..order import Indices
-from ._kept import Kept
+from ._excluding import Kept
 
 __all__ = ["classes"]
 

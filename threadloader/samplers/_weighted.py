@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..order import BLOCK, Indices, key
 from ._draws import bits, minus_log, uniform
-from ._kept import EpochOrder, Kept
+from ._excluding import EpochOrder, Kept
 
 __all__ = ["Alias", "Balanced", "Drawing", "Drawn", "in_weighted_order"]
 

@@ -19,8 +19,8 @@ from ..errors import SourceError, by_handler
 from ._csv_options import CsvOptions
 from ._files import FileReader
 from ._line_scan import first_byte, tell
-from ._regular import not_utf8
-from ._telling import Telling
+from ._open_file import not_utf8
+from ._progress import Telling
 
 __all__ = ["Block", "read_blocks"]
 

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from ..errors import SourceError, by_handler, most_open
 from ._closing import Held, Token, close_all, close_left_over, closed_error
+from ._open_file import open_regular, other_size, readable, time_of_change, too_few
 from ._paths import expand, inside
-from ._regular import open_regular, other_size, readable, time_of_change, too_few
 
 __all__ = ["FileReader", "expand", "inside", "kept_open"]
 

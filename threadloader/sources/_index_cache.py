@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import by_handler, log, once_free
-from ._regular import open_regular, read_all
+from ._open_file import open_regular, read_all
 
 __all__ = ["SUFFIX", "IndexCache", "IntArray"]
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from ..errors import SourceError
 from ._files import FileReader
 from ._index_cache import IntArray
-from ._telling import Telling
+from ._progress import Telling
 
 __all__ = ["first_byte", "scan", "tell"]
 

@@ -32,7 +32,7 @@ from ._closing import close_all
 from ._files import FileReader, expand, inside, kept_open
 from ._index_cache import IndexCache, IntArray
 from ._line_scan import first_byte, scan
-from ._regular import not_utf8
+from ._open_file import not_utf8
 from ._row_numbers import row_number
 
 __all__ = ["Line", "LineFiles", "line_options"]

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 
 from ..errors import ConfigError, Problem, SourceError, by_handler
-from ._regular import escaped, starts, too_many, unreadable
-from ._telling import Telling
+from ._open_file import escaped, starts, too_many, unreadable
+from ._progress import Telling
 
 __all__ = ["MAGIC", "expand", "inside", "is_there", "listing", "real", "why_not"]
 

@@ -15,9 +15,9 @@ from pathlib import Path, PurePath
 from ..errors import ConfigError, Problem, SourceError
 from . import _per_thread  # which counts forks
 from ._closing import Held, Token, close_each, close_left_over, closed_error
-from ._regular import regular_status
-from ._sqlite_beside import check_beside
+from ._open_file import regular_status
 from ._sqlite_errors import in_words
+from ._sqlite_files import check_beside
 from ._sqlite_reading import Reading
 from ._stamp import log_status
 

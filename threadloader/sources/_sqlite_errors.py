@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import ExitStack
 
 from ..errors import by_handler
-from ._regular import too_many
+from ._open_file import too_many
 
 __all__ = ["in_words"]
 

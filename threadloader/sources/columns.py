@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from ..errors import ConfigError, Problem, SourceError, by_handler, from_signal, log
 from ._files import inside
-from ._regular import open_regular, read_all, readable
+from ._open_file import open_regular, read_all, readable
+from ._progress import Telling
 from ._strict_json import STRICT
-from ._telling import Telling
 
 __all__ = ["column", "read_numbers"]
 

@@ -30,11 +30,11 @@ from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside
 from ._fingerprint import sha256
 from ._labels import labels_of
+from ._open_file import open_regular, regular_status, time_of_change, too_few
 from ._paths import MAGIC, listing, why_not
-from ._regular import open_regular, regular_status, time_of_change, too_few
+from ._progress import Telling
 from ._row_numbers import row_number
 from ._spelling import check_spelling
-from ._telling import Telling
 
 __all__ = ["FilesSource", "open_files"]
 

@@ -22,7 +22,7 @@ from ._closing import close_all, closed_error
 from ._files import FileReader, inside
 from ._fingerprint import checked_rows, sha256
 from ._npy_header import LONGEST, Header, read_header
-from ._regular import (
+from ._open_file import (
     none_there,
     open_regular,
     other_size,

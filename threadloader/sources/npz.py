@@ -24,7 +24,7 @@ from ..errors import SourceError, by_handler
 from ._fields import NEAREST, chosen_fields, listed, nearest, repeated
 from ._files import inside
 from ._npy_header import read_header
-from ._regular import open_regular, readable, size_of, unreadable
+from ._open_file import open_regular, readable, size_of, unreadable
 from ._row_numbers import row_number
 from .arrays import ArraySource
 

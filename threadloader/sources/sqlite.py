@@ -29,9 +29,9 @@ from ..errors import ConfigError, Problem, SourceError, log
 from ._fields import near
 from ._files import inside
 from ._fingerprint import sha256
+from ._progress import Telling
 from ._row_numbers import row_number
 from ._sqlite_connections import Connections
-from ._telling import Telling
 
 __all__ = ["SqliteSource", "open_sqlite"]
 

@@ -32,9 +32,9 @@ from ._decode import Decoders, apply, decoder_of, image_options
 from ._fields import chosen_fields, near
 from ._files import FileReader, expand, kept_open
 from ._fingerprint import sha256
+from ._progress import Telling
 from ._row_numbers import row_number
 from ._tar_headers import members
-from ._telling import Telling
 
 __all__ = ["KEY", "TarSource", "open_tar"]
 

@@ -27,8 +27,8 @@ from ..errors import SourceError, log
 from ._closing import close_all
 from ._files import FileReader, expand, kept_open
 from ._fingerprint import checked_rows, sha256
+from ._progress import Telling
 from ._row_numbers import row_number, row_numbers
-from ._telling import Telling
 from ._token_layout import layout, stored_dtype
 from .arrays import Empty
 

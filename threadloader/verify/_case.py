@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._named import given_by
+from .._command_line import given_by
 from ..config import LoaderConfig
 from ..errors import LoaderError, by_handler, from_signal
 from ..jobs import samples_of

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..sources import fingerprint
-from . import _words
+from . import _cause_texts
 from ._case import PARTS, Case
-from ._follow import Tape, told
 from ._parts import KEY, again, parts_of
 from ._probe import CALLS, elsewhere, overwritten, repeated
+from ._record import Tape, told
 from ._report import Cause, Difference
 from ._result import RAISED, result
 from ._stress import differs, stressed
@@ -99,7 +99,7 @@ def causes(
         if difference.kind == "order" and not _leaves_out(case):
             found = _alone(case, [], CALLS)  # of no sample: what remains is the sampler
             shown = found.shown or _reopened(case, indices) or [*_in_threads(case, [], {}, 0)]
-            return tuple(shown or [_words.order(in_code=callable(case.sampler))])
+            return tuple(shown or [_cause_texts.order(in_code=callable(case.sampler))])
         tell("each part alone")
         found = _alone(case, indices, CALLS)
         shown = [*found.shown, *([] if found.shown else _reopened(case, indices))]
@@ -112,7 +112,7 @@ def causes(
             tell("whole runs, with a lock around each part")
             shown = [_locked(case, tape, depth), *found.may]
     except Exception as error:  # noqa: BLE001 - the difference is told all the same
-        return (_words.unknown((f"the experiments themselves failed: {told(error)}",)),)
+        return (_cause_texts.unknown((f"the experiments themselves failed: {told(error)}",)),)
     return tuple(shown)
 
 
@@ -121,7 +121,7 @@ def _also_alone(cause: Cause) -> Cause:
     if cause.kind not in ("not-thread-safe", "other-thread"):
         return cause
     without = "but num_workers 0 a second time differed as well, where there are no threads"
-    return _words.not_repeatable(cause.part, *cause.evidence, without)
+    return _cause_texts.not_repeatable(cause.part, *cause.evidence, without)
 
 
 def _leaves_out(case: Case) -> bool:
@@ -138,12 +138,12 @@ def _alone(case: Case, indices: list[int], most: int) -> Found:
             found.moved[part.name] = next((it.moved for it in repeats.values() if it.moved), ())
             differing = (it for it in repeats.items() if it[1].differs or it[1].ahead)
             if unsteady := next(differing, None):
-                found.shown.append(_words.repeat(part.name, *unsteady))
+                found.shown.append(_cause_texts.repeat(part.name, *unsteady))
             elif moving := next((it for it in repeats.items() if it[1].moved), None):
-                found.may.append(_words.repeat(part.name, *moving))
+                found.may.append(_cause_texts.repeat(part.name, *moving))
             for (one, first), (other, second) in itertools.pairwise(part.calls.items()):
                 if overwritten(first, second):
-                    found.shown.append(_words.reused(part.name, one, other))
+                    found.shown.append(_cause_texts.reused(part.name, one, other))
                     break
         if not found.shown:
             for cause, shown in _in_place(case, source, indices):
@@ -165,7 +165,7 @@ def _in_place(case: Case, source: Any, indices: list[int]) -> Iterator[tuple[Cau
             before = result(partial(read, index))
             given = result(partial(change, index))
             if result(partial(read, index)) != before:
-                yield _words.in_place(part, index), result(partial(change, index)) != given
+                yield _cause_texts.in_place(part, index), result(partial(change, index)) != given
                 return
 
     def transformed(index: int) -> Any:
@@ -191,7 +191,7 @@ def _reopened(case: Case, indices: list[int]) -> list[Cause]:
             openings[-1] |= marks
     one, other = openings
     names = [name for name in one if one[name] != other[name]]
-    return [_words.reopened(f"{names[0]} was another one")] if names else []
+    return [_cause_texts.reopened(f"{names[0]} was another one")] if names else []
 
 
 def _in_threads(
@@ -209,24 +209,24 @@ def _in_threads(
                 # What differs in this thread, too, is no matter of the other one.
                 here = repeated(part.calls[name], part.function, seconds=ALONE_SECONDS)
                 if here.differs or here.ahead:
-                    yield _words.repeat(part.name, name, here)
+                    yield _cause_texts.repeat(part.name, name, here)
                     continue
                 error = there.removeprefix(RAISED) if there.startswith(RAISED) else b""
-                yield _words.other_thread(part.name, name, error.decode())
+                yield _cause_texts.other_thread(part.name, name, error.decode())
                 continue
             calls = list(part.calls.values()) if part.name in PARTS else []
             free = stressed(calls, seconds) if calls else None
             if free is not None and free.wrong:
                 alone = stressed(calls, max(seconds, ALONE_SECONDS), count=1)
                 if alone.wrong:  # as by a clock that nobody can move
-                    yield _words.not_repeatable(
+                    yield _cause_texts.not_repeatable(
                         part.name,
                         f"called in one thread, {alone.wrong:,} of {alone.calls:,} calls gave "
                         "something else than before",
                     )
                     continue
                 locked = stressed(calls, seconds, lock=True)
-                yield _words.unsafe(part.name, free, locked, moved.get(part.name, ()))
+                yield _cause_texts.unsafe(part.name, free, locked, moved.get(part.name, ()))
 
 
 def _locked(case: Case, tape: Tape, depth: int) -> Cause:
@@ -243,6 +243,6 @@ def _locked(case: Case, tape: Tape, depth: int) -> Cause:
         for guarded in dict.fromkeys([*((name,) for name in parts), parts]):
             locked = count(*guarded)
             if not locked:
-                return _words.locked(guarded, free, TRIES)
+                return _cause_texts.locked(guarded, free, TRIES)
             tried.append(f"with a lock around {' and '.join(guarded)}, {locked} of {TRIES}")
-    return _words.unknown(tuple(tried))
+    return _cause_texts.unknown(tuple(tried))

@@ -10,15 +10,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .._asked import answered
-from .._leaving import leave
-from .._named import named
+from .._children import answered
+from .._command_line import named
+from .._exit import leave
 from ..config import LoaderConfig
 from ._case import Case
 from ._difference import compared
-from ._follow import Mark, Tape, told
 from ._parts import results
 from ._plan import Leg, Run
+from ._record import Mark, Tape, told
 
 __all__ = ["answer", "main"]
 

@@ -9,15 +9,15 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from .._asked import current_folder
-from .._named import UsageError, add_code, code_name, integer, named, new_command
-from .._told import GOOD, PROBLEM, USAGE, line
-from .._tried import examined
+from .._children import current_folder
+from .._command_line import UsageError, add_code, code_name, integer, named, new_command
+from .._dry_run import examined
+from .._messages import GOOD, PROBLEM, USAGE, line
 from ..errors import ConfigError, LoaderError, WorkerError
 from ._case import CODE
-from ._follow import told
 from ._plan import EPOCHS, Plan
 from ._progress import Progress
+from ._record import told
 from ._run import run
 
 __all__ = ["add_command"]

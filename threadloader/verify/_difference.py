@@ -10,8 +10,8 @@ from functools import partial
 from ..errors import ConfigError
 from ._case import Case
 from ._compare import Field, differing
-from ._follow import Item, Mark, Tape, VerifyError, follow, made, told
 from ._plan import Leg, Run
+from ._record import Item, Mark, Tape, VerifyError, follow, made, told
 from ._report import Difference
 
 __all__ = ["ShortError", "compared"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..fingerprint import digest
 from ._clock import clock_ahead, stopped_clock
-from ._held import changed, held
+from ._inner_state import changed, held
 from ._result import RAISED, Call, result, seen
 
 __all__ = ["CALLS", "Repeat", "elsewhere", "overwritten", "repeated"]

@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._asked import answer_in, child_command, child_environment, last_words
-from . import _words
+from .._children import answer_in, child_command, child_environment, last_words
+from . import _cause_texts
 from ._case import Case
-from ._follow import Tape, told
 from ._parts import results
 from ._plan import Leg, Run
+from ._record import Tape, told
 from ._report import Cause, Difference
 
 __all__ = ["LostError", "Process", "other_run"]
@@ -84,24 +84,28 @@ class Process:
             for seed in (one, one, other):
                 answer = self._ask({"indices": list(indices)}, seed)
                 if "error" in answer:
-                    return _words.other_process("", answer["error"])
+                    return _cause_texts.other_process("", answer["error"])
                 there.append(answer["results"])
             again = results(self._case, indices)
         except LostError as error:
-            return _words.other_process("", str(error))
+            return _cause_texts.other_process("", str(error))
         except Exception as error:  # noqa: BLE001 - the difference is told all the same
-            return _words.other_process("", f"the experiments themselves failed: {told(error)}")
+            return _cause_texts.other_process(
+                "", f"the experiments themselves failed: {told(error)}"
+            )
         first, second, third = there
         for part, calls in here.items():
             for name in calls:
                 if again[part].get(name) != calls[name]:  # as by a clock that nobody can move
                     shown = f"{name} gave something else when it was asked again here, too"
-                    return _words.not_repeatable(part, shown)
+                    return _cause_texts.not_repeatable(part, shown)
             names = [it for found in there for it in calls if found[part].get(it) != calls[it]]
             if names:
                 alike, hashed = first[part] == second[part], first[part] != third[part]
-                return _words.other_process(part, names[0], alike=alike, hashed=hashed)
-        return _words.other_process("", "no call of one part by itself gave something else there")
+                return _cause_texts.other_process(part, names[0], alike=alike, hashed=hashed)
+        return _cause_texts.other_process(
+            "", "no call of one part by itself gave something else there"
+        )
 
     def _ask(self, what: Mapping[str, Any], seed: str) -> dict[str, Any]:
         """Start a process, ask `_child.answer` there, and give what it says.

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TextIO
 
 from .. import bench
-from .._told import is_terminal
+from .._messages import is_terminal
 
 __all__ = ["Progress"]
 

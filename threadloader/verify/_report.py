@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .._told import counted, line
+from .._messages import counted, line
 from ._plan import Run
 
 __all__ = ["FORMAT", "Cause", "Difference", "Failure", "Report"]

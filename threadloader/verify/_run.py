@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from .._named import UsageError, named
+from .._command_line import UsageError, named
 from ..config import LoaderConfig, examine
 from ..errors import ConfigError, Problem
 from ._case import CODE, Case
+from ._cause_texts import CHANGED
 from ._causes import causes, faults
 from ._difference import ShortError, compared
-from ._follow import FIRST, Tape, record
 from ._plan import DEEP, Plan, runs
 from ._probe import CALLS
 from ._process import LostError, Process, other_run
 from ._progress import Progress
+from ._record import FIRST, Tape, record
 from ._report import Failure, Report
-from ._words import CHANGED
 
 __all__ = ["run"]
 

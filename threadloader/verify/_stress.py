@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ._case import Case, hurried
-from ._follow import Tape, follow
 from ._plan import Leg, Run
+from ._record import Tape, follow
 from ._result import Call, result
 
 __all__ = ["Stress", "differs", "stressed"]

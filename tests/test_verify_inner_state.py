@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from threadloader import verify
-from threadloader.verify._held import changed, held
+from threadloader.verify._inner_state import changed, held
 
 
 def test_what_a_call_has_changed_is_named():

@@ -13,7 +13,7 @@ import pytest
 
 from threadloader import Loader
 from threadloader._runtime import RUNTIME, Runtime
-from threadloader.engine import ENDED, Engine, _engine, _saying
+from threadloader.engine import ENDED, Engine, _engine, _log_thread
 from threadloader.sources import _sqlite_connections, open_source, per_thread
 
 WAIT = 30.0
@@ -128,7 +128,7 @@ def stuck_engine(workers, go_on, runtime=RUNTIME):
 
 def test_a_stop_ends_while_a_worker_is_stuck_in_the_log(heard, go_on, monkeypatch):
     """G6: it holds the lock of a handler that has to be told of it, and is told when it can be."""
-    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
+    monkeypatch.setattr(_log_thread, "SAY_SECONDS", 0.01)
     inside = threading.Event()
 
     def stuck(text):
@@ -151,7 +151,7 @@ def test_a_stop_ends_while_a_worker_is_stuck_in_the_log(heard, go_on, monkeypatc
 
 def test_a_batch_is_given_while_the_word_of_a_stall_is_stuck_in_the_log(heard, go_on, monkeypatch):
     """G11: who waits for the batch does not wait for the log."""
-    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
+    monkeypatch.setattr(_log_thread, "SAY_SECONDS", 0.01)
     told, let_go = threading.Event(), threading.Event()
 
     def stuck(text):
@@ -187,7 +187,7 @@ def test_a_log_that_stops_the_threads_does_not_wait_for_who_waits_for_it(heard, 
 
 def test_a_log_that_stops_the_threads_at_a_stall_wakes_the_consumer(heard, go_on, monkeypatch):
     """G5: though the iterator of jobs never comes back; it is asked in nobody's name then."""
-    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
+    monkeypatch.setattr(_log_thread, "SAY_SECONDS", 0.01)
     engine = Engine(1, 0.05, stall_seconds=0.05)
     heard(lambda text: "nothing has moved" in text and engine.stop())
     engine.start()
@@ -203,13 +203,13 @@ def test_a_record_comes_from_this_package(heard, go_on):
     handler, seen = LOG.handlers[-1], []
     handler.emit = lambda record: seen.append(record.module)
     assert ends(stuck_engine(1, go_on).stop)
-    assert ["_saying"] == seen
+    assert ["_log_thread"] == seen
 
 
 @pytest.mark.usefixtures("patient")
 def test_one_log_that_is_stuck_is_waited_for_once(heard, go_on, monkeypatch):
     """G6: however many workers are stuck, one thread stands in the log, and the feeder ends."""
-    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
+    monkeypatch.setattr(_log_thread, "SAY_SECONDS", 0.01)
     inside = threading.Event()
     heard(lambda text: inside.set() or go_on.wait(WAIT))
     assert ends(stuck_engine(3, go_on).stop)
@@ -249,7 +249,7 @@ def test_what_a_log_raises_ends_the_thread_that_writes_and_no_other(heard, raise
 
     texts = heard(fails)
     stuck = ["worker-0 is stuck", "worker-1 is stuck"]
-    _saying.say(object(), "error", stuck)
+    _log_thread.say(object(), "error", stuck)
     assert raised.wait()
     assert (stuck, [error]) == (texts, raised.kinds)
 
@@ -291,7 +291,7 @@ def test_where_no_thread_starts_any_more_it_is_logged_all_the_same(
     texts = heard()
     monkeypatch.setattr(logging, "logThreads", False)  # it would name the bare one, and keep that
     monkeypatch.setattr(RUNTIME, name, instead, raising=False)
-    _saying.say(object(), "error", ["stuck"])
+    _log_thread.say(object(), "error", ["stuck"])
     assert ["stuck"] == texts
 
 
@@ -305,7 +305,7 @@ def test_a_signal_behind_the_launch_comes_out_and_it_is_logged_once(heard, go_on
     texts = heard(lambda text: told.release())
     monkeypatch.setattr(RUNTIME, "launch", launch, raising=False)
     with pytest.raises(TimeoutError, match="rung"):
-        _saying.say(object(), "error", ["stuck"])
+        _log_thread.say(object(), "error", ["stuck"])
     assert told.acquire(timeout=WAIT)
     assert ["stuck"] == texts
 
@@ -343,7 +343,7 @@ def test_where_no_module_can_be_imported_any_more_a_stack_and_a_record_still_com
     above = [line for line in whole.splitlines() if line.startswith("  File ")][:-2]
     assert above == plain[:-2]  # the next one is this function, at two of its lines
     assert plain[-1].endswith(", in stack")
-    _saying.say(None, "error", ["a thread is stuck"])
+    _log_thread.say(None, "error", ["a thread is stuck"])
     assert "threadloader: a thread is stuck\n" == capsys.readouterr().err
 
 
@@ -362,7 +362,7 @@ class Logging:
 @pytest.mark.usefixtures("patient")
 def test_a_loop_ends_while_objects_of_threads_are_stuck_in_the_log(heard, go_on, monkeypatch):
     """That they stay open is told by another thread, too, which is waited for once."""
-    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
+    monkeypatch.setattr(_log_thread, "SAY_SECONDS", 0.01)
     stuck, waits = threading.Event(), []
     wait = Runtime.wait
 
@@ -394,7 +394,7 @@ def test_a_source_closes_while_its_connection_is_in_use_and_the_log_stuck(
     spec = {"type": "sqlite", "path": "x.db", "query": "SELECT id FROM t", "key": "id"}
     source = open_source(spec, tmp_path)
     monkeypatch.setattr(_sqlite_connections, "_PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(_saying, "SAY_SECONDS", 0.01)
+    monkeypatch.setattr(_log_thread, "SAY_SECONDS", 0.01)
     stuck = threading.Event()
 
     def hang(text):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ._told import in_words
+from ._messages import in_words
 from .errors import LoaderError
 
 __all__ = [

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import from_signal
 from ._batch import BatchJob
 from ._cut import UncutError, join
-from ._facts import samples_of
+from ._recipe import samples_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader._schema import show
-from threadloader.config._words import hint, one_edit
+from threadloader.config._hints import hint, one_edit
 from threadloader.errors import ConfigError
 
 letters = st.sampled_from("abz_A9é")

@@ -15,7 +15,7 @@ from ..jobs import Recipe
 from ..sizes import nbytes
 from ..transforms import OffersMany
 from ._pace import GROUPS_AHEAD
-from ._taking import builder, from_package, taking
+from ._whole_batches import builder, from_package, taking
 
 if TYPE_CHECKING:
     from ..jobs import Policy

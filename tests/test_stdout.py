@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from threadloader import _answer, cli
+from threadloader import _stdout, cli
 
 ROOT = Path(__file__).parent.parent
 
@@ -169,6 +169,6 @@ def test_an_end_of_a_line_is_made_into_the_systems_once(monkeypatch, capsys):
             super().__init__(*args, newline="\r\n" if newline is None else newline, **kwargs)
 
     monkeypatch.setattr(io, "TextIOWrapper", Windows)
-    with _answer.answering():
+    with _stdout.answering():
         print("hello")
     assert "hello\n" == capsys.readouterr().err

@@ -8,8 +8,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ._schema import pointer
-from ._told import (
+from ._messages import (
     GOOD,
     PROBLEM,
     USAGE,
@@ -22,6 +21,7 @@ from ._told import (
     telling,
     texts,
 )
+from ._schema import pointer
 from .config import Base, LoaderConfig, Report, examine
 from .engine import FEWER
 from .errors import CollateError, ConfigError, Problem, SourceError

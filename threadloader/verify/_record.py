@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
-from .._named import CodeError
-from .._told import with_cause
+from .._command_line import CodeError
+from .._messages import with_cause
 from ..errors import LoaderError
 from ..fingerprint import chained, digest
 from ..jobs import BatchInfo

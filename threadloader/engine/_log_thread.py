@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from .._runtime import RUNTIME
 from ..errors import log
-from ._own import here
+from ._ownership import here
 from ._slots import attempt, caught
 
 __all__ = ["SAY_SECONDS", "say", "warn_of_dropped"]

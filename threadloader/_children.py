@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from ._answer import to_stderr
+from ._stdout import to_stderr
 
 __all__ = [
     "answer_in",

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, Problem, from_signal
 from ..order import Indices, Order
 from ._classes import classes
+from ._excluding import EpochOrder, Kept, Listed, Ranged
 from ._indices import checked, checked_range
-from ._kept import EpochOrder, Kept, Listed, Ranged
 
 if TYPE_CHECKING:
     from . import Sampler

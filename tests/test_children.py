@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from threadloader import cli
-from threadloader._asked import child_command
+from threadloader._children import child_command
 
 ROOT = Path(__file__).parent.parent
 
@@ -67,7 +67,7 @@ ASKS = """
 import subprocess, sys
 sys.path[:0] = {path!r}
 import tells
-from threadloader._asked import child_command, child_environment
+from threadloader._children import child_command, child_environment
 tells.main()
 sys.stdout.flush()
 subprocess.run(child_command("tells"), env=child_environment(PYTHONHASHSEED="1"), check=True)
