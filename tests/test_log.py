@@ -13,7 +13,7 @@ from threadloader import per_thread
 from threadloader.errors import log
 from threadloader.quarantine import is_torn
 from threadloader.sources import _progress
-from threadloader.sources._progress import Telling
+from threadloader.sources._progress import ProgressLog
 from threadloader.sources.columns import read_numbers
 
 WAIT = 30.0
@@ -70,7 +70,7 @@ def test_a_torn_line_is_told_where_the_log_cannot_be_imported(tmp_path, capsys):
 @pytest.mark.usefixtures("no_import")
 def test_progress_is_not_told_where_the_log_cannot_be_imported(monkeypatch, capsys):
     monkeypatch.setattr(_progress, "_TELL_SECONDS", -1)
-    Telling().tell("read %d", 1)
+    ProgressLog().tell("read %d", 1)
     assert "" == capsys.readouterr().err
 
 

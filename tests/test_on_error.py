@@ -37,7 +37,7 @@ from threadloader import (
     quarantine,
 )
 from threadloader.cli import main
-from threadloader.jobs import PatientJob, Pause, Policy, Recipe, Span, UncutError
+from threadloader.jobs import Pause, Policy, Recipe, RetryingJob, Span, UncutError
 from threadloader.jobs._cut import cut, join
 from threadloader.quarantine import Quarantine
 from threadloader.sources import _sqlite_errors
@@ -789,7 +789,7 @@ def test_a_batch_that_is_made_again_forgets_what_was_left_out_before(kind):
         recipe = recipe._replace(whole=whole, take=getattr(source, "take", None))
     rows = np.arange(3)
     span = Span(0, 0, 1, 0, 3, 3, last=True, over=True)
-    job = PatientJob(recipe, span, rows, rows, np.ones(3, bool), 3, 0)
+    job = RetryingJob(recipe, span, rows, rows, np.ones(3, bool), 3, 0)
     job.run(iter(range(job.parts)))
     assert ([0, 2], [1]) == (job.finish()[0].tolist(), [it.index for it in job.failures])
     source._left.clear()

@@ -13,7 +13,7 @@ from threadloader import Loader, StalledError
 from threadloader._runtime import Runtime
 from threadloader.engine import Engine
 from threadloader.engine._watch import LONGEST_TICK, TICKS, Watch
-from threadloader.jobs import PatientJob, Pause, Policy, Recipe, Span
+from threadloader.jobs import Pause, Policy, Recipe, RetryingJob, Span
 
 WAIT = 30.0
 """Seconds after which a test gives up."""
@@ -323,7 +323,7 @@ def test_rows_that_come_one_by_one_in_one_part_are_no_stall(way):
     else:
         recipe = Recipe(source, None, list, whole=way, take=source.take, policy=policy)
     span = Span(0, 0, 1, 0, 11, 11, last=True, over=True)
-    job = PatientJob(recipe, span, rows, rows, np.ones(11, bool), 11, 0)
+    job = RetryingJob(recipe, span, rows, rows, np.ones(11, bool), 11, 0)
     (batch,), waits = watched(job, one_at_each_ninth(gate), seconds=10.0, gate=gate)
     assert ([*range(11)], 99) == (list(batch), len(waits))
 

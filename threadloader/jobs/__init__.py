@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._failure import Failure
     from ._info import BatchInfo
     from ._policy import Pause, Policy
-    from ._retrying import PatientJob
+    from ._retrying import RetryingJob
 
 __all__ = [
     "BatchInfo",
@@ -28,10 +28,10 @@ __all__ = [
     "Failure",
     "GroupJob",
     "NoBatch",
-    "PatientJob",
     "Pause",
     "Policy",
     "Recipe",
+    "RetryingJob",
     "SeriesJob",
     "Span",
     "UncutError",
@@ -42,7 +42,7 @@ __all__ = [
 _AT_NEED = {
     "BatchInfo": "._info",
     "Failure": "._failure",
-    "PatientJob": "._retrying",
+    "RetryingJob": "._retrying",
     "Pause": "._policy",
     "Policy": "._policy",
 }

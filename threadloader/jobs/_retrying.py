@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from ._info import BatchInfo
     from ._policy import Policy
 
-__all__ = ["PatientJob"]
+__all__ = ["RetryingJob"]
 
 
-class PatientJob(BatchJob):
+class RetryingJob(BatchJob):
     """A batch with a policy about samples that fail.
 
     The arguments are those of `BatchJob`; the recipe has a policy.

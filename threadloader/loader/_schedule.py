@@ -246,6 +246,6 @@ def _epoch(
 def _batch(recipe: Recipe, *what: Any) -> BatchJob:
     if recipe.policy is None:
         return BatchJob(recipe, *what)
-    from ..jobs import PatientJob  # imported when it is asked for
+    from ..jobs import RetryingJob  # imported when it is asked for
 
-    return PatientJob(recipe, *what)
+    return RetryingJob(recipe, *what)

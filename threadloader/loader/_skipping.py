@@ -23,7 +23,7 @@ def policy_of(config: LoaderConfig, runtime: Runtime) -> Policy | None:
         return None
     # Imported when it is asked for; and not by the first batch, or the first sample that is left
     # out, since a fork beside an import leaves the lock of that module held for ever.
-    from ..jobs import PatientJob, Pause, Policy  # noqa: F401
+    from ..jobs import Pause, Policy, RetryingJob  # noqa: F401
     from ..stats import Stats  # noqa: F401
 
     options = config.on_error

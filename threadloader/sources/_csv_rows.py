@@ -20,7 +20,7 @@ from ._csv_options import CsvOptions
 from ._files import FileReader
 from ._line_scan import first_byte, tell
 from ._open_file import not_utf8
-from ._progress import Telling
+from ._progress import ProgressLog
 
 __all__ = ["Block", "read_blocks"]
 
@@ -46,7 +46,7 @@ def read_blocks(
     rows = _Rows(reader, options)
     at, left = first_byte(reader), b""
     given = False
-    telling = Telling()
+    progress = ProgressLog()
     while at < reader.size or left:
         # At least as much as what is left over: a long row is not looked at again and again.
         raw = reader.read(at, min(max(chunk, len(left)), reader.size - at))
@@ -59,7 +59,7 @@ def read_blocks(
         if block.cells:
             given = True
             yield block, rows.first
-        tell(telling, reader, "read rows", at)
+        tell(progress, reader, "read rows", at)
     if not given:
         yield Block([], []), rows.first
 

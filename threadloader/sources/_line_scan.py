@@ -8,7 +8,7 @@ import numpy.typing as npt
 from ..errors import SourceError
 from ._files import FileReader
 from ._index_cache import IntArray
-from ._progress import Telling
+from ._progress import ProgressLog
 
 __all__ = ["first_byte", "scan", "tell"]
 
@@ -23,10 +23,10 @@ for _character in map(chr, range(0x3001)):  # U+3000 is the last one that is whi
         _CLASSES[list(_encoded)] = 0 if len(_encoded) == 1 else 1
 
 
-def tell(telling: Telling, reader: FileReader, what: str, done: int) -> None:
+def tell(progress: ProgressLog, reader: FileReader, what: str, done: int) -> None:
     """Log how far a pass over a file is, in bytes, if the last time is long enough ago."""
     part, whole = done / 2**20, reader.size / 2**20
-    telling.tell("%s: %s in %.0f of %.0f MiB", reader.path, what, part, whole)
+    progress.tell("%s: %s in %.0f of %.0f MiB", reader.path, what, part, whole)
 
 
 def first_byte(reader: FileReader) -> int:
@@ -54,7 +54,7 @@ def scan(
     offsets = [np.array([begin], np.int64)]
     classes = [np.zeros(0, np.uint8)]
     unfinished = np.uint8(0)  # class of the line that goes on in the next chunk
-    telling = Telling()
+    progress = ProgressLog()
     for start in range(begin, reader.size, chunk):
         raw = reader.read(start, min(chunk, reader.size - start))
         data = np.frombuffer(raw, np.uint8)
@@ -63,7 +63,7 @@ def scan(
         if skip_blank:
             found, unfinished = _classify(data, after_ends, unfinished)
             classes.append(found)
-        tell(telling, reader, "looked for lines", start + len(raw))
+        tell(progress, reader, "looked for lines", start + len(raw))
     last = next((int(part[-1]) for part in reversed(offsets) if part.size), begin)
     if last < reader.size:
         offsets.append(np.array([reader.size + 1], np.int64))

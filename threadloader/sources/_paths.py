@@ -26,7 +26,7 @@ from pathlib import Path, PurePath
 
 from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._open_file import escaped, starts, too_many, unreadable
-from ._progress import Telling
+from ._progress import ProgressLog
 
 __all__ = ["MAGIC", "expand", "inside", "is_there", "listing", "real", "why_not"]
 
@@ -204,7 +204,7 @@ def _search(
         steps.append(_matcher("*"))
     todo: list[tuple[tuple[str, ...], set[int]]] = [((), {0})]
     listed = files = 0
-    telling = Telling()
+    progress = ProgressLog()
     while todo:
         below, places = todo.pop()
         for place in sorted(places):  # "**" may be no folder at all
@@ -231,7 +231,7 @@ def _search(
             if is_folder is not False and then:
                 todo.append(((*below, name), then))
         listed += 1
-        telling.tell("%s: found %d files in %d folders so far", start, files, listed)
+        progress.tell("%s: found %d files in %d folders so far", start, files, listed)
 
 
 def _matcher(part: str) -> Callable[[str], object]:

@@ -6,13 +6,13 @@ import time
 
 from ..errors import log
 
-__all__ = ["Telling"]
+__all__ = ["ProgressLog"]
 
 _TELL_SECONDS = 1.0
 """What takes longer says how far it is, and again after as long. Chosen."""
 
 
-class Telling:
+class ProgressLog:
     """Logs how far something is that begins now, every second or so."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import ConfigError, Problem, SourceError, by_handler, from_signal, log
 from ._files import inside
 from ._open_file import open_regular, read_all, readable
-from ._progress import Telling
+from ._progress import ProgressLog
 from ._strict_json import STRICT
 
 __all__ = ["column", "read_numbers"]
@@ -56,7 +56,7 @@ def column(
     if given is not None:
         return given
     values = []
-    telling = Telling()
+    progress = ProgressLog()
     for index in range(len(source)):
         read = False
         try:
@@ -70,7 +70,7 @@ def column(
                 raise
             value = None
         values.append(value)
-        telling.tell("field %r: read %d of %d samples", field, index + 1, len(source))
+        progress.tell("field %r: read %d of %d samples", field, index + 1, len(source))
     return values
 
 

@@ -32,7 +32,7 @@ from ._fingerprint import sha256
 from ._labels import labels_of
 from ._open_file import open_regular, regular_status, time_of_change, too_few
 from ._paths import MAGIC, listing, why_not
-from ._progress import Telling
+from ._progress import ProgressLog
 from ._row_numbers import row_number
 from ._spelling import check_spelling
 
@@ -79,13 +79,13 @@ class FilesSource:
         # Size and time of change of each file.
         self._status = np.empty((len(names), 2), np.int64)
         digest = sha256()
-        telling = Telling()
+        progress = ProgressLog()
         for row, name in enumerate(names):
             status = regular_status(folder / name)
             self._status[row] = size, _ = status.st_size, time_of_change(status)
             label = "" if labels is None else labels[row]
             digest.update(f"{name}\0{size}\0{label}\n".encode())
-            telling.tell("%s: looked at %d of %d files", folder, row + 1, len(names))
+            progress.tell("%s: looked at %d of %d files", folder, row + 1, len(names))
         told_classes = f", {len(classes)} classes" if classes else ""
         self._fingerprint = (
             f"files, {len(names)} files, {said}{told_classes}, "

@@ -29,7 +29,7 @@ from ..errors import ConfigError, Problem, SourceError, log
 from ._fields import near
 from ._files import inside
 from ._fingerprint import sha256
-from ._progress import Telling
+from ._progress import ProgressLog
 from ._row_numbers import row_number
 from ._sqlite_connections import Connections
 
@@ -144,7 +144,7 @@ class SqliteSource:
 
     def _read_keys(self, query: str, values: tuple[int, ...]) -> npt.NDArray[np.int64]:
         parts = [np.empty(0, np.int64)]
-        telling, count = Telling(), 0
+        progress, count = ProgressLog(), 0
         with self._connections.mine() as mine, closing(mine.execute(query, values)) as cursor:
             while rows := cursor.fetchmany(_ROWS):
                 keys = [row[0] for row in rows]
@@ -157,7 +157,7 @@ class SqliteSource:
                     )
                 parts.append(np.array(keys, np.int64))
                 count += len(keys)
-                telling.tell("%s: %d keys read", self._path, count)
+                progress.tell("%s: %d keys read", self._path, count)
         found = np.sort(np.concatenate(parts))
         twice = np.flatnonzero(found[1:] == found[:-1])
         if len(twice):

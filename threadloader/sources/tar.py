@@ -32,7 +32,7 @@ from ._decode import Decoders, apply, decoder_of, image_options
 from ._fields import chosen_fields, near
 from ._files import FileReader, expand, kept_open
 from ._fingerprint import sha256
-from ._progress import Telling
+from ._progress import ProgressLog
 from ._row_numbers import row_number
 from ._tar_headers import members
 
@@ -202,7 +202,7 @@ class _Archive:
     def _grouped(self) -> dict[str, dict[str, tuple[int, int]]]:
         """Give offset and size of each member, by key and field."""
         found: dict[str, dict[str, tuple[int, int]]] = {}
-        telling = Telling()
+        progress = ProgressLog()
         for member in members(self.reader):
             key, field = self._parted(member.name, member.offset)
             if not field:
@@ -217,7 +217,7 @@ class _Archive:
                 )
             fields[field] = member.offset, member.size
             done = 100 * member.offset // self.reader.size
-            telling.tell("%s: %d samples found, %d%%", self.reader.path, len(found), done)
+            progress.tell("%s: %d samples found, %d%%", self.reader.path, len(found), done)
         return found
 
     def _parted(self, name: str, at: int) -> tuple[str, str]:

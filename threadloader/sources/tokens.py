@@ -27,7 +27,7 @@ from ..errors import SourceError, log
 from ._closing import close_all
 from ._files import FileReader, expand, kept_open
 from ._fingerprint import checked_rows, sha256
-from ._progress import Telling
+from ._progress import ProgressLog
 from ._row_numbers import row_number, row_numbers
 from ._token_layout import layout, stored_dtype
 from .arrays import Empty
@@ -89,7 +89,7 @@ class TokensSource:
         self._begins: list[int] = []  # byte at which each file's tokens begin
         first, longest = [0], (0, Path())
         self.left_out = 0
-        telling = Telling()
+        progress = ProgressLog()
         most = kept_open()
         with ExitStack() as undo:
             for path in paths:
@@ -103,7 +103,7 @@ class TokensSource:
                 self._begins.append(begin)
                 first.append(first[-1] + windows)
                 longest = max(longest, (count, path))
-                telling.tell("%s: %d files of tokens opened", path, len(self._readers))
+                progress.tell("%s: %d files of tokens opened", path, len(self._readers))
             undo.pop_all()
         most, largest = longest
         if most and not first[-1]:  # a run over nothing ends at once, as one that is done
