@@ -2332,6 +2332,21 @@ def test_a_recipe_that_is_taken_for_its_batches_says_where_they_are(name):
         loader._supply  # noqa: B018
 
 
+def test_an_option_that_is_set_on_a_loader_is_refused():
+    """It would be an attribute that nobody looks at."""
+
+    class Own(Loader):
+        pass
+
+    loader = Own({"batch_size": 2}, Numbers(4))
+    with pytest.raises(AttributeError, match=r"loader\.replace\(batch_size=\.\.\.\) gives another"):
+        loader.batch_size = 4
+    with loader.replace(batch_size=4) as batches:
+        assert 1 == len(batches)
+    loader.name = "what a subclass or its user wants to know"
+    assert loader.name.startswith("what")
+
+
 @pytest.mark.parametrize("at", [2, 3, 4])
 @pytest.mark.parametrize("in_memory", [False, True])
 @pytest.mark.parametrize("workers", [0, 2])

@@ -92,8 +92,7 @@ class Loader:
         self._config, self._base = self._report.checked(), self._report.base
         self._options = self._report.options or {}  # as given: see `replace`
         given = {"source": source, "transform": transform, "collate": collate, "sampler": sampler}
-        in_code = {**given, "shard": shard}.items()
-        self._in_code = [option for option, value in in_code if value is not None]
+        self._in_code = [name for name, it in {**given, "shard": shard}.items() if it is not None]
         if sampler is not None:
             self._config = dataclasses.replace(self._config, sampler=None, shuffle=False)
         if shard is not None:
@@ -279,21 +278,22 @@ class Loader:
         # Last: until here a repeated __exit__ finishes what an interrupt cut short.
         self._door.let_in(batches)
 
-    if not TYPE_CHECKING:  # a type checker is to find neither of these
+    if not TYPE_CHECKING:  # a type checker is to find none of these
 
         def __iter__(self) -> Iterator[Any]:
-            """Refuse: a recipe has no batches.
-
-            Raises:
-                ClosedError: always, with the line to write instead.
-            """
-            raise ClosedError(
-                "a Loader is a recipe and is not iterated itself; write: "
-                "with Loader(...) as batches: for batch in batches: ..."
-            )
+            """Refuse, by a ClosedError with the line to write instead: a recipe has no batches."""
+            text = "a Loader is a recipe and is not iterated itself; write: "
+            raise ClosedError(text + "with Loader(...) as batches: for batch in batches: ...")
 
         def __getattr__(self, name: str) -> Any:
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if not name.startswith("_") and hasattr(Batches, name):
                 text += f"; it is a recipe: with Loader(...) as batches: batches.{name} ..."
             raise AttributeError(text, name=name, obj=self)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Refuse to take an option, which would change nothing."""
+            if name in LoaderConfig.__slots__:
+                text = f"a Loader does not change; loader.replace({name}=...) gives another one"
+                raise AttributeError(text, name=name, obj=self)
+            super().__setattr__(name, value)
