@@ -1,5 +1,6 @@
 """``threadloader check``: what it prints, its exit code, and that OK means "it enters"."""
 
+import importlib
 import io
 import json
 import logging
@@ -267,6 +268,126 @@ y: shape (4,), dtype int64
 """
     assert (0, expected, "") == check(name, "--batch")
     assert (0, "c.json: OK\nbatch: list of 3\n", "") == check(write({"source": TEXT}), "--batch")
+
+
+OWN = """
+import numpy as np
+
+class Source(list):
+    closed = 0
+    def close(self):
+        Source.closed += 1
+
+def source():
+    return Source({"x": np.arange(1 + i % 3), "y": i} for i in range(6))
+
+def cut(sample):
+    return {"x": sample["x"][:1], "y": sample["y"]}
+
+def drawn(sample, *, rng):
+    return rng.random(2)
+
+def lengths(samples):
+    return np.array([len(sample["x"]) for sample in samples])
+
+def backwards(epoch, n):
+    return range(n)[::-1]
+
+def outside(epoch, n):
+    return [n]
+
+def failing(*given):
+    raise ValueError("mine")
+
+def nothing():
+    pass
+
+nobody = 3
+"""
+
+
+@pytest.fixture
+def own(folder, monkeypatch):
+    """Gives the name of a module in the current folder, which has the above."""
+    monkeypatch.delitem(sys.modules, "own_parts", raising=False)
+    (folder / "own_parts.py").write_text(OWN)
+    importlib.invalidate_caches()
+    return "own_parts"
+
+
+BOTH = "x: shape (4, 1), dtype int64\ny: shape (4,), dtype int64\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"transform": "cut"}, BOTH),
+        ({"transform": "drawn"}, "batch: shape (4, 2), dtype float64\n"),
+        ({"collate": "lengths"}, "batch: shape (4,), dtype int64\n"),
+        ({"transform": "cut", "sampler": "backwards"}, BOTH),
+    ],
+)
+def test_a_batch_is_built_with_what_is_given_in_code(check, own, given, said):
+    name = write({"batch_size": 4})
+    options = [f"--{part}={own}:{it}" for part, it in {"source": "source", **given}.items()]
+    assert (0, f"c.json: OK\n{said}", "") == check(name, *options, "--batch")
+    assert (0, "c.json: OK\n", "") == check(name, *options)
+    assert 2 == sys.modules[own].Source.closed  # the function was called for us
+    assert str(Path.cwd()) not in sys.path
+
+
+def test_code_takes_the_place_of_what_the_config_says(check, own):
+    np.savez("x.npz", x=np.arange(6))
+    mlm = {"type": "mlm", "vocabulary": 4, "mask_token": 0, "field": "none"}
+    name = write({"source": {"type": "npz", "path": "x.npz"}, "transform": mlm, "batch_size": 4})
+    code, out, _ = check(name, "--batch")
+    assert (1, True) == (code, ": /transform: expected a batch, got SourceError: mlm: " in out)
+    options = ("--transform=builtins:dict", f"--source={own}:source", f"--collate={own}:lengths")
+    expected = "c.json: OK\nbatch: shape (4,), dtype int64\n"
+    assert (0, expected, "") == check(name, *options, "--batch")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, ": /collate: expected a batch, got CollateError: field 'x': row 0 has "),
+        ({"transform": "failing"}, "c.json: transform: expected a batch, got ValueError: mine; "),
+        ({"collate": "failing"}, "c.json: collate: expected a batch, got ValueError: mine; "),
+        ({"transform": "nothing"}, "c.json: transform: expected a callable of one sample, or "),
+        ({"transform": "cut", "sampler": "outside"}, "c.json: sampler: expected indices from 0 to"),
+    ],
+)
+def test_what_is_wrong_with_code_is_told_under_its_name(check, own, given, said):
+    options = [f"--{part}={own}:{it}" for part, it in {"source": "source", **given}.items()]
+    code, out, err = check(write({"batch_size": 4}), *options, "--batch")
+    assert (1, True, "") == (code, said in out, err)
+    assert 1 == sys.modules[own].Source.closed
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "said"),
+    [
+        ("--source={own}:failing", 1, "--source: ValueError: mine"),
+        ("--source={own}:nothing", 2, "--source: expected a function that returns a source, got "),
+        ("--transform={own}:nobody", 2, "--transform: expected a function, got "),
+        ("--collate=no_such_module:f", 2, "--collate: expected MODULE:FUNCTION, which can be "),
+        ("--source={own}:source --source-in-code", 2, "--source: not allowed with --source-in"),
+    ],
+)
+def test_code_that_is_not_there_or_fails_is_told_without_a_traceback(
+    check, own, option, code, said
+):
+    got = check(write({"batch_size": 4}), *option.format(own=own).split())
+    assert (code, "") == got[:2]
+    assert f"threadloader check: {said}" == got[2][: len(f"threadloader check: {said}")]
+    assert 1 == got[2].count("\n")
+
+
+def test_beside_a_source_that_is_missing_a_transform_in_code_is_tried(check, own):
+    name = write({"source": {**NPZ, "path": "none.npz"}})
+    code, out, _ = check(name, f"--transform={own}:nothing", f"--sampler={own}:failing")
+    assert 1 == code
+    assert ["/source/path", "transform"] == sorted(each.split(": ")[1] for each in out.splitlines())
 
 
 @pytest.mark.parametrize("left_out", [{}, {"exclude": [0, 1, 2, 3, 4, 5]}, {"drop_last": True}])

@@ -7,11 +7,14 @@ run any code anyway.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from ._children import current_folder
 from ._messages import in_words
 from .errors import LoaderError
 
@@ -19,13 +22,23 @@ __all__ = [
     "CodeError",
     "UsageError",
     "add_code",
-    "code_name",
+    "code_of",
     "given_by",
     "integer",
     "named",
+    "names_of",
     "new_command",
     "number",
 ]
+
+
+_CODE = {
+    "source": "calls the function, without arguments, for the source that replaces the config's",
+    "transform": "uses the function as the transform",
+    "collate": "uses the function as the collate",
+    "sampler": "uses the function of (epoch, n) as the sampler",
+}
+"""What a command may be told to take from code, and what it does with the function."""
 
 
 class CodeError(LoaderError):
@@ -62,21 +75,39 @@ def new_command(
     return parser
 
 
-def add_code(parser: argparse.ArgumentParser) -> None:
-    """Add a source and a transform in code."""
-    parser.add_argument(
-        "--source",
-        metavar="MODULE:FUNCTION",
-        type=code_name,
-        help="imports the module and calls the function, without arguments, for the source that "
-        "replaces the config's",
-    )
-    parser.add_argument(
-        "--transform",
-        metavar="MODULE:FUNCTION",
-        type=code_name,
-        help="imports the module and uses the function as the transform",
-    )
+def add_code(parser: argparse.ArgumentParser, *parts: str) -> None:
+    """Add options for some of the parts in code: "source", "transform", "collate", "sampler"."""
+    for part in parts:
+        says = f"imports the module and {_CODE[part]}"
+        parser.add_argument(f"--{part}", metavar="MODULE:FUNCTION", type=_code_name, help=says)
+
+
+def names_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Give what the command line names, by its part."""
+    names = {part: getattr(arguments, part, None) for part in _CODE}
+    return {part: name for part, name in names.items() if name}
+
+
+@contextlib.contextmanager
+def code_of(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Import what the command line names; give it by its part.
+
+    Within, modules of the current folder can be imported, but not where no code is named.
+
+    Raises:
+        CodeError, UsageError: as of `named`.
+    """
+    names = names_of(arguments)
+    if not names:
+        yield {}
+        return
+    folder = current_folder()
+    sys.path.insert(0, folder)
+    try:
+        yield {part: named(f"--{part}", name) for part, name in names.items()}
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
 
 
 def integer(text: str) -> int:
@@ -110,7 +141,7 @@ def number(text: str) -> float:
     return float(text)
 
 
-def code_name(text: str) -> str:
+def _code_name(text: str) -> str:
     """Refuse an empty MODULE:FUNCTION, of an unset shell variable: it would count as not given.
 
     Raises:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import traceback
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
+from ._command_line import given_by
 from ._messages import (
     GOOD,
     PROBLEM,
@@ -37,18 +38,30 @@ _BOUNDED = ("sampler", "exclude", "cache", "on_error")
 
 
 def examined(
-    arguments: argparse.Namespace, said: list[str], err: list[str]
+    arguments: argparse.Namespace,
+    said: list[str],
+    err: list[str],
+    given: Mapping[str, Any] | None = None,
 ) -> tuple[Report | None, int, list[str]]:
     """Reads a config and tries it out; what is wrong is put into ``said`` or ``err``.
 
+    Args:
+        arguments: what the command line says.
+        said: takes what is wrong with the config.
+        err: takes why it cannot be read.
+        given: what is tried in the place of what the config says, as `code_of` gives it.
+
     Returns:
         The report, unless there is none; the exit code up to now; what to say about a batch.
+
+    Raises:
+        CodeError, UsageError: as of `given_by`, for a source in code.
     """
     report = read(arguments, err)
     if report is None:
         return None, USAGE, []
     with telling():
-        problems, lines = _try_out(report, arguments)
+        problems, lines = _try_out(report, arguments, given or {})
     said += problem_lines(report, problems)
     return report, PROBLEM if problems or report.config is None else GOOD, lines
 
@@ -70,7 +83,9 @@ def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
     return None
 
 
-def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Problem], list[str]]:
+def _try_out(
+    report: Report, arguments: argparse.Namespace, given: Mapping[str, Any]
+) -> tuple[list[Problem], list[str]]:
     """Does what ``with Loader(...)`` does, as far as the problems of the config let it.
 
     The source is opened whatever else is wrong; if it does not open, what needs none is tried;
@@ -85,24 +100,28 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
     source: Any = None
     close = None
     try:
-        if report.source and not arguments.source_in_code:
+        if "source" in given:
+            source = given_by(given["source"])
+            close = getattr(source, "close", None)
+        elif report.source and not arguments.source_in_code:
             try:
                 source = open_configured(report.source, report.base.path, report.root)
                 close = getattr(source, "close", None)
             except Exception as error:  # noqa: BLE001 - whatever a file does to its reader
                 problems += from_source(report, error)
+        parts = _Parts(report.base, {**given, "source": source}, "source" not in given)
         config = report.config or _right_part(report)
         if config and not arguments.cache:  # to open one makes its folder
             config = dataclasses.replace(config, cache=None)
         if config and _sampler_in_code(arguments):  # what the config's names need not be there
             config = dataclasses.replace(config, sampler=None, shuffle=False)
         if config:
-            problems += [it for it in _kept_out(report, config, source) if it not in problems]
+            problems += [it for it in _kept_out(report, config, parts) if it not in problems]
         if report.config and not problems and arguments.batch:
             try:
-                lines += _first_batch(report.config, report.base, source)
+                lines += _first_batch(report.config, parts)
             except Exception as error:  # noqa: BLE001 - a command shows no traceback
-                problems += located(report, error, _at_fault(error), "a batch")
+                problems += located(report, error, _at_fault(error, given), "a batch")
     finally:
         if close:
             try:
@@ -110,6 +129,29 @@ def _try_out(report: Report, arguments: argparse.Namespace) -> tuple[list[Proble
             except Exception as error:  # noqa: BLE001 - as above
                 problems += from_source(report, error)
     return problems, lines
+
+
+class _Parts(NamedTuple):
+    """What a config is tried with.
+
+    Attributes:
+        base: the folder that its relative paths start at.
+        given: what the loader is given in code: the source in any case, or None for none.
+        ours: whether the source is that of the config.
+    """
+
+    base: Base
+    given: Mapping[str, Any]
+    ours: bool
+
+    def loader(self, config: LoaderConfig) -> Loader:
+        """The loader; where there is no source, one that needs none."""
+        if self.given["source"] is not None:
+            return based(Loader(config, **self.given), self.base, opened=self.ours)
+        tried, length = without_source(config, self.base)
+        # The sampler in code would be asked for an order of what is not there.
+        given = {**self.given, "source": range(length), "sampler": None}
+        return based(Loader(tried, **given), self.base)
 
 
 def _sampler_in_code(arguments: argparse.Namespace) -> bool:
@@ -136,22 +178,18 @@ def _right_part(report: Report) -> LoaderConfig | None:
         return None
 
 
-def _kept_out(report: Report, config: LoaderConfig, source: Any) -> list[Problem]:
+def _kept_out(report: Report, config: LoaderConfig, parts: _Parts) -> list[Problem]:
     """What keeps a loader of a config, or of what is right of it, from entering.
 
     Entering ends at the first thing that is wrong. The option that names it goes back to its
     default then, and what is left is tried, until that enters, or no option is known to be at
-    fault. The source is the open one, or None.
+    fault.
     """
     problems: list[Problem] = []
     defaults = LoaderConfig()
     while True:
         try:
-            tried, samples = config, source
-            if source is None:
-                tried, length = without_source(config, report.base)
-                samples = range(length)
-            with based(Loader(tried, source=samples), report.base, opened=source is not None):
+            with parts.loader(config):
                 return problems
         except Exception as error:  # noqa: BLE001 - a command shows no traceback
             naming = _naming(error, config, report.base)
@@ -194,7 +232,7 @@ def _naming(error: Exception, config: LoaderConfig, base: Base) -> str:
     return ""
 
 
-def _first_batch(config: LoaderConfig, base: Base, source: Any) -> list[str]:
+def _first_batch(config: LoaderConfig, parts: _Parts) -> list[str]:
     """Lines about the first batch, and about what `on_error` has left out by then.
 
     Raises:
@@ -203,17 +241,17 @@ def _first_batch(config: LoaderConfig, base: Base, source: Any) -> list[str]:
     """
     config = dataclasses.replace(unlisted(config), num_workers=0)
     if config.on_error == "raise":
-        return _built(config, base, source)
+        return _built(config, parts)
     try:
-        return _built(dataclasses.replace(config, on_error="raise"), base, source)
+        return _built(dataclasses.replace(config, on_error="raise"), parts)
     except Exception as error:  # noqa: BLE001 - told, if `on_error` lets it pass
         first = in_words(error)
-    return _built(config, base, source, first)
+    return _built(config, parts, first)
 
 
-def _built(config: LoaderConfig, base: Base, source: Any, first: str = "") -> list[str]:
+def _built(config: LoaderConfig, parts: _Parts, first: str = "") -> list[str]:
     """Lines about the first batch; `first` is what was raised for a sample that is left out."""
-    with based(Loader(config, source=source), base, opened=True) as batches:
+    with parts.loader(config) as batches:
         for batch in batches:
             lines = list(_shapes(batch, ""))
             skipped = batches.info.skipped if batches.info else ()
@@ -227,15 +265,21 @@ def _built(config: LoaderConfig, base: Base, source: Any, first: str = "") -> li
         return [f"no batch: {NO_BATCH}"]
 
 
-def _at_fault(error: Exception) -> str:
-    """The option at which it is told why there is no batch, as a JSON pointer."""
+def _at_fault(error: Exception, given: Mapping[str, Any]) -> str:
+    """The option at which it is told why there is no batch: a JSON pointer, or the name in code."""
+    calls = [
+        (frame.f_globals.get("__name__", ""), frame.f_code.co_name)
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    ]
+    changing = (f"{__package__}.masking", f"{__package__}.transforms")
+    part = "source"
     if isinstance(error, CollateError):
-        return "/collate"
-    modules = (
-        frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)
-    )
-    masking = f"{__package__}.masking"
-    return "/transform" if any(name.startswith(masking) for name in modules) else "/source"
+        part = "collate"
+    elif any(module.startswith(changing) for module, _ in calls):
+        part = "transform"
+    elif (f"{__package__}.jobs._batch", "collated") in calls:
+        part = "collate"
+    return part if part in given else f"/{part}"
 
 
 def _shapes(batch: Any, field: str) -> Iterator[str]:

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import NoReturn, TextIO
 
 from . import __version__, bench, lookup, verify
-from ._command_line import new_command
+from ._command_line import CodeError, UsageError, add_code, code_of, new_command
 from ._dry_run import examined
 from ._exit import leave
-from ._messages import GOOD, USAGE, line
+from ._messages import GOOD, PROBLEM, USAGE, line
 from ._stdout import answering
 
 __all__ = ["main", "program"]
@@ -35,7 +35,8 @@ says "auto", and the threads are started once; no batch is built. With
 name are read, but not compared with its length; a sampler by a field of its
 samples, and a cache in a folder, are not tried. The same holds if the source
 cannot be opened. --batch skips samples as on_error allows, and reports how
-many.
+many. --source, --transform, --collate and --sampler import what your program
+gives in code, and try it in the place of what the config says.
 
 Exit code: 0 good; 1 a problem with the config or with what it names; 2 bad
 usage, or a file that the system cannot read.
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     sources.add_argument(
         "--batch", action="store_true", help="also build one batch and print its shapes and dtypes"
     )
+    add_code(check, "source", "transform", "collate", "sampler")
     check.add_argument(
         "--effective",
         action="store_true",
@@ -112,7 +114,16 @@ def _parser() -> argparse.ArgumentParser:
 def _check(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int:
     """Runs ``check``; what it prints is put into ``out`` and ``err``."""
     said = err if arguments.effective else out
-    report, code, lines = examined(arguments, said, err)
+    if arguments.source and arguments.source_in_code:
+        err.append("threadloader check: --source: not allowed with --source-in-code")
+        return USAGE
+    arguments.source_in_code |= bool(arguments.source)
+    try:
+        with code_of(arguments) as given:
+            report, code, lines = examined(arguments, said, err, given)
+    except (CodeError, UsageError) as error:
+        err.append(line(f"threadloader check: {error}"))
+        return USAGE if isinstance(error, UsageError) else PROBLEM
     if report is None or report.config is None or code:
         return code
     said += [line(f"{arguments.config}: OK"), *map(line, lines)]

@@ -86,7 +86,7 @@ def add_command(commands: Any) -> None:
         metavar="N",
         help=f"runs of each setting, taken in turns; medians are shown (default: {usual.repeat})",
     )
-    add_code(parser)
+    add_code(parser, "source", "transform")
     add(
         "--compare",
         choices=["torch"],

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
-from collections.abc import Iterator
 from typing import Any
 
-from .._children import current_folder
-from .._command_line import UsageError, add_code, code_name, integer, named, new_command
+from .._command_line import UsageError, add_code, code_of, integer, names_of, new_command
 from .._dry_run import examined
 from .._messages import GOOD, PROBLEM, USAGE, line
 from ..errors import ConfigError, LoaderError, WorkerError
@@ -57,19 +54,7 @@ def add_command(commands: Any) -> None:
         help="compare at most N batches of each epoch (default: as many as the run without "
         "workers makes in a few seconds)",
     )
-    add_code(parser)
-    parser.add_argument(
-        "--collate",
-        metavar="MODULE:FUNCTION",
-        type=code_name,
-        help="imports the module and uses the function as the collate",
-    )
-    parser.add_argument(
-        "--sampler",
-        metavar="MODULE:FUNCTION",
-        type=code_name,
-        help="imports the module and uses the function of (epoch, n) as the sampler",
-    )
+    add_code(parser, *CODE)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
@@ -85,16 +70,13 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
     if report is None or report.config is None or code:
         return code
     try:
-        names = {name: getattr(arguments, name) for name in CODE if getattr(arguments, name)}
-        # Where no code is named, nothing of the current folder may be imported.
-        with _current_folder() if names else contextlib.nullcontext():
-            given: dict[str, Any] = {part: named(f"--{part}", it) for part, it in names.items()}
+        with code_of(arguments) as given:
             found = run(
                 report.config,  # what was read: a pipe is not read again
                 plan,
                 base=report.base.path,
                 name=arguments.config,
-                names=names,
+                names=names_of(arguments),
                 shown=Progress(sys.stderr, json=arguments.json),
                 **given,
             )
@@ -111,15 +93,3 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
     else:
         out += map(line, str(found).split("\n"))
     return GOOD if found.result == "same" else PROBLEM
-
-
-@contextlib.contextmanager
-def _current_folder() -> Iterator[None]:
-    """Let modules of the current folder be imported."""
-    folder = current_folder()
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):
-            sys.path.remove(folder)
