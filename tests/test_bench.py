@@ -1227,7 +1227,7 @@ def test_whatever_happens_in_a_run_is_code_1_and_a_line(command, source, said):
     assert last.startswith(f"threadloader bench: num_workers 0: {said}")
 
 
-@pytest.mark.parametrize("option", ["source", "transform"])
+@pytest.mark.parametrize("option", ["source", "transform", "collate"])
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
@@ -1798,6 +1798,7 @@ def measured(folder, monkeypatch):
             "folder": str(folder),
             "source": "",
             "transform": "",
+            "collate": "",
             "step": "sleep",
             "size": 0,
             "seconds": None,
@@ -1818,6 +1819,19 @@ def test_a_transform_that_is_not_true_is_given_to_either_loader(measured, folder
     for loader in ("threadloader", "torch"):
         with pytest.raises(LookupError):
             measured(loader, transform="mine:steps")
+
+
+def test_a_collate_in_code_makes_the_batches_of_either_loader(measured, folder, fake_torch):
+    """Also one that is not true; of a source that would build whole ones it gets the samples."""
+    module = folder / "mine.py"
+    own = (
+        "class Seen(list):\n    def __call__(self, samples):\n        raise LookupError(samples)\n"
+    )
+    module.write_text(f"{module.read_text('utf-8')}\n\n{own}\n\nseen = Seen()\n", "utf-8")
+    for loader in ("threadloader", "torch"):
+        with pytest.raises(LookupError) as caught:
+            measured(loader, collate="mine:seen")
+        assert (list, 5) == (type(caught.value.args[0]), len(caught.value.args[0]))
 
 
 def test_a_run_of_either_loader_gives_the_same_numbers(measured, fake_torch):

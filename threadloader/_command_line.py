@@ -82,7 +82,7 @@ def add_code(parser: argparse.ArgumentParser, *parts: str) -> None:
         parser.add_argument(f"--{part}", metavar="MODULE:FUNCTION", type=_code_name, help=says)
 
 
-def names_of(arguments: argparse.Namespace) -> dict[str, str]:
+def names_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Give what the command line names, by its part."""
     names = {part: getattr(arguments, part, None) for part in _CODE}
     return {part: name for part, name in names.items() if name}

@@ -20,6 +20,7 @@ from ..loader import Loader, based, deal_of, fills_of, open_configured, transfor
 from ..sources import PerThread, as_source
 from ..transforms import bind
 from ._measure import Memory, Timing, storage_bytes, take_time
+from ._plan import CODE
 from ._process import BenchError
 from ._steps import make_step
 
@@ -44,33 +45,31 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         spec: ``loader``, ``config`` (every option), ``base`` (the folder that its paths are
-            relative to), ``folder`` (the current one, for modules), ``source`` and
-            ``transform`` ("module:function" or ""), ``step``, ``size``, ``seconds``, ``batches``.
+            relative to), ``folder`` (the current one, for modules), ``source``, ``transform`` and
+            ``collate`` ("module:function" or ""), ``step``, ``size``, ``seconds``, ``batches``.
 
     Returns:
         The numbers of a run as `_report.Run` has them; with ``samples`` 0 for no batch.
     """
-    if spec["source"] or spec["transform"]:  # else nothing of it may be imported
+    names = {part: spec[part] for part in CODE if spec[part]}
+    if names:  # else nothing of it may be imported
         sys.path.insert(0, spec["folder"])
-    given = named("--source", spec["source"]) if spec["source"] else None
-    transform = named("--transform", spec["transform"]) if spec["transform"] else None
+    given = {part: named(f"--{part}", name) for part, name in names.items()}
     step = make_step(spec["step"], spec["size"])
     bounds = {"step": step, "seconds": spec["seconds"], "batches": spec["batches"]}
     measure = _torch if spec["loader"] == "torch" else _ours
-    return measure(spec, given, transform, bounds)
+    return measure(spec, given, bounds)
 
 
-def _ours(
-    spec: dict[str, Any], given: Callable[[], Any] | None, transform: Any, bounds: dict[str, Any]
-) -> dict[str, Any]:
+def _ours(spec: dict[str, Any], given: dict[str, Any], bounds: dict[str, Any]) -> dict[str, Any]:
     config = LoaderConfig(**spec["config"])
     if config.pin_memory:
         with contextlib.suppress(Exception):
             torch_loader.find()  # what torch itself takes is not the loader's memory
     memory, stored = Memory(), storage_bytes()
-    source = None if given is None else given_by(given)
+    source = given_by(given["source"]) if "source" in given else None
     try:
-        loader = Loader(unlisted(config), source=source, transform=transform)
+        loader = Loader(unlisted(config), **{**given, "source": source})
         with based(loader, Path(spec["base"])) as batches:
             marks: list[Any] = []
             timing = take_time(
@@ -90,19 +89,16 @@ def _ours(
                 close()
 
 
-def _torch(
-    spec: dict[str, Any], given: Callable[[], Any] | None, transform: Any, bounds: dict[str, Any]
-) -> dict[str, Any]:
+def _torch(spec: dict[str, Any], given: dict[str, Any], bounds: dict[str, Any]) -> dict[str, Any]:
     torch_loader.find()
     memory, stored = Memory(), storage_bytes()
     config = LoaderConfig(**spec["config"])
-    if given is None:
-        assert config.source is not None
-        opener: Callable[[], Any] = partial(
-            open_configured, config.source, Path(spec["base"]), config.root
-        )
+    if "source" in given:
+        opener: Callable[[], Any] = partial(_opened, given["source"])
     else:
-        opener = partial(_opened, given)
+        assert config.source is not None
+        opener = partial(open_configured, config.source, Path(spec["base"]), config.root)
+    transform, own = given.get("transform"), "collate" in given
     deal, bound = deal_of(config), bind(transform_of(config, transform))
     loader = torch_loader.TorchLoader(
         opener,
@@ -111,8 +107,8 @@ def _torch(
         seed=config.seed,
         drop_last=config.drop_last,
         shard=(deal.shard_index, deal.shard_count),
-        collate=make_collate(config.collate, fills_of(bound)),
-        whole=config.collate["type"] == "stack",
+        collate=given["collate"] if own else make_collate(config.collate, fills_of(bound)),
+        whole=config.collate["type"] == "stack" and not own,
         transform=None if bound is None else _Transform(config, transform),
         num_workers=config.num_workers,
         pin_memory=bool(config.pin_memory),

@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .._command_line import add_code, integer, new_command, number
+from .._command_line import add_code, integer, names_of, new_command, number
 from .._dry_run import examined
 from .._messages import GOOD, PROBLEM, USAGE, in_words, line
 from ..adapters import torch_loader
 from ..errors import ConfigError, LoaderError
 from ._picture import picture
-from ._plan import STEPS, Plan
+from ._plan import CODE, STEPS, Plan
 from ._progress import progress
 from ._run import run
 
@@ -86,7 +86,7 @@ def add_command(commands: Any) -> None:
         metavar="N",
         help=f"runs of each setting, taken in turns; medians are shown (default: {usual.repeat})",
     )
-    add_code(parser, "source", "transform")
+    add_code(parser, *CODE)
     add(
         "--compare",
         choices=["torch"],
@@ -142,8 +142,7 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
             plan,
             base=report.base.path,
             name=arguments.config,
-            source=arguments.source or "",
-            transform=arguments.transform or "",
+            **names_of(arguments),
             shown=shown,
         )
     except (LoaderError, OSError) as error:

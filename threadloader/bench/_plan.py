@@ -7,7 +7,10 @@ from typing import Any
 
 from ..errors import ConfigError, Problem, shown
 
-__all__ = ["STEPS", "Plan"]
+__all__ = ["CODE", "STEPS", "Plan"]
+
+CODE = ("source", "transform", "collate")
+"""What may be given in code."""
 
 STEPS = ("sleep", "gil", "numpy")
 

@@ -35,6 +35,7 @@ def run(
     unknown: str = "error",
     source: str = "",
     transform: str = "",
+    collate: str = "",
     base: Path | None = None,
     name: str = "",
     shown: Progress | None = None,
@@ -50,6 +51,7 @@ def run(
         source: "module:function", called without arguments in each run for the source; "" for
             that of the config.
         transform: "module:function", the transform; "" for that of the config.
+        collate: "module:function", the collate; "" for that of the config.
         base: the folder that relative paths in the config are relative to; None: that of its
             file, and without a file the current one.
         name: what the report calls the config; "": its file, if it is one.
@@ -76,6 +78,7 @@ def run(
         "folder": current_folder(),
         "source": source,
         "transform": transform,
+        "collate": collate,
         "step": plan.step,
         "size": amount(plan.step, plan.step_ms),
         "seconds": plan.seconds,
