@@ -281,6 +281,10 @@ class Source(list):
 def source():
     return Source({"x": np.arange(1 + i % 3), "y": i} for i in range(6))
 
+def priced():
+    prices = type("Prices", (list,), {"close": np.zeros(2)})
+    return prices([1.0, 2.0])
+
 def cut(sample):
     return {"x": sample["x"][:1], "y": sample["y"]}
 
@@ -334,6 +338,11 @@ def test_a_batch_is_built_with_what_is_given_in_code(check, own, given, said):
     assert (0, "c.json: OK\n", "") == check(name, *options)
     assert 2 == sys.modules[own].Source.closed  # the function was called for us
     assert str(Path.cwd()) not in sys.path
+
+
+def test_what_a_source_in_code_calls_close_need_be_no_function(check, own):
+    expected = "c.json: OK\nbatch: shape (2,), dtype float64\n"
+    assert (0, expected, "") == check(write({}), f"--source={own}:priced", "--batch")
 
 
 def test_code_takes_the_place_of_what_the_config_says(check, own):

@@ -102,7 +102,8 @@ def _try_out(
     try:
         if "source" in given:
             source = given_by(given["source"])
-            close = getattr(source, "close", None)
+            own = getattr(source, "close", None)  # of a table of prices it is a column
+            close = own if callable(own) else None
         elif report.source and not arguments.source_in_code:
             try:
                 source = open_configured(report.source, report.base.path, report.root)
@@ -123,7 +124,7 @@ def _try_out(
             except Exception as error:  # noqa: BLE001 - a command shows no traceback
                 problems += located(report, error, _at_fault(error, given), "a batch")
     finally:
-        if close:
+        if close is not None:
             try:
                 close()
             except Exception as error:  # noqa: BLE001 - as above
