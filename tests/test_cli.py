@@ -277,6 +277,8 @@ class Source(list):
     closed = 0
     def close(self):
         Source.closed += 1
+    def fingerprint(self):
+        return "six"
 
 def source():
     return Source({"x": np.arange(1 + i % 3), "y": i} for i in range(6))
@@ -343,6 +345,19 @@ def test_a_batch_is_built_with_what_is_given_in_code(check, own, given, said):
 def test_what_a_source_in_code_calls_close_need_be_no_function(check, own):
     expected = "c.json: OK\nbatch: shape (2,), dtype float64\n"
     assert (0, expected, "") == check(write({}), f"--source={own}:priced", "--batch")
+
+
+@pytest.mark.parametrize("in_code", [False, True])
+def test_what_check_keeps_of_a_batch_a_loader_finds(check, own, in_code):
+    config = {"batch_size": 6, "cache": {"folder": "kept"}, "num_workers": 0}
+    source = {} if in_code else {"source": NPZ}
+    options = (f"--source={own}:source", f"--transform={own}:cut") if in_code else ()
+    assert 0 == check(write({**config, **source}), *options, "--batch")[0]
+    parts = sys.modules.get(own)
+    given = {"source": parts.source(), "transform": parts.cut} if in_code else {}
+    with Loader("c.json", **given) as batches:
+        assert 6 == len(next(iter(batches))["y"])
+        assert (6, 0) == (batches.stats().cache_hits, batches.stats().cache_misses)
 
 
 def test_code_takes_the_place_of_what_the_config_says(check, own):
