@@ -69,9 +69,15 @@ SHELL = {**TASK, "SLURM_JOB_ID": "18", "SLURM_GTIDS": "0"}
         ({"SLURM_GTIDS": "0,1,2,3"}, (0, 4)),
         ({"SLURM_GTIDS": "0,2", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}, (0, 4)),
         ({"SLURM_GTIDS": "1,2", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_PROCID": "1"}, (1, 4)),
-        ({"SLURM_GTIDS": "0", "SLURM_STEP_TASKS_PER_NODE": "1(x4)"}, (0, 4)),
+        ({"SLURM_GTIDS": "0", "SLURM_STEP_TASKS_PER_NODE": " 1(x4)"}, (0, 4)),
         ({"SLURM_GTIDS": "", "SLURM_NTASKS": " 04"}, (0, 4)),
         ({"SLURM_GTIDS": None, "SLURM_NTASKS": None}, (0, 4)),
+        ({"SLURM_GTIDS": " ", "SLURM_NTASKS": " "}, (0, 4)),
+        ({"SLURM_STEP_TASKS_PER_NODE": "9" * 5000}, (0, 4)),
+        ({"SLURM_JOB_ID": None}, (0, 4)),
+        # `srun -m arbitrary`: its file of hosts begins with the second node.
+        ({"SLURM_STEP_TASKS_PER_NODE": "3,1", "SLURM_NODEID": "1"}, (0, 4)),
+        ({"SLURM_STEP_TASKS_PER_NODE": "3,1", "SLURM_NODEID": "0"}, (0, 1)),
         ({"SLURM_STEP_TASKS_PER_NODE": None, "SLURM_NTASKS": ""}, (0, 4)),
         # The step of one task in which salloc's shell may run, in a job of four.
         ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_TASKS_PER_NODE": "1"}, (0, 1)),
@@ -88,27 +94,40 @@ def test_a_job_that_was_sent_from_a_task_is_none_of_its_tasks(changed, shard):
     [
         # `salloc -n2` in a task of four; its shell has the list of the task's step, too.
         ({**TASK, "SLURM_NTASKS": "2"}, "SLURM_STEP_NUM_TASKS equal to SLURM_NTASKS, got 4 and 2"),
-        # Tasks without PMI that were started from one with it.
-        (
-            {**TASK, "PMI_RANK": "0", "PMI_SIZE": "1", "PMI_JOBID": "16.0"},
-            "the PMI_JOBID of this step of SLURM, 17.0, got 16.0",
-        ),
         # `prterun -n 3` in a task of one: PMIx tells its count to those alone who ask it.
         (
             {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "PMIX_RANK": "2"},
             "SLURM_STEP_NUM_TASKS above PMIX_RANK, got SLURM_STEP_NUM_TASKS=1 and PMIX_RANK=2",
         ),
         ({"PMI_RANK": "0", "PMI_SIZE": "1", "PMIX_RANK": "2"}, "PMI_SIZE above PMIX_RANK"),
-        (
-            {"SLURM_JOB_ID": "17", "PMI_RANK": "0", "PMI_SIZE": "4", "PMI_JOBID": "16.2"},
-            "PMI_JOBID of this step of SLURM, 17.2, got 16.2",
-        ),
     ],
 )
-def test_what_another_job_or_launcher_has_left_is_refused(environ, text):
+def test_of_what_another_job_or_launcher_has_left_nobody_is_told_to_unset_it(environ, text):
+    """Which of the two is old is not known; without the other each process would read all."""
     with pytest.raises(ConfigError, match=text) as caught:
         shard_of_process(environ)
-    assert "unset what another launcher or job has left" in str(caught.value)
+    assert str(caught.value).endswith('; give {"index": ..., "count": ...}')
+
+
+@pytest.mark.parametrize(
+    ("environ", "own", "left"),
+    [
+        # Tasks without PMI that were started from one with it.
+        ({**TASK, "SLURM_PROCID": "1", "PMI_JOBID": "16.0"}, "17.0", (1, 4)),
+        ({"SLURM_JOB_ID": "17", "PMI_JOBID": "16.2"}, "17.2", (0, 1)),
+    ],
+)
+def test_what_pmi_has_left_of_another_step_is_named_to_be_unset(environ, own, left):
+    """All of it: without the one that tells, the others would be believed."""
+    pmi = {"PMI_RANK": "0", "PMI_SIZE": "1"}
+    with pytest.raises(ConfigError) as caught:
+        shard_of_process({**environ, **pmi})
+    text = str(caught.value)
+    assert f"the PMI_JOBID of this step of SLURM, {own}, got {environ['PMI_JOBID']}; unset " in text
+    named = text.partition("unset ")[2].partition(", which")[0].replace(" and ", ", ").split(", ")
+    assert left == shard_of_process(
+        {k: it for k, it in {**environ, **pmi}.items() if k not in named}
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,10 +135,12 @@ def test_what_another_job_or_launcher_has_left_is_refused(environ, text):
     [
         {"PMI_JOBID": "17.0"},
         {"PMI_JOBID": "17.3", "SLURM_STEP_ID": "", "SLURM_STEPID": "3"},
+        {"PMI_JOBID": "17.3", "SLURM_STEP_ID": "3", "SLURM_STEPID": ""},
         {"PMI_JOBID": "17.3", "SLURM_STEP_ID": "", "SLURM_STEPID": ""},
         {"PMI_JOBID": "16.0", "SLURM_JOB_ID": ""},
         {"PMI_JOBID": "16.0", "MPI_LOCALRANKID": "1"},  # by MPICH's mpiexec
         {"PMI_JOBID": "a name of another launcher's"},
+        {"PMI_JOBID": "its-16.0"},
         {"PMIX_RANK": "1"},
     ],
 )

@@ -77,6 +77,8 @@ def _refuse_left_over(launcher: str, environ: Mapping[str, str], count: str, tot
 
     A job that is sent from a task of another one is handed the variables of that. What they mean
     was looked at under the launchers themselves: docs/reliability.md, "Under launchers".
+    What to unset is said where it is known to be old: without what a running launcher has set, each
+    process would read everything.
     """
     # SLURM's PMI says "job.step"; where the step is not told otherwise, the job alone is compared.
     job, told = environ.get("SLURM_JOB_ID"), environ.get("PMI_JOBID", "")
@@ -84,14 +86,15 @@ def _refuse_left_over(launcher: str, environ: Mapping[str, str], count: str, tot
     other = told != f"{job}.{step}" and re.fullmatch(r"[0-9]+\.[0-9]+", told)
     # MPICH's mpiexec, which sets the other one, leaves PMI_JOBID as it was.
     if launcher == "PMI" and job and other and "MPI_LOCALRANKID" not in environ:
-        raise _left(f"the PMI_JOBID of this step of SLURM, {job}.{step}", told)
+        hint = "unset PMI_RANK, PMI_SIZE and PMI_JOBID, which another step has left"
+        raise _problem(f"the PMI_JOBID of this step of SLURM, {job}.{step}", told, hint)
     if launcher == "SLURM" and total > 1 and environ.get("SLURM_NTASKS", "").strip():
         tasks = _number(environ, "SLURM_NTASKS")
         if tasks != total:
-            raise _left(f"{count} equal to SLURM_NTASKS", f"{total} and {tasks}")
+            raise _problem(f"{count} equal to SLURM_NTASKS", f"{total} and {tasks}")
     place = environ.get("PMIX_RANK", "").strip()
     if launcher != "torchrun" and total == 1 and place.strip("0"):
-        raise _left(f"{count} above PMIX_RANK", f"{count}=1 and PMIX_RANK={place}")
+        raise _problem(f"{count} above PMIX_RANK", f"{count}=1 and PMIX_RANK={place}")
 
 
 def _in_batch_script(environ: Mapping[str, str]) -> bool:
@@ -107,10 +110,11 @@ def _in_batch_script(environ: Mapping[str, str]) -> bool:
     if not any(name in environ for name in step):
         return True
     # Of a job that was sent from a task of another one, it is that task's step; but the list of
-    # the tasks on this node is the job's own. Task 0 is on the first node: of "3,1" or "2(x2)".
+    # the tasks on this node is the job's own. A job's shell is on its first node, and so is task 0,
+    # unless `srun -m arbitrary` has put it elsewhere: of "3,1" or "2(x2)" the first number counts.
     listed = environ.get("SLURM_GTIDS", "").strip()
-    first = re.match(r" *([0-9]+)", environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
-    if not listed or first is None:
+    first = re.match(r" *([0-9]{1,9})\b", environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+    if not listed or first is None or environ.get("SLURM_NODEID", "0").strip() not in ("", "0"):
         return False
     return len(listed.split(",")) != int(first[1])
 
@@ -129,10 +133,6 @@ def _number(environ: Mapping[str, str], name: str) -> int:
 def _problem(expected: str, got: str, *hints: str) -> ConfigError:
     hint = ", or ".join([*hints, 'give {"index": ..., "count": ...}'])
     return ConfigError(Problem("/shard", expected, got, hint))
-
-
-def _left(expected: str, got: str) -> ConfigError:
-    return _problem(expected, got, "unset what another launcher or job has left")
 
 
 def _torch_processes() -> tuple[int, int] | None:
