@@ -681,10 +681,12 @@ Parts = list["Part"]
 New = NewType("New", "list[Part]")
 T = TypeVar("T", bound="Part")
 U = TypeVar("U", "Part", int)
+{}
 class F:
     part: {}
 f = F()
 """
+TABLE = ("", 'type Table[V] = dict[V, "Part"]')[sys.version_info >= (3, 12)]
 
 
 @pytest.mark.parametrize("begin", ["", "from __future__ import annotations"])
@@ -693,6 +695,7 @@ f = F()
     [
         *("'Part'", "list['Part'] | None", "List['Part']", "Parts", "'Parts'"),
         *("T", "U", "New", "Callable[['Part'], int]", "abc.Callable[['Part'], int]"),
+        *(("Table[str]", "list[Table[int]]", "Table") if TABLE else ()),
     ],
 )
 def test_what_a_text_in_an_annotation_names_counts(begin, kind, monkeypatch):
@@ -701,7 +704,7 @@ def test_what_a_text_in_an_annotation_names_counts(begin, kind, monkeypatch):
     for size in (1, 2):
         module = types.ModuleType("written_here")
         monkeypatch.setitem(sys.modules, "written_here", module)
-        exec(NAMED.format(begin, size, kind), vars(module))
+        exec(NAMED.format(begin, size, TABLE, kind), vars(module))
         keys.add(key_of(module.f))
     assert 2 == len(keys)
 

@@ -51,8 +51,9 @@ def named_in_texts(kind: type, namespace: dict[str, Any]) -> dict[str, Any]:
         # Of other classes it may be anything, which is not to be asked what it is.
         elif id(each) not in seen and home(type(each)) in _OF_TYPES:
             seen[id(each)] = each
-            # An alias of a class of the user's would hand the question on to that.
-            stands = [] if type(each) is types.GenericAlias else stood_for(each)
+            # This alias hands a question on to what it is of, which may be a class of the user's.
+            alias = type(each) is types.GenericAlias
+            stands = [each.__origin__] if alias else stood_for(each)
             # Several are a tuple for a variable, a list for what a callable takes.
             for part in (*stands, *typing.get_args(each)):
                 told += part if type(part) in (list, tuple) else [part]
