@@ -31,6 +31,7 @@ from frameworks import framework
 from hypothesis import given
 from hypothesis import strategies as st
 from ids import shown
+from sweep import Interrupt, Sweep
 
 from threadloader import (
     ConfigError,
@@ -49,6 +50,7 @@ from threadloader.verify import (
     Plan,
     VerifyError,
     _case,
+    _cause_texts,
     _causes,
     _parts,
     _probe,
@@ -1714,10 +1716,56 @@ def test_a_thread_that_cannot_start_leaves_none_that_waits_for_it(monkeypatch, n
     assert (number, False) == (len(begun), any(thread.is_alive() for thread in begun))
 
 
-def test_where_the_system_starts_fewer_threads_two_show_what_several_do(monkeypatch):
-    begun = only_so_many_start(monkeypatch, 2, RuntimeError("can't start new thread"))
-    assert stressed([itertools.count().__next__], seconds=3600).wrong >= _stress.ENOUGH
-    assert 2 == len(begun)
+@pytest.mark.parametrize("number", [2, 3])
+def test_where_the_system_starts_fewer_threads_two_show_what_several_do(monkeypatch, number):
+    begun = only_so_many_start(monkeypatch, number, RuntimeError("can't start new thread"))
+    found = stressed([itertools.count().__next__], seconds=3600)
+    assert (number, number, True) == (len(begun), found.threads, found.wrong >= _stress.ENOUGH)
+    (evidence, _) = _cause_texts.unsafe("source", found, found, ()).evidence
+    assert f"alone, called in {number} threads at once, " in evidence
+
+
+def test_threads_that_are_started_begin_together(monkeypatch):
+    """Else the first ones were done, or alone, before the last began."""
+    started, made, me = _stress._started, set(), threading.get_ident()
+
+    def watching(threads):
+        begun = started(threads)
+        assert made == {me}
+        return begun
+
+    monkeypatch.setattr(_stress, "_started", watching)
+    stressed([lambda: made.add(threading.get_ident())], 0.01, count=4)
+    assert made > {me}
+
+
+def test_a_ctrl_c_in_an_experiment_waits_for_nothing(monkeypatch):
+    """An Event that the loop sets may be left locked by it."""
+    started = _stress._started
+    for at in itertools.count(1):  # pragma: no branch - it ends where no line is left
+        begun = []
+        with Interrupt() as interrupt:
+            sweep = Sweep(at, interrupt)
+
+            def sweeping(threads, begun=begun, sweep=sweep):
+                begun += started(threads)
+                sweep.__enter__()  # from here on: what `Thread.start` does is not ours
+                return begun
+
+            monkeypatch.setattr(_stress, "_started", sweeping)
+            try:
+                stressed([int], 0.05, count=2)
+            except KeyboardInterrupt as error:
+                interrupt.came_as(error)
+            finally:
+                sys.settrace(None)
+            interrupt.look()
+        for thread in begun:
+            thread.join(30)
+            assert not thread.is_alive()
+        if sweep.passed < at:
+            break
+    assert at > 1
 
 
 # Progress.

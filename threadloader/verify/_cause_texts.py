@@ -227,7 +227,7 @@ def unsafe(part: str, free: Stress, locked: Stress, moved: tuple[str, ...]) -> C
     """Say that a part gives something wrong when several threads call it at once."""
     many = f"{free.wrong:,} of {free.calls:,} calls gave something else than in one thread"
     evidence = [
-        f"alone, called in 8 threads at once, {many}",
+        f"alone, called in {free.threads} threads at once, {many}",
         f"with a lock around it, {locked.wrong:,} of {locked.calls:,}",
     ]
     if moved:

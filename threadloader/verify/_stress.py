@@ -7,6 +7,7 @@ import contextvars
 import threading
 import time
 from collections.abc import Collection, Sequence
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from ._case import Case, hurried
@@ -31,10 +32,12 @@ class Stress(NamedTuple):
     Attributes:
         calls: how many were made.
         wrong: how many of them gave something else than in one thread.
+        threads: in how many threads.
     """
 
     calls: int
     wrong: int
+    threads: int = THREADS
 
 
 def stressed(
@@ -48,13 +51,15 @@ def stressed(
     expected = [result(call) for call in calls]
     one = threading.Lock() if lock else contextlib.nullcontext()
     counts: list[tuple[int, int]] = []
-    together, stop = threading.Event(), threading.Event()
+    # A Ctrl-C inside of an Event may leave its lock held, for which the next to set it would wait.
+    together: SimpleQueue[None] = SimpleQueue()
+    stop: list[bool] = []
     deadline = time.monotonic() + seconds
 
     def work(number: int) -> None:
         made = wrong = 0
-        together.wait()
-        while not stop.is_set() and time.monotonic() < deadline:
+        together.get()
+        while not stop and time.monotonic() < deadline:
             # Neighbours are at different samples: the same one would hide a mix-up.
             at = (number + made) % len(calls)
             with one:
@@ -62,7 +67,7 @@ def stressed(
             made += 1
             wrong += got != expected[at]
             if wrong >= ENOUGH:
-                stop.set()
+                stop.append(True)
         counts.append((made, wrong))
 
     # Daemons: what never comes back must not keep the command from ending after a Ctrl-C.
@@ -73,14 +78,17 @@ def stressed(
     with hurried():
         try:
             started = _started(threads)
-            together.set()
+            for _ in started:
+                together.put(None)
             for thread in started:
                 thread.join()
         except BaseException:
-            stop.set()
-            together.set()
+            stop.append(True)
+            for _ in threads:
+                together.put(None)
             raise
-    return Stress(sum(made for made, _ in counts), sum(wrong for _, wrong in counts))
+    calls_made, wrong = sum(made for made, _ in counts), sum(wrong for _, wrong in counts)
+    return Stress(calls_made, wrong, len(started))
 
 
 def _started(threads: list[threading.Thread]) -> list[threading.Thread]:
