@@ -739,8 +739,8 @@ def test_two_loaders_with_other_samples_are_not_compared(torch_there, config):
     [
         (BenchError("ValueError: bad"), "num_workers 0: ValueError: bad"),
         (
-            BenchError("RuntimeError: can't start new thread"),
-            "num_workers 0: RuntimeError: can't start new thread; --workers says which numbers",
+            BenchError('no thread; threadloader: "num_workers" asks for 8 threads'),
+            'num_workers 0: no thread; threadloader: "num_workers" asks for 8 threads; --workers',
         ),
         (
             {"samples": 0},
@@ -758,6 +758,14 @@ def test_a_run_that_fails_says_which_it_was(answer, expected):
     with pytest.raises(BenchError) as failed:
         run({}, Plan(workers=(0,)), source="mine:Numbers", runner=Runner(answer))
     assert str(failed.value).startswith(expected)
+
+
+def test_a_thread_of_the_users_that_cannot_start_is_none_of_the_workers():
+    """Fewer workers would not help."""
+    runner = Runner(BenchError("--source: RuntimeError: can't start new thread"))
+    with pytest.raises(BenchError) as failed:
+        run({}, Plan(workers=(0,)), source="mine:Numbers", runner=runner)
+    assert "num_workers 0: --source: RuntimeError: can't start new thread" == str(failed.value)
 
 
 @pytest.mark.parametrize(

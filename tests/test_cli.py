@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import threadloader
 from threadloader import Loader, LoaderError, SourceError, _dry_run, _messages, cli
 from threadloader.adapters import launcher
+from threadloader.engine import FEWER
 from threadloader.loader._supply import Supply
 from threadloader.sources import _progress, text
 
@@ -242,8 +243,7 @@ def test_more_workers_than_the_system_starts_are_told_at_their_option(check, mon
     code, out, err = check(name)
     expected = (
         "/num_workers: expected no more threads than the system starts, got 99; RuntimeError: "
-        "can't start new thread; give fewer (0 needs none), or raise what bounds them: ulimit -u, "
-        "a container's limit of pids, or ulimit -v, since each has a stack of ulimit -s"
+        f"can't start new thread; {FEWER}"
     )
     assert (1, f"{at(name, '99')} {expected}\n", "") == (code, out, err)
 

@@ -219,8 +219,10 @@ def test_a_folder_that_is_none_is_told_whatever_the_pattern(tmp_path, pattern, l
     assert "got a file; name the folder that it is in" in error
 
 
-def test_a_folder_with_a_name_that_no_system_has_is_told(tmp_path):
-    error = refused(tmp_path / ("x" * 300), pattern="0.png")
+@pytest.mark.parametrize("label", [None, "folder"])
+def test_a_folder_with_a_name_that_no_system_has_is_told(tmp_path, label):
+    """And not that the file should lie in one."""
+    error = refused(tmp_path / ("x" * 300), pattern="0.png", label=label)
     assert "x/data/0.png: expected a file that can be read, got: " in error.replace("\\", "/")
 
 

@@ -721,17 +721,19 @@ def test_where_every_batch_fails_the_parts_are_looked_at_all_the_same():
     "text",
     [
         "raised for sample 3, as a wrapper of another loader says",
+        "KeyError was raised for sample 3 (row 0)",
         "bad; threadloader: raised for sample 3 (row 0)",
         "bad\nWorkerError: KeyError was raised for sample 3 (row 0)",
     ],
 )
-def test_where_every_batch_fails_no_sample_is_read_that_is_left_out(text):
+@pytest.mark.parametrize("kind", [ValueError, WorkerError])
+def test_where_every_batch_fails_no_sample_is_read_that_is_left_out(kind, text):
     """Whatever the user's own error says."""
     read = []
 
     def broken(sample):
         read.append(int(sample))
-        raise ValueError(text)
+        raise kind(text)
 
     config = {"batch_size": 8, "exclude": list(range(16))}
     verify.run(config, source=lambda: list(range(32)), transform=broken)

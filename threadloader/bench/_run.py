@@ -145,7 +145,7 @@ def _numbers(runner: Runner, asked: dict[str, Any], setting: str, on_error: Any)
         # There a sample that fails ends the run, which with ours it need not.
         bare = asked["loader"] == "torch" and on_error != "raise"
         why = " (on_error is not given to torch)" if bare else ""
-        if "can't start new thread" in str(error):
+        if '"num_workers" asks for' in str(error):  # a thread that could not start was the loader's
             why += "; --workers says which numbers are tried"
         raise BenchError(f"{setting}: {error}{why}") from None
     if numbers.get("batches") and not numbers["samples"]:

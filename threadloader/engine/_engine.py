@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import sys
 import weakref
 from collections.abc import Iterator
 
@@ -190,11 +191,11 @@ def _refused(error: BaseException, num_workers: int) -> BaseException:
     return error
 
 
-FEWER = (
-    "give fewer (0 needs none), or raise what bounds them: ulimit -u, a container's limit of pids, "
-    "or ulimit -v, since each has a stack of ulimit -s"
-)
+FEWER = "give fewer (0 needs none)"
 """What to do where the system starts no more threads."""
+if sys.platform != "win32":
+    FEWER += ", or raise what bounds them: ulimit -u, a container's limit of pids, or ulimit -v, "
+    FEWER += "since each has a stack of ulimit -s"
 
 _running: dict[int, weakref.ref[Engine]] = {}
 """Engines that are running, for the exit hook. Without a lock: each use is one operation of

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, Problem, from_signal, signature
+from ..errors import ConfigError, Problem, from_signal, name_of, signature
 from ._per_thread import PerThread
 from .arrays import ArraySource, is_sparse
 
@@ -42,7 +42,7 @@ def as_source(data: Any) -> Any:
     ConfigError: source: expected an object with __len__ and __getitem__, got generator; ...
     """
     kind, hint = type(data), ""
-    got = kind.__name__
+    got = name_of(kind)
     if is_sparse(data):
         hint = (
             "its rows are matrices: give its toarray(), or an object of your own whose "

@@ -140,7 +140,7 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
     for each in patterns:
         if MAGIC & set(each):
             continue
-        # All that may be wrong is said before its label is looked for.
+        # What cannot be looked at is told before its label is looked for.
         why = why_not(folder / each)
         if isinstance(why, (FileNotFoundError, NotADirectoryError)):
             listing(folder, folder / each)  # raises, if there is no such folder
@@ -151,6 +151,8 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
                 folder / each,
                 option="/pattern",
             )
+        if why is not None:
+            regular_status(folder / each)  # raises what that is
     found = [path.relative_to(folder).parts for path in files]
     try:
         return list(map("/".join, sorted(found, key=_utf8)))

@@ -198,7 +198,8 @@ def _failed(tape: Tape) -> list[int]:
     What the user's own errors say may name others, which are left out or are none of this source.
     """
     wrapped, noted = r"WorkerError: .*? was", r".*; threadloader:"  # the last note is the loader's
-    ours = rf"(?s)(?:{wrapped}|{noted}) raised for (?:sample|[^()]*\(samples) "
+    # The note first: a WorkerError may be the user's own, as of a loader in a transform.
+    ours = rf"(?s)(?:{noted}|{wrapped}) raised for (?:sample|[^()]*\(samples) "
     texts = (re.match(ours + r"(\d{1,19}(?:, \d{1,19})*)", it) for it in tape.errors.values())
     named = [index for found in texts if found for index in found[1].split(", ")]
     return list(map(int, named))[:FIRST]
