@@ -497,6 +497,16 @@ def test_masks_of_fields_of_other_names_than_str():
         (Pad(fields=["y"]), [{"y": [1]}], (0,), "return numpy.asarray(...) of it from the transf"),
         (Pad(fields=["y"]), [{"y": ["a"]}], (0,), "to pad; padding takes numbers only: convert it"),
         (Pad(), [{"y": [1, None]}], (0,), "to pad; padding takes numbers only: convert it in the"),
+        (Pad(fields=["y"]), [{"y": [["a"], []]}], (0,), "to pad; padding takes numbers only: conv"),
+        *(
+            (Pad(), [{"n": np.ones(1), "y": y} for y in lists], (0, 1), f"of length 1; {hint}")
+            for lists, hint in (
+                ([["a", "b"], ["c"]], "make them equal in the transform, or give collate"),
+                ([[1, 2], [b"c"]], "make them equal in the transform, or give collate"),
+                ([[["a"], ["b"]], [["c"]]], "make them equal in the transform, or give collate"),
+                ([[1, 2], [3]], "return a numpy array instead of a list, which can be padded"),
+            )
+        ),
         *(
             (Pad(fields=["y"]), [{"y": inside}], (0,), "; only fields of the sample itself are pad")
             for inside in ({"x": np.ones(1)}, (np.ones(1), 1), [np.ones(1)], {"x": {"z": 1}})

@@ -2321,6 +2321,21 @@ def test_an_object_is_asked_for_nothing_that_a_source_need_not_have():
         assert 2 == len(list(batches))
 
 
+def test_a_class_need_not_say_its_name():
+    class Meta(type):
+        @property
+        def __name__(cls):
+            raise RuntimeError("no name")
+
+    class Nameless(Numbers, metaclass=Meta):
+        pass
+
+    with load(Nameless(4), batch_size=2) as batches:
+        assert 2 == len(list(batches))
+    with pytest.raises(ConfigError, match=r"got the class \S*Nameless; give an object of it"):
+        load(Nameless).__enter__()
+
+
 @pytest.mark.parametrize("name", ["epochs", "stats", "info", "save"])
 def test_a_recipe_that_is_taken_for_its_batches_says_where_they_are(name):
     loader = load(Numbers(4))

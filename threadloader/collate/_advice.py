@@ -17,6 +17,7 @@ __all__ = [
     "LISTS_INSIDE",
     "PAD",
     "TOO",
+    "has_texts",
     "no_array",
     "no_fill",
     "unfit",
@@ -63,13 +64,23 @@ def no_array(value: Any, *, stacks: bool, named: bool) -> str:
         return LIFT
     hint = "return numpy.asarray(...) of it from the transform"
     if isinstance(value, (list, tuple)):
-        if any(isinstance(part, (str, bytes)) or part is None for part in parts):
+        if has_texts(value):
             return _NUMBERS
         return f'{hint}, or name its dtype in the source ("dtypes")'
     if stacks:
         stacked = 'leave it out of "fields": it is stacked as it is'
         return stacked if named else 'take the collate {"type": "stack"}'
     return hint
+
+
+def has_texts(value: Any, deep: int = 8) -> bool:
+    """Tell whether a list or a tuple has what no array of numbers is made of, also further down."""
+    return any(
+        part is None
+        or isinstance(part, (str, bytes))
+        or (deep > 0 and isinstance(part, (list, tuple)) and has_texts(part, deep - 1))
+        for part in value
+    )
 
 
 def unfit(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import CollateError, by_handler, shown
-from ._advice import ARRAYS, COLUMNS, CUT, EQUAL, LIFT, LISTS, LISTS_INSIDE, PAD, unfit
+from ._advice import ARRAYS, COLUMNS, CUT, EQUAL, LIFT, LISTS, LISTS_INSIDE, PAD, has_texts, unfit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -94,7 +94,8 @@ class Faults:
             elif not path and first.ndim and value.ndim and len(first) == len(value):
                 hint = f"{hint}; {COLUMNS}"
         elif isinstance(first, list) and isinstance(value, list):
-            hint = LISTS_INSIDE if inside else LISTS
+            lists = LISTS_INSIDE if inside else LISTS
+            hint = EQUAL if has_texts(first) or has_texts(value) else lists
         self.add(path, f"row 0 has {say(first)}, row {row} has {say(value)}; {hint}", row, 0)
 
     def raise_lowest(self) -> None:

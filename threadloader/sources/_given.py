@@ -71,7 +71,7 @@ def as_source(data: Any) -> Any:
     # a class given instead of an object has none.
     indexed = hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not _is_stream(kind)
     if isinstance(data, str) or not indexed:
-        got = f"the class {data.__name__}" if isinstance(data, type) else got
+        got = f"the class {name_of(data)}" if isinstance(data, type) else got
         expected = "an object with __len__ and __getitem__"
         raise ConfigError(Problem("source", expected, got, _advice(data)))
     if isinstance(data, (PerThread, Without)):
