@@ -24,7 +24,7 @@ from threadloader.cache._walk import Walk
 from threadloader.config._file import read as read_file
 from threadloader.config._file import split
 from threadloader.config._text import parse
-from threadloader.errors import shown
+from threadloader.errors import _open_files, shown
 from threadloader.fingerprint import digest
 from threadloader.loader._sampling import Samplings
 from threadloader.loader._schedule import Sampling
@@ -262,6 +262,12 @@ LOST = {
         lambda folder: Samplings._plan(EXCLUDING, 0, 1, Excluded.of("0")),
         EXCLUDING,
         "_make",
+    ),
+    "a file that is being replaced": (
+        FileNotFoundError(2, "my own"),
+        lambda folder: _open_files._is_there(folder),
+        os,
+        "stat",
     ),
     "an index": (
         TypeError("my own"),
