@@ -265,7 +265,7 @@ LOST = {
     ),
     "a file that is being replaced": (
         FileNotFoundError(2, "my own"),
-        lambda folder: _open_files._is_there(folder),
+        _open_files._is_there,
         os,
         "stat",
     ),
