@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import threadloader
-from threadloader import Loader, LoaderError, SourceError, _dry_run, _messages, cli
+from threadloader import ConfigError, Loader, LoaderError, SourceError, _dry_run, _messages, cli
 from threadloader.adapters import launcher
 from threadloader.engine import FEWER
 from threadloader.loader._supply import Supply
@@ -340,6 +340,18 @@ def test_a_batch_is_built_with_what_is_given_in_code(check, own, given, said):
     assert (0, "c.json: OK\n", "") == check(name, *options)
     assert 2 == sys.modules[own].Source.closed  # the function was called for us
     assert str(Path.cwd()) not in sys.path
+
+
+def test_a_sampler_in_code_takes_the_place_of_one_that_is_not_there(check, own):
+    """As in a Loader, which refuses to shuffle what it gives."""
+    options = (f"--source={own}:source", f"--transform={own}:cut", f"--sampler={own}:backwards")
+    lost = {"batch_size": 4, "sampler": {"type": "subset", "indices": "none.txt"}}
+    assert (0, f"c.json: OK\n{BOTH}", "") == check(write(lost), *options, "--batch")
+    assert 1 == check(write(lost), *options[:2])[0]
+    code, out, _ = check(write({"shuffle": True}), *options)
+    assert (1, True) == (code, "/shuffle" in out)
+    with pytest.raises(ConfigError, match="/shuffle"):
+        Loader("c.json", range(4), sampler=range(4))
 
 
 def test_what_a_source_in_code_calls_close_need_be_no_function(check, own):

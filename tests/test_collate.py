@@ -296,6 +296,13 @@ def test_what_does_not_fit_names_field_and_rows(samples, rows, said):
     assert rows == error.rows
 
 
+def test_a_list_that_holds_itself_is_told_as_any_other():
+    itself = []
+    itself.append(itself)
+    with pytest.raises(CollateError, match="field 'y': row 0 has a list of length 1, which is no"):
+        Pad(fields=["y"])([{"y": itself}])
+
+
 @pytest.mark.skipif(np.__version__ < "2", reason="numpy 1 has no such texts")
 def test_texts_of_no_fixed_width_are_told_to_be_a_list_or_of_a_fixed_width():
     """Both of them can be stacked, and the array cannot."""
@@ -503,6 +510,7 @@ def test_masks_of_fields_of_other_names_than_str():
             for lists, hint in (
                 ([["a", "b"], ["c"]], "make them equal in the transform, or give collate"),
                 ([[1, 2], [b"c"]], "make them equal in the transform, or give collate"),
+                ([["a", "b"], [3]], "make them equal in the transform, or give collate"),
                 ([[["a"], ["b"]], [["c"]]], "make them equal in the transform, or give collate"),
                 ([[1, 2], [3]], "return a numpy array instead of a list, which can be padded"),
             )
