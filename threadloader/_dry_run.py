@@ -45,11 +45,7 @@ def examined(
 ) -> tuple[Report | None, int, list[str]]:
     """Reads a config and tries it out; what is wrong is put into ``said`` or ``err``.
 
-    Args:
-        arguments: what the command line says.
-        said: takes what is wrong with the config.
-        err: takes why it cannot be read.
-        given: what is tried in the place of what the config says, as `code_of` gives it.
+    ``given``, as `code_of` gives it, is tried in the place of what the config says.
 
     Returns:
         The report, unless there is none; the exit code up to now; what to say about a batch.
@@ -101,9 +97,7 @@ def _try_out(
     close = None
     try:
         if "source" in given:
-            source = given_by(given["source"])
-            own = getattr(source, "close", None)  # of a table of prices it is a column
-            close = own if callable(own) else None
+            source = given_by(given["source"])  # not ours to close, as in a Loader
         elif report.source and not arguments.source_in_code:
             try:
                 source = open_configured(report.source, report.base.path, report.root)
@@ -133,12 +127,9 @@ def _try_out(
 
 
 class _Parts(NamedTuple):
-    """What a config is tried with.
+    """What a config is tried with; its relative paths start at ``base``.
 
-    Attributes:
-        base: the folder that its relative paths start at.
-        given: what the loader is given in code: the source in any case, or None for none.
-        ours: whether the source is that of the config.
+    The loader is ``given`` a source in any case, or None for none; ``ours`` is the config's.
     """
 
     base: Base
@@ -268,10 +259,13 @@ def _built(config: LoaderConfig, parts: _Parts, first: str = "") -> list[str]:
 
 def _at_fault(error: Exception, given: Mapping[str, Any]) -> str:
     """The option at which it is told why there is no batch: a JSON pointer, or the name in code."""
-    calls = [
-        (frame.f_globals.get("__name__", ""), frame.f_code.co_name)
-        for frame, _ in traceback.walk_tb(error.__traceback__)
-    ]
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if error.__cause__ is not None:  # of a WorkerError that is where the code is
+        frames += [frame for frame, _ in traceback.walk_tb(error.__cause__.__traceback__)]
+    codes = {_code_of(it): part for part, it in given.items() if part != "source"}
+    if found := next((frame.f_code for frame in frames if frame.f_code in codes), None):
+        return codes[found]
+    calls = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
     changing = (f"{__package__}.masking", f"{__package__}.transforms")
     part = "source"
     if isinstance(error, CollateError):
@@ -281,6 +275,12 @@ def _at_fault(error: Exception, given: Mapping[str, Any]) -> str:
     elif (f"{__package__}.jobs._batch", "collated") in calls:
         part = "collate"
     return part if part in given else f"/{part}"
+
+
+def _code_of(given: Any) -> Any:
+    """The code of a function, or of the method that calls an object; None where it has none."""
+    method: Any = type(given).__call__
+    return getattr(given, "__code__", None) or getattr(method, "__code__", None)
 
 
 def _shapes(batch: Any, field: str) -> Iterator[str]:

@@ -116,7 +116,7 @@ def problems_of(error: Exception, pointer: str, expected: str) -> tuple[Problem,
     """What an error of the loader tells; at a pointer where it does not know one itself."""
     if isinstance(error, ConfigError):
         return error.problems
-    return (Problem(pointer, expected, in_words(error)),)
+    return (Problem(pointer, expected, with_cause(error)),)
 
 
 def with_cause(error: BaseException) -> str:

@@ -38,8 +38,8 @@ cannot be opened. --batch skips samples as on_error allows, and reports how
 many. --source, --transform, --collate and --sampler import what your program
 gives in code, and try it in the place of what the config says.
 
-Exit code: 0 good; 1 a problem with the config or with what it names; 2 bad
-usage, or a file that the system cannot read.
+Exit code: 0 good; 1 a problem with the config or with what it names, or code
+that fails; 2 bad usage, or a file that the system cannot read.
 """
 
 

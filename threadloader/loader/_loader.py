@@ -294,6 +294,7 @@ class Loader:
         def __setattr__(self, name: str, value: Any) -> None:
             """Refuse to take an option, which would change nothing."""
             if name in LoaderConfig.__slots__:
-                text = f"a Loader does not change; loader.replace({name}=...) gives another one"
+                text = f"a Loader does not change: loader.replace({name}=...) gives another one"
+                text += ", or Loader(...) with what is given in code"
                 raise AttributeError(text, name=name, obj=self)
             super().__setattr__(name, value)
