@@ -76,8 +76,8 @@ def new_command(
 
 
 def add_code(parser: argparse.ArgumentParser, *parts: str) -> None:
-    """Add options for some of the parts in code: "source", "transform", "collate", "sampler"."""
-    for part in parts:
+    """Add options for parts in code: some of those in `_CODE`, or all where none is named."""
+    for part in parts or _CODE:
         says = f"imports the module and {_CODE[part]}"
         parser.add_argument(f"--{part}", metavar="MODULE:FUNCTION", type=_code_name, help=says)
 

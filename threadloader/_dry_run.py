@@ -262,7 +262,7 @@ def _at_fault(error: Exception, given: Mapping[str, Any]) -> str:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if error.__cause__ is not None:  # of a WorkerError that is where the code is
         frames += [frame for frame, _ in traceback.walk_tb(error.__cause__.__traceback__)]
-    codes = {_code_of(it): part for part, it in given.items() if part != "source"}
+    codes = {_python_code(it): part for part, it in given.items() if part != "source"}
     if found := next((frame.f_code for frame in frames if frame.f_code in codes), None):
         return codes[found]
     calls = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
@@ -277,7 +277,7 @@ def _at_fault(error: Exception, given: Mapping[str, Any]) -> str:
     return part if part in given else f"/{part}"
 
 
-def _code_of(given: Any) -> Any:
+def _python_code(given: Any) -> Any:
     """The code of a function, or of the method that calls an object; None where it has none."""
     method: Any = type(given).__call__
     return getattr(given, "__code__", None) or getattr(method, "__code__", None)

@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     sources.add_argument(
         "--batch", action="store_true", help="also build one batch and print its shapes and dtypes"
     )
-    add_code(check, "source", "transform", "collate", "sampler")
+    add_code(check)
     check.add_argument(
         "--effective",
         action="store_true",

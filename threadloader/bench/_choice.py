@@ -243,7 +243,7 @@ def _without_step(rows: Sequence[Row], cores: int, gil: bool) -> str:
 
 
 def _no_gain(base: Row, rest: Sequence[Row], gain: float, cores: int, gil: bool) -> str:
-    # Those that help more than a little are chosen, and come not here.
+    # Workers that help more than a little are chosen: of them nothing is said here.
     help_ = "help little" if gain * NEAR > 1 else "do not help"
     told = f"More workers than {base.num_workers} {help_} ({gain:.2f} times at best)."
     most = max(row.cpu_cores or 0.0 for row in rest)

@@ -11,7 +11,6 @@ from .._command_line import UsageError, add_code, code_of, integer, names_of, ne
 from .._dry_run import examined
 from .._messages import GOOD, PROBLEM, USAGE, line
 from ..errors import ConfigError, LoaderError, WorkerError
-from ._case import CODE
 from ._plan import EPOCHS, Plan
 from ._progress import Progress
 from ._record import told
@@ -54,7 +53,7 @@ def add_command(commands: Any) -> None:
         help="compare at most N batches of each epoch (default: as many as the run without "
         "workers makes in a few seconds)",
     )
-    add_code(parser, *CODE)
+    add_code(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 

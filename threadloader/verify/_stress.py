@@ -87,8 +87,8 @@ def stressed(
             for _ in threads:
                 together.put(None)
             raise
-    calls_made, wrong = sum(made for made, _ in counts), sum(wrong for _, wrong in counts)
-    return Stress(calls_made, wrong, len(started))
+    wrong = sum(wrong for _, wrong in counts)
+    return Stress(sum(made for made, _ in counts), wrong, len(started))
 
 
 def _started(threads: list[threading.Thread]) -> list[threading.Thread]:
