@@ -1842,6 +1842,15 @@ def test_a_collate_in_code_makes_the_batches_of_either_loader(measured, folder, 
         assert (list, 5) == (type(caught.value.args[0]), len(caught.value.args[0]))
 
 
+def test_the_current_folder_is_looked_in_only_where_code_is_named(measured, folder):
+    """What lies there beside a config, and has the name of a module, is not to run."""
+    before = sys.path[:]
+    measured("threadloader")
+    assert before == sys.path
+    measured("threadloader", transform="mine:same")
+    assert [str(folder), *before] == sys.path
+
+
 def test_a_run_of_either_loader_gives_the_same_numbers(measured, fake_torch):
     """By name; that of torch also tells its version."""
     ours, theirs = (measured(it, transform="mine:same") for it in ("threadloader", "torch"))
@@ -2009,9 +2018,10 @@ def test_torch_is_given_with_its_data_module_imported(monkeypatch):
 def test_what_is_raised_for_a_batch_is_told_with_its_cause():
     """A thread's SystemExit comes as a WorkerError that only refers to it."""
     error = WorkerError("SystemExit was raised for sample 3; see its cause")
+    error.add_note("a note")
     error.__cause__ = SystemExit("boom")
-    told = {"error": f"WorkerError: {error}; its cause: SystemExit: boom"}
-    assert told == _child._told(error)
+    told = "WorkerError: SystemExit was raised for sample 3; a note; its cause: SystemExit: boom"
+    assert {"error": told} == _child._told(error)
     assert {"error": "ValueError: bad"} == _child._told(ValueError("bad"))
 
 

@@ -20,7 +20,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import threadloader
-from threadloader import ConfigError, Loader, LoaderError, SourceError, _dry_run, _messages, cli
+from threadloader import (
+    ConfigError,
+    Loader,
+    LoaderError,
+    SourceError,
+    _dry_run,
+    _first_batch,
+    _messages,
+    cli,
+)
 from threadloader.adapters import launcher
 from threadloader.engine import FEWER
 from threadloader.loader._supply import Supply
@@ -305,6 +314,19 @@ def outside(epoch, n):
 def failing(*given):
     raise ValueError("mine")
 
+def unmeasured():
+    return type("Source", (Source,), {"__len__": failing})()
+
+def unopened():
+    import threadloader
+    return threadloader.per_thread(failing)
+
+def unmarked():
+    return type("Source", (Source,), {"fingerprint": failing})(range(4))
+
+def number():
+    return 5
+
 def leaving(sample):
     raise SystemExit(3)
 
@@ -404,25 +426,80 @@ def test_what_is_wrong_with_code_is_told_under_its_name(check, own, given, said)
     options = [f"--{part}={own}:{it}" for part, it in {"source": "source", **given}.items()]
     code, out, err = check(write({"batch_size": 4}), *options, "--batch")
     assert (1, True, "") == (code, said in out, err)
+    assert "see its cause" not in out
 
 
 @pytest.mark.parametrize(
     ("option", "code", "said"),
     [
-        ("--source={own}:failing", 1, "--source: ValueError: mine"),
+        ("--source=broken_parts:source", 1, "--source: broken_parts:source: ValueError: at import"),
         ("--source={own}:nothing", 2, "--source: expected a function that returns a source, got "),
         ("--transform={own}:nobody", 2, "--transform: expected a function, got "),
         ("--collate=no_such_module:f", 2, "--collate: expected MODULE:FUNCTION, which can be "),
+        ("--source=:source", 2, "--source: expected MODULE:FUNCTION, with the module as in an imp"),
         ("--source={own}:source --source-in-code", 2, "--source: not allowed with --source-in"),
     ],
 )
 def test_code_that_is_not_there_or_fails_is_told_without_a_traceback(
     check, own, option, code, said
 ):
+    Path("broken_parts.py").write_text("raise ValueError('at import')")
     got = check(write({"batch_size": 4}), *option.format(own=own).split())
     assert (code, "") == got[:2]
     assert f"threadloader check: {said}" == got[2][: len(f"threadloader check: {said}")]
     assert 1 == got[2].count("\n")
+
+
+def test_a_module_in_which_there_is_no_such_function_is_told_with_its_file(check, folder):
+    """It may be another one of the same name, of the standard library, say."""
+    (folder / "json.py").write_text("def source(): return range(4)")  # too late: it is imported
+    code, _, err = check(write({}), "--source=json:source")
+    assert (2, True) == (
+        code,
+        err.endswith(f"no attribute 'source' (imported from {json.__file__})\n"),
+    )
+    code, _, err = check(write({}), "--source=sys:source")  # which has no file
+    assert (2, True) == (code, err.endswith("no attribute 'source'\n"))
+
+
+def test_modules_of_the_current_folder_come_first(check, folder, monkeypatch):
+    """As with `python -m`; but not before what is imported already."""
+    other = folder / "other"
+    other.mkdir()
+    (other / "first_parts.py").write_text("def source(): raise ValueError('another')")
+    (folder / "first_parts.py").write_text("def source(): return range(4)")
+    monkeypatch.syspath_prepend(other)
+    monkeypatch.delitem(sys.modules, "first_parts", raising=False)
+    assert (0, "c.json: OK\n", "") == check(write({}), "--source=first_parts:source")
+
+
+@pytest.mark.parametrize("fault", ["failing", "unmeasured", "unopened", "unmarked", "number"])
+def test_a_source_in_code_that_fails_hides_nothing_else(check, own, fault):
+    options = (f"--collate={own}:nothing", f"--transform={own}:nothing")
+    code, out, err = check(write({"batch_sise": 4}), f"--source={own}:{fault}", *options)
+    places = [text.removeprefix("c.json").split(": ")[1] for text in out.splitlines()]
+    assert (1, "") == (code, err)
+    assert ["/batch_sise", "collate", "source", "transform"] == sorted(places)
+    code, out, err = check(write({}), f"--source={own}:{fault}", "--batch")
+    got = "ValueError: mine" if fault != "number" else "int; give an array, "
+    assert (1, f"got {got}", "") == (code, out[out.find("got ") :][: len(f"got {got}")], err)
+
+
+def test_every_fault_of_code_is_told(check, own):
+    options = [f"--{part}={own}:nothing" for part in ("transform", "collate", "sampler")]
+    code, out, _ = check(write({}), f"--source={own}:source", *options)
+    places = [text.split(": ")[1] for text in out.splitlines()]
+    assert (1, ["collate", "sampler", "transform"]) == (code, sorted(places))
+
+
+@pytest.mark.parametrize("command", ["check", "bench --workers 0 --batches 2 --repeat 1", "verify"])
+def test_what_a_transform_in_code_replaces_is_not_tried(own, capsys, command):
+    mlm = {"type": "mlm", "vocabulary": 2, "mask_token": 0, "special": [0, 1]}
+    name = write({"batch_size": 4, "transform": mlm})
+    source = f"--source={own}:source"
+    assert 1 == cli.main([*command.split(), name, source])
+    assert "/transform/special: expected" in "".join(capsys.readouterr())
+    assert 0 == cli.main([*command.split(), name, source, f"--transform={own}:cut"])
 
 
 def test_beside_a_source_that_is_missing_a_transform_in_code_is_tried(check, own):
@@ -457,8 +534,10 @@ def test_nested_batches_are_printed_by_field():
         "deep/m/0: shape (2,), dtype bool",
         "n: int",
         "none: list of 0",
-    ] == list(_dry_run._shapes(batch, ""))
-    assert ["batch: shape (1,), dtype int32"] == list(_dry_run._shapes(np.zeros(1, np.int32), ""))
+    ] == list(_first_batch._shapes(batch, ""))
+    assert ["batch: shape (1,), dtype int32"] == list(
+        _first_batch._shapes(np.zeros(1, np.int32), "")
+    )
 
 
 def test_of_a_pinned_batch_shapes_and_dtypes_are_printed_too():
@@ -469,7 +548,7 @@ def test_of_a_pinned_batch_shapes_and_dtypes_are_printed_too():
             return "Size"
 
     tensor = SimpleNamespace(shape=Size((2, 3)), dtype="torch.uint8")
-    assert ["x: shape (2, 3), dtype torch.uint8"] == list(_dry_run._shapes({"x": tensor}, ""))
+    assert ["x: shape (2, 3), dtype torch.uint8"] == list(_first_batch._shapes({"x": tensor}, ""))
 
 
 def test_a_batch_that_cannot_be_built_is_a_problem(check):

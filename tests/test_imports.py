@@ -9,8 +9,8 @@ import threadloader
 PACKAGE = Path(threadloader.__file__).parent
 ARROWS = {("config", "_schema"), ("engine", "_runtime"), ("samplers", "order")}
 """The only ways between rooms, beside those of `loader`, which knows them all."""
-OUTSIDE = {"__init__", "__main__", "_children", "_command_line", "_dry_run", "_messages"}
-OUTSIDE |= {"bench", "cli", "lookup", "verify"}
+OUTSIDE = {"__init__", "__main__", "_children", "_command_line", "_dry_run", "_first_batch"}
+OUTSIDE |= {"_messages", "bench", "cli", "lookup", "verify"}
 """What sits on top: the public names and the commands. Nothing below imports it."""
 FRAMEWORKS = {"torch", "jax", "tensorflow", "keras", "PIL", "tqdm", "sklearn", "pandas", "mpi4py"}
 

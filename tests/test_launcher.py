@@ -78,6 +78,7 @@ SHELL = {**TASK, "SLURM_JOB_ID": "18", "SLURM_GTIDS": "0"}
         # `srun -m arbitrary`: its file of hosts begins with the second node.
         ({"SLURM_STEP_TASKS_PER_NODE": "3,1", "SLURM_NODEID": "1"}, (0, 4)),
         ({"SLURM_STEP_TASKS_PER_NODE": "3,1", "SLURM_NODEID": "0"}, (0, 1)),
+        ({"SLURM_STEP_TASKS_PER_NODE": "3,1", "SLURM_NODEID": ""}, (0, 1)),
         ({"SLURM_STEP_TASKS_PER_NODE": None, "SLURM_NTASKS": ""}, (0, 4)),
         # The step of one task in which salloc's shell may run, in a job of four.
         ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_TASKS_PER_NODE": "1"}, (0, 1)),

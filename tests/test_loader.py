@@ -2356,6 +2356,10 @@ def test_an_option_that_is_set_on_a_loader_is_refused():
     loader = Own({"batch_size": 2}, Numbers(4))
     with pytest.raises(AttributeError, match=r"loader\.replace\(batch_size=\.\.\.\) gives another"):
         loader.batch_size = 4
+    for name in ("transform", "resume", "skip_steps", "unknown"):
+        with pytest.raises(AttributeError, match=rf"in code, Loader\(\.\.\., {name}=") as caught:
+            setattr(loader, name, None)
+        assert (name, loader) == (caught.value.name, caught.value.obj)
     with loader.replace(batch_size=4) as batches:
         assert 1 == len(batches)
     loader.name = "what a subclass or its user wants to know"

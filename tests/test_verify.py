@@ -2028,6 +2028,7 @@ def test_whatever_the_source_does_is_code_1_and_a_line(command, source, said):
     [
         ("raise RuntimeError('no FOO')", "RuntimeError: no FOO"),
         ("raise SystemExit('enough')", "SystemExit: enough"),
+        ("import math; math.tau2", "AttributeError: module 'math' has no attribute 'tau2'"),
     ],
 )
 def test_what_a_module_raises_at_its_import_is_told_with_option_and_name(
@@ -2048,7 +2049,7 @@ def test_what_a_module_raises_at_its_import_is_told_with_option_and_name(
         (
             "leaves",
             (
-                "WorkerError: SystemExit was raised for the order of epoch 0; see its cause; "
+                "WorkerError: SystemExit was raised for the order of epoch 0; "
                 "its cause: SystemExit: enough"
             ),
         ),

@@ -163,7 +163,7 @@ def named(option: str, name: str) -> Callable[..., Any]:
     4.0
     """
     module, _, function = name.partition(":")
-    if module.startswith("."):  # import_module says TypeError to that
+    if not module or module.startswith("."):  # import_module says ValueError or TypeError to that
         raise UsageError(
             f"{option}: expected MODULE:FUNCTION, with the module as in an import, got {name}"
         )
@@ -172,16 +172,20 @@ def named(option: str, name: str) -> Callable[..., Any]:
             f"{option}: expected MODULE:FUNCTION, got {name}, without a function; name it after "
             "the colon"
         )
+    expected = f"{option}: expected MODULE:FUNCTION, which can be imported here, got {name}"
     try:
-        found = importlib.import_module(module)
-        for part in function.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(
-            f"{option}: expected MODULE:FUNCTION, which can be imported here, got {name}: {error}"
-        ) from error
+        found: object = importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(f"{expected}: {error}") from error
     except (Exception, SystemExit) as error:
         raise CodeError(f"{option}: {name}: {in_words(error)}") from error
+    file = getattr(found, "__file__", None)
+    try:
+        for part in function.split("."):
+            found = getattr(found, part)
+    except AttributeError as error:
+        where = f" (imported from {file})" if file else ""  # another one of that name, perhaps
+        raise UsageError(f"{expected}: {error}{where}") from error
     if not callable(found):
         raise UsageError(f"{option}: expected a function, got {name}, {type(found).__name__}")
     return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ._command_line import given_by
+from ._command_line import CodeError, given_by, names_of
+from ._first_batch import at_fault, first_batch
 from ._messages import (
     GOOD,
     PROBLEM,
@@ -18,20 +18,25 @@ from ._messages import (
     line,
     located,
     problem_lines,
-    problems_of,
     telling,
     texts,
 )
 from ._schema import pointer
 from .config import Base, LoaderConfig, Report, examine
 from .engine import FEWER
-from .errors import CollateError, ConfigError, Problem, SourceError
-from .loader import NO_BATCH, Loader, based, open_configured, unlisted, without_source
+from .errors import ConfigError, Problem, SourceError
+from .loader import Loader, based, open_configured, without_source
 
 __all__ = ["examined", "read"]
 
 _TRIED = ("transform", "sampler", "exclude", "cache", "on_error", "pin_memory", "shard")
 """Options that can be right in the config and still keep a loader from entering."""
+
+_REPLACED: Mapping[str, Mapping[str, Any]] = {
+    "transform": {"transform": None},
+    "sampler": {"sampler": None, "shuffle": False},
+}
+"""Options that say nothing where a part is given in code, as in a `Loader`."""
 
 _BOUNDED = ("sampler", "exclude", "cache", "on_error")
 """Those that may name files, which `root` bounds: where that is wrong, none of them is tried."""
@@ -45,13 +50,14 @@ def examined(
 ) -> tuple[Report | None, int, list[str]]:
     """Reads a config and tries it out; what is wrong is put into ``said`` or ``err``.
 
-    ``given``, as `code_of` gives it, is tried in the place of what the config says.
+    ``given``, as `code_of` gives it, is tried in the place of what the config says; what the
+    command line names and ``given`` has not is not tried, and neither is what it replaces.
 
     Returns:
         The report, unless there is none; the exit code up to now; what to say about a batch.
 
     Raises:
-        CodeError, UsageError: as of `given_by`, for a source in code.
+        UsageError: as of `given_by`, for a source in code.
     """
     report = read(arguments, err)
     if report is None:
@@ -70,7 +76,7 @@ def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
             name,
             unknown=arguments.unknown,
             source_in_code=arguments.source_in_code,
-            sampler_in_code=_sampler_in_code(arguments),
+            sampler_in_code="sampler" in names_of(arguments),
         )
     except OSError as error:
         err.append(line(f"threadloader: cannot read {name}: {error.strerror or error}"))
@@ -97,7 +103,10 @@ def _try_out(
     close = None
     try:
         if "source" in given:
-            source = given_by(given["source"])  # not ours to close, as in a Loader
+            try:
+                source = given_by(given["source"])  # not ours to close, as in a Loader
+            except CodeError as error:
+                problems.append(_of_code(error.__cause__ or error))
         elif report.source and not arguments.source_in_code:
             try:
                 source = open_configured(report.source, report.base.path, report.root)
@@ -108,15 +117,15 @@ def _try_out(
         config = report.config or _right_part(report)
         if config and not arguments.cache:  # to open one makes its folder
             config = dataclasses.replace(config, cache=None)
-        if config and _sampler_in_code(arguments):  # what the config's names need not be there
-            config = dataclasses.replace(config, sampler=None, shuffle=False)
         if config:
+            for part in names_of(arguments):  # what the config's names need not be there
+                config = dataclasses.replace(config, **_REPLACED.get(part, {}))
             problems += [it for it in _kept_out(report, config, parts) if it not in problems]
         if report.config and not problems and arguments.batch:
             try:
-                lines += _first_batch(report.config, parts)
+                lines += first_batch(report.config, parts.loader)
             except Exception as error:  # noqa: BLE001 - a command shows no traceback
-                problems += located(report, error, _at_fault(error, given), "a batch")
+                problems += located(report, error, at_fault(error, given), "a batch")
     finally:
         if close is not None:
             try:
@@ -146,10 +155,6 @@ class _Parts(NamedTuple):
         return based(Loader(tried, **given), self.base)
 
 
-def _sampler_in_code(arguments: argparse.Namespace) -> bool:
-    return bool(getattr(arguments, "sampler", None))  # few commands have the option
-
-
 def _right_part(report: Report) -> LoaderConfig | None:
     """What is right of a config that has problems, all else at its default.
 
@@ -174,8 +179,8 @@ def _kept_out(report: Report, config: LoaderConfig, parts: _Parts) -> list[Probl
     """What keeps a loader of a config, or of what is right of it, from entering.
 
     Entering ends at the first thing that is wrong. The option that names it goes back to its
-    default then, and what is left is tried, until that enters, or no option is known to be at
-    fault.
+    default then, what is given in code is left out, and what is left is tried, until that enters,
+    or nothing is known to be at fault.
     """
     problems: list[Problem] = []
     defaults = LoaderConfig()
@@ -184,30 +189,48 @@ def _kept_out(report: Report, config: LoaderConfig, parts: _Parts) -> list[Probl
             with parts.loader(config):
                 return problems
         except Exception as error:  # noqa: BLE001 - a command shows no traceback
-            naming = _naming(error, config, report.base)
-            if isinstance(error, SourceError) and not naming:  # of a sample that a sampler has read
-                problems += from_source(report, error)
-                known = {"sampler"}
-            else:
-                wrong = _no_threads(error, config)
-                wrong = wrong or problems_of(error, naming, "a loader that enters")
-                problems += map(report.locate, wrong)
-                known = {_option(problem.pointer) for problem in wrong}
-                known = known.intersection(_TRIED).union(_BOUNDED if "root" in known else ())
-        default = {option: getattr(defaults, option) for option in known}
-        if default == {option: getattr(config, option) for option in known}:
+            wrong = _wrong(error, report, config, parts)
+        problems += [it for it in wrong if it not in problems]
+        places = {it.pointer for it in wrong}
+        blamed = [part for part, it in parts.given.items() if it is not None and part in places]
+        known = {_option(place.removeprefix(pointer(report.section))) for place in places}
+        # A source that fails at a sample, which a sampler has asked for.
+        known |= {"sampler"} if "source" in known else set()
+        known |= set(_BOUNDED) if "root" in known else set()
+        default = {option: getattr(defaults, option) for option in known.intersection(_TRIED)}
+        if not blamed and default == {option: getattr(config, option) for option in default}:
             return problems
         config = dataclasses.replace(config, **default)
+        parts = parts._replace(given={**parts.given, **dict.fromkeys(blamed)})
 
 
-def _no_threads(error: Exception, config: LoaderConfig) -> tuple[Problem, ...]:
-    """What is told where the system starts no more threads; nothing for another error."""
+def _wrong(error: Exception, report: Report, config: LoaderConfig, parts: _Parts) -> list[Problem]:
+    """What an error says that has kept a loader from entering, at what is at fault."""
+    if wrong := _no_threads(error, config):
+        return [report.locate(wrong)]
+    naming = _naming(error, config, report.base)
+    if naming or isinstance(error, ConfigError):
+        return located(report, error, naming, "a loader that enters")
+    if not parts.ours and parts.given["source"] is not None:  # nothing else raises such errors
+        return [_of_code(error)]
+    if isinstance(error, SourceError):
+        return from_source(report, error)
+    return located(report, error, "", "a loader that enters")
+
+
+def _of_code(error: BaseException) -> Problem:
+    """What is told of a source in code that fails."""
+    return Problem("source", "a source that opens", in_words(error))
+
+
+def _no_threads(error: Exception, config: LoaderConfig) -> Problem | None:
+    """What is told where the system starts no more threads; None for another error."""
     if not isinstance(error, RuntimeError) or str(error) != "can't start new thread":
-        return ()
+        return None
     expected = "no more threads than the system starts"
     # Without its notes: that of the engine says the number again.
     advice = f"RuntimeError: {error}; {FEWER}"
-    return (Problem("/num_workers", expected, str(config.num_workers), advice),)
+    return Problem("/num_workers", expected, str(config.num_workers), advice)
 
 
 def _option(place: str) -> str:
@@ -222,79 +245,3 @@ def _naming(error: Exception, config: LoaderConfig, base: Base) -> str:
             if error.path == str(base / text):
                 return option
     return ""
-
-
-def _first_batch(config: LoaderConfig, parts: _Parts) -> list[str]:
-    """Lines about the first batch, and about what `on_error` has left out by then.
-
-    Raises:
-        ConfigError: it leaves out everything.
-        Exception: whatever is raised for a batch that it does not let pass.
-    """
-    config = dataclasses.replace(unlisted(config), num_workers=0)
-    if config.on_error == "raise":
-        return _built(config, parts)
-    try:
-        return _built(dataclasses.replace(config, on_error="raise"), parts)
-    except Exception as error:  # noqa: BLE001 - told, if `on_error` lets it pass
-        first = in_words(error)
-    return _built(config, parts, first)
-
-
-def _built(config: LoaderConfig, parts: _Parts, first: str = "") -> list[str]:
-    """Lines about the first batch; `first` is what was raised for a sample that is left out."""
-    with parts.loader(config) as batches:
-        for batch in batches:
-            lines = list(_shapes(batch, ""))
-            skipped = batches.info.skipped if batches.info else ()
-            if skipped:
-                told = f"samples left out by on_error, up to this batch: {len(skipped)}"
-                lines.append(f"{told}; the first: {first}")
-            return lines
-        if len(batches):
-            got = f"none: all samples of this shard were left out; the first: {first}"
-            raise ConfigError(Problem("/on_error", "a batch", got))
-        return [f"no batch: {NO_BATCH}"]
-
-
-def _at_fault(error: Exception, given: Mapping[str, Any]) -> str:
-    """The option at which it is told why there is no batch: a JSON pointer, or the name in code."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if error.__cause__ is not None:  # of a WorkerError that is where the code is
-        frames += [frame for frame, _ in traceback.walk_tb(error.__cause__.__traceback__)]
-    codes = {_python_code(it): part for part, it in given.items() if part != "source"}
-    if found := next((frame.f_code for frame in frames if frame.f_code in codes), None):
-        return codes[found]
-    calls = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
-    changing = (f"{__package__}.masking", f"{__package__}.transforms")
-    part = "source"
-    if isinstance(error, CollateError):
-        part = "collate"
-    elif any(module.startswith(changing) for module, _ in calls):
-        part = "transform"
-    elif (f"{__package__}.jobs._batch", "collated") in calls:
-        part = "collate"
-    return part if part in given else f"/{part}"
-
-
-def _python_code(given: Any) -> Any:
-    """The code of a function, or of the method that calls an object; None where it has none."""
-    method: Any = type(given).__call__
-    return getattr(given, "__code__", None) or getattr(method, "__code__", None)
-
-
-def _shapes(batch: Any, field: str) -> Iterator[str]:
-    """A line for each array of a batch: ``x: shape (32, 64), dtype uint8``."""
-    parts: Iterable[tuple[Any, Any]] = ()
-    if isinstance(batch, dict):
-        parts = batch.items()
-    elif isinstance(batch, (tuple, list)) and not isinstance(next(iter(batch), ""), (str, bytes)):
-        parts = enumerate(batch)
-    elif isinstance(getattr(batch, "shape", None), tuple) and hasattr(batch, "dtype"):
-        # An array, or a tensor where they are pinned, whose shape is a tuple of its own kind.
-        yield f"{field or 'batch'}: shape {tuple(batch.shape)}, dtype {batch.dtype}"
-    else:
-        length = f" of {len(batch)}" if hasattr(batch, "__len__") else ""
-        yield f"{field or 'batch'}: {type(batch).__name__}{length}"
-    for name, part in parts:
-        yield from _shapes(part, f"{field}/{name}" if field else f"{name}")

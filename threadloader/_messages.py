@@ -123,6 +123,7 @@ def with_cause(error: BaseException) -> str:
     """Say what was raised, as `in_words`, and what that wraps, where it is one of the loader's."""
     text = in_words(error)
     if issubclass(type(error), LoaderError) and error.__cause__ is not None:
+        text = text.replace("; see its cause", "")
         text += f"; its cause: {in_words(error.__cause__)}"
     return text
 

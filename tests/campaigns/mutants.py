@@ -35,6 +35,7 @@ TESTS = {
     "_schema.py": "schema config config_read config_text cli",
     "_messages.py": "log cli bench verify",
     "_dry_run.py": "cli sampling_commands terminal log config_fuzz",
+    "_first_batch.py": "cli terminal log",
     "adapters/launcher": "launcher",
     "adapters/torch_loader": "torch_loader bench",
     "adapters/torch_pin": "pin",

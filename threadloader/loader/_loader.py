@@ -292,9 +292,9 @@ class Loader:
             raise AttributeError(text, name=name, obj=self)
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Refuse to take an option, which would change nothing."""
-            if name in LoaderConfig.__slots__:
+            """Refuse to take an option or an argument, which would change nothing."""
+            if name in (*LoaderConfig.__slots__, "resume", "skip_steps", "unknown"):
                 text = f"a Loader does not change: loader.replace({name}=...) gives another one"
-                text += ", or Loader(...) with what is given in code"
+                text += f", or, for what is given in code, Loader(..., {name}=...)"
                 raise AttributeError(text, name=name, obj=self)
             super().__setattr__(name, value)
