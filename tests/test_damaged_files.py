@@ -13,7 +13,7 @@ from campaigns import files
 from damages import KINDS, Home, bounded_memory, cuts, quiet
 
 from threadloader.errors import SourceError
-from threadloader.sources import _files, jsonl, npy
+from threadloader.sources import _files, _npy_rows, jsonl
 
 NAMES = [kind.name for kind in KINDS]
 
@@ -58,7 +58,7 @@ PLANTED = {
     "no file named": ("jsonl", _files, "open_regular", lambda path: lenient(SourceError)),
     "memory": (
         "npy",
-        npy,
+        _npy_rows,
         "_checked_header",
         lambda *_: np.empty(min(1 << 40, sys.maxsize), np.uint8),
     ),

@@ -24,6 +24,7 @@ from threadloader.sources import (
     _files,
     _labels,
     _npy_header,
+    _npy_rows,
     column,
     columns,
     npy,
@@ -133,6 +134,124 @@ def test_one_file_gives_rows_without_a_name(tmp_path, open_, mapped):
     source = open_(mapped, path="images.npy")
     assert told(ARRAYS["images"][2].copy()) == told(source[2])
     assert told(ARRAYS["images"][[2, 0]]) == told(source.take([2, 0]))
+
+
+def split(folder, name, array, cuts):
+    """Save an array part by part, cut before these rows; give a pattern for the files."""
+    for number, part in enumerate(np.split(array, cuts)):
+        np.save(folder / f"{name}-{number}.npy", part)
+    return f"{name}-*.npy"
+
+
+@EACH_WAY
+@given(data=st.data())
+def test_an_array_in_several_files_is_the_one_that_was_cut(tmp_path_factory, mapped, data):
+    """Parts without rows included, and another number of files for each field."""
+    folder, rows = tmp_path_factory.mktemp("cut"), data.draw(st.integers(1, 12))
+    arrays = {name: array[:rows] for name, array in BOXED.items()}
+    cuts = st.lists(st.integers(0, rows), max_size=4).map(sorted)
+    fields = {name: split(folder, name, it, data.draw(cuts)) for name, it in arrays.items()}
+    indices = data.draw(st.lists(st.integers(0, rows - 1), max_size=20))
+    plain = ArraySource(arrays)
+    spec = {"type": "npy", "fields": fields, "mmap": mapped}
+    with contextlib.closing(open_source(spec, folder)) as source:
+        assert rows == len(source)
+        assert [told(plain[i]) for i in range(rows)] == [told(source[i]) for i in range(rows)]
+        assert told(plain.take(indices)) == told(source.take(indices))
+        assert told(arrays) == told({name: source.column(name) for name in arrays})
+
+
+BOXED = {
+    "x": np.arange(48, dtype=">i2").reshape(12, 2, 2),
+    "y": np.array(list("abcdefghijkl")),
+    "z": np.arange(12.0),
+}
+
+
+@EACH_WAY
+def test_files_follow_one_another_as_they_are_listed(tmp_path, open_, mapped):
+    split(tmp_path, "x", np.arange(6), [2, 3])
+    source = open_(mapped, path=["x-2.npy", "x-[01].npy"])
+    assert [3, 4, 5, 0, 1, 2] == source.take(range(6)).tolist()
+    assert f"{tmp_path / 'x-1.npy'}[0]" == source.locate(5)
+    source.close()
+    for read in (lambda: source[0], lambda: source.take([0]), lambda: source.take([0, 5])):
+        with pytest.raises(ClosedError):
+            read()
+
+
+@EACH_WAY
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (
+            np.zeros((2, 4)),
+            r"expected rows of float64 \(3,\), as .*x-0\.npy has, got float64 \(4,\)",
+        ),
+        (np.zeros((2, 3), ">f8"), "expected rows of float64 .*, got >f8 "),
+        (np.zeros(2), r"got float64 \(\); name files that belong together"),
+    ],
+)
+def test_files_of_one_array_have_rows_of_one_kind(tmp_path, open_, mapped, other, said):
+    save(tmp_path, **{"x-0": np.zeros((2, 3)), "x-1": np.zeros((1, 3)), "x-2": other})
+    with pytest.raises(SourceError, match=said) as caught:
+        open_(mapped, path="x-*.npy")
+    assert str(tmp_path / "x-2.npy") == caught.value.path
+
+
+@EACH_WAY
+def test_files_that_are_not_there_are_told_for_all_arrays(tmp_path, open_, mapped):
+    save(tmp_path, x=np.arange(3), y=np.zeros((3, 2)))
+    with pytest.raises(SourceError, match=r"found none, nor at .*4") as caught:
+        open_(mapped, fields={"a": ["x.npy", "3.npy"], "b": ["x.npy", "y.npy", "4.npy"]})
+    assert str(tmp_path / "3.npy") == caught.value.path
+
+
+@EACH_WAY
+def test_another_number_of_rows_is_told_at_the_first_file(tmp_path, open_, mapped):
+    split(tmp_path, "x", np.arange(6), [3])
+    split(tmp_path, "y", np.arange(5), [3])
+    with pytest.raises(SourceError, match=r"as many rows as .*x-0\.npy has, 6, got 5") as caught:
+        open_(mapped, fields={"x": "x-*.npy", "y": "y-*.npy"})
+    assert str(tmp_path / "y-0.npy") == caught.value.path
+
+
+@EACH_WAY
+def test_one_file_that_cannot_be_joined_closes_all(tmp_path, monkeypatch, mapped):
+    closed, kind = [], npy.Mapped if mapped else npy.Positioned
+    close = kind.close
+    monkeypatch.setattr(kind, "close", lambda self: closed.append(self.path.name) or close(self))
+    save(tmp_path, a=np.zeros(2), b=np.zeros((2, 1)))
+    with pytest.raises(SourceError, match="belong together"):
+        NpySource([tmp_path / "a.npy", tmp_path / "b.npy"], mapped=mapped)
+    assert ["b.npy", "a.npy"] == closed
+
+
+def test_of_more_files_than_may_be_open_some_are_opened_for_each_read(tmp_path, monkeypatch):
+    array = np.arange(60).reshape(30, 2)
+    split(tmp_path, "x", array, range(1, 30))
+    split(tmp_path, "y", array, [10, 20])
+    monkeypatch.setattr(npy, "kept_open", lambda: 7)
+    fields = {"x": [f"x-{i}.npy" for i in range(30)], "y": "y-*.npy"}
+    with contextlib.closing(open_npy({"fields": fields}, tmp_path)) as source:
+        parts = [part for rows in source._rows for part in rows._parts]
+        assert [True] * 7 + [False] * 26 == [part._reader._keep for part in parts]
+        order = np.random.default_rng(0).permutation(30)
+        batch = source.take(order)
+        assert (array[order] == batch["x"]).all()
+        assert (array[order] == batch["y"]).all()
+
+
+def test_how_an_array_is_cut_is_part_of_its_fingerprint(tmp_path, open_):
+    """As of the other kinds that span several files: of each the size is known."""
+    array, told = np.arange(8), set()
+    for number, cuts in enumerate([[], [2], [4], [2, 4]]):
+        path = split(tmp_path, f"x{number}", array, cuts)
+        plain, mapped = (open_(way, path=path).fingerprint() for way in (False, True))
+        assert plain == mapped
+        told.add(plain)
+    assert 4 == len(told)
+    assert "(3 files of 448 bytes)" in plain
 
 
 @EACH_WAY
@@ -335,7 +454,7 @@ def test_sixteen_threads_at_once_read_what_one_reads(tmp_path, open_, mapped):
 
 
 def test_each_thread_has_a_handle_where_there_is_no_pread(tmp_path, open_, monkeypatch):
-    monkeypatch.setattr(npy, "FileReader", functools.partial(FileReader, shared=False))
+    monkeypatch.setattr(_npy_rows, "FileReader", functools.partial(FileReader, shared=False))
     source = open_(fields=save(tmp_path, **ARRAYS))
     with ThreadPoolExecutor(4) as pool:
         assert [3, 4] * 8 == list(pool.map(lambda i: source[i]["labels"], [3, 4] * 8))
@@ -349,7 +468,7 @@ def test_what_a_signal_handler_raises_passes_as_it_is(tmp_path, open_, monkeypat
     def mapping(*args, **options):
         raise rung
 
-    monkeypatch.setattr(npy.mmap, "mmap", mapping)
+    monkeypatch.setattr(_npy_rows.mmap, "mmap", mapping)
     with pytest.raises(TimeoutError) as caught:
         open_(True, path="x.npy")
     assert rung is caught.value
@@ -451,7 +570,7 @@ def test_only_regular_files_within_the_root_are_read(tmp_path, open_, mapped):
     for path, root, said in (
         ("none.npy", None, "expected a file, found none"),
         ("in", None, "got a folder"),
-        ("[x].npy", None, "found none; .* stand for themselves here: name one"),
+        ("[y].npy", None, "expected a file that matches this pattern, found"),
         ("x.npy", tmp_path / "in", 'inside the folder "root"'),
     ):
         for spec in ({"path": path}, {"fields": {"x": path}}):
@@ -607,7 +726,7 @@ def test_who_keeps_the_error_of_a_mapped_file_does_not_keep_the_file(tmp_path, o
     source = open_(True, fields={"x": "x.npy"})
     (rows,) = source._rows
     there = weakref.ref(rows._opened[0])
-    monkeypatch.setattr(rows, "size", 1)
+    monkeypatch.setattr(rows, "sizes", (1,))
     kept = list(map(told, reads))
     rows._opened = Failing(), rows._opened[1]
     array = weakref.ref(rows._opened[1])
@@ -664,7 +783,7 @@ def test_a_file_that_shrinks_while_it_is_opened_is_not_mapped(tmp_path, monkeypa
     """Its header is read; it is cut; then it is mapped."""
     save(tmp_path, x=np.arange(6.0))
     path = tmp_path / "x.npy"
-    real = npy._checked_header
+    real = _npy_rows._checked_header
 
     def cut(*args):
         header = real(*args)
@@ -674,7 +793,7 @@ def test_a_file_that_shrinks_while_it_is_opened_is_not_mapped(tmp_path, monkeypa
             pytest.skip("this system cuts no open file")
         return header
 
-    monkeypatch.setattr(npy, "_checked_header", cut)
+    monkeypatch.setattr(_npy_rows, "_checked_header", cut)
     with pytest.raises(SourceError, match="expected a file that can be mapped, got: "):
         NpySource(path, mapped=True)
 
@@ -721,9 +840,14 @@ def test_damage_does_not_hide_a_file_that_is_not_there_before_it(tmp_path, open_
 def test_if_one_file_cannot_be_opened_the_others_are_closed(tmp_path, open_, mapped, monkeypatch):
     fields = save(tmp_path, x=np.arange(6))
     made = []
-    for kind in ("_Positioned", "_Mapped"):
+    for kind in ("Positioned", "Mapped"):
         real = getattr(npy, kind)
-        monkeypatch.setattr(npy, kind, lambda path, real=real: made.append(real(path)) or made[-1])
+
+        def opened(path, real=real, **options):
+            made.append(real(path, **options))
+            return made[-1]
+
+        monkeypatch.setattr(npy, kind, opened)
     with pytest.raises(SourceError, match="found none"):
         open_(mapped, fields={**fields, "y": "none.npy"})
     assert 1 == len(made)
@@ -747,7 +871,7 @@ def test_a_file_that_too_many_open_ones_keep_from_being_mapped_says_what_to_do(
     def refused(*args, **options):
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(npy.mmap, "mmap", refused)
+    monkeypatch.setattr(_npy_rows.mmap, "mmap", refused)
     with pytest.raises(SourceError, match=r"Too many open files; .*open fewer files"):
         NpySource(tmp_path / "x.npy", mapped=True)
 
@@ -815,7 +939,7 @@ def test_a_map_that_the_system_cannot_count_is_a_refusal(tmp_path, monkeypatch):
     def mmap(*args, **options):
         raise OverflowError("Python int too large to convert to C ssize_t")
 
-    monkeypatch.setattr(npy.mmap, "mmap", mmap)
+    monkeypatch.setattr(_npy_rows.mmap, "mmap", mmap)
     with pytest.raises(SourceError, match=r'got: .* bytes, more .*set "mmap" to false'):
         NpySource(tmp_path / "values.npy", mapped=True)
 
@@ -841,7 +965,7 @@ class Failing(io.FileIO):
 )
 def test_a_file_whose_reading_fails_is_named(tmp_path, monkeypatch, opens):
     (tmp_path / "x").write_bytes(b"something")
-    for room in (npz, npy, columns, _labels):
+    for room in (npz, _npy_rows, columns, _labels):
         monkeypatch.setattr(room, "open_regular", Failing)
     with pytest.raises(SourceError, match="expected a file that can be read, got: Input") as told:
         opens(tmp_path)
@@ -870,7 +994,7 @@ def test_a_file_in_which_the_system_cannot_seek_is_named(tmp_path, monkeypatch, 
             return self.places
 
     (tmp_path / "x").write_bytes(b"something")
-    for room in (npz, npy):
+    for room in (npz, _npy_rows):
         monkeypatch.setattr(room, "open_regular", Unsought)
     with pytest.raises(SourceError, match="expected a file that can be read, got: Input") as told:
         opens(tmp_path / "x")

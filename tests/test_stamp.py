@@ -15,7 +15,7 @@ from threadloader.sources._stamp import stamp
 
 SPECS = {
     "npz": ({"path": "a.npz"}, ["a.npz"]),
-    "npy": ({"fields": {"x": "a.npy", "y": "b.npy"}}, ["a.npy", "b.npy"]),
+    "npy": ({"fields": {"x": "a.npy", "y": ["b*.npy"]}}, ["a.npy", "b1.npy", "b2.npy"]),
     "csv": ({"path": ["a.csv", "b*.csv"]}, ["a.csv", "b1.csv", "b2.csv"]),
     "jsonl": ({"path": "*.jsonl"}, ["a.jsonl", "b.jsonl"]),
     "text": ({"path": "a.txt"}, ["a.txt"]),

@@ -15,9 +15,9 @@ def _plant_eval():
 
 
 def _plant_pickle():
-    from threadloader.sources import npy
+    from threadloader.sources import _npy_rows
 
-    npy._checked_header = lambda path, start, size: np.load(path, allow_pickle=True)
+    _npy_rows._checked_header = lambda path, start, size: np.load(path, allow_pickle=True)
 
 
 def _plant_no_root():

@@ -344,7 +344,7 @@ MEMORY = [
 INPUT = [
     _bug(
         "A file that turns out damaged when it is opened stays open.",
-        "threadloader/sources/npy.py",
+        "threadloader/sources/_npy_rows.py",
         "            undo.callback(self._reader.close)\n",
         "",
         "npy.py",

@@ -65,7 +65,7 @@ TESTS = {
     "sources/_index": "line_index jsonl text csv",
     "sources/_label": "columns files npy csv no_label",
     "sources/_line": "line_index jsonl text csv damaged_files",
-    "sources/_npy": "npy npz files",
+    "sources/_npy": "npy npz files columns damaged_files",
     "sources/_path": "sources files files_expand tokens",
     "sources/_open_file": "sources files files_expand open_files log cli",
     "sources/_spelling": "files",

@@ -96,7 +96,8 @@ def _files_of(spec: Mapping[str, Any], base: Path, root: Path | None) -> list[Pa
         return sorted(expand(base / spec["folder"], patterns, root, overlapping=True))
     if spec.get("path") is None:
         # Where there are none either, the opening says so.
-        return [base / name for name in (spec.get("fields") or {}).values()]
-    if spec["type"] in ("npz", "npy", "sqlite"):  # a name, in which "*" means itself
+        names = (spec.get("fields") or {}).values()
+        return [file for each in names for file in expand(base, each, root)]
+    if spec["type"] in ("npz", "sqlite"):  # a name, in which "*" means itself
         return [base / spec["path"]]
     return expand(base, spec["path"], root)

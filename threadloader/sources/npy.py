@@ -1,42 +1,26 @@
-"""Arrays of ``.npy`` files, as `numpy.save` writes them, read row by row or mapped.
-
-A header is not believed before it is checked, and nothing is ever unpickled: a file must
-have exactly the bytes that its dtype and shape need. The format has no checksum of the
-values; an ``.npz`` file has one.
-"""
+"""Arrays of ``.npy`` files, as `numpy.save` writes them, read row by row or mapped."""
 
 from __future__ import annotations
 
-import io
-import mmap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConfigError, Problem, SourceError, by_handler
-from ._closing import close_all, closed_error
-from ._files import FileReader, inside
+from ..errors import ConfigError, Problem, SourceError
+from ._closing import close_all
+from ._files import expand, kept_open
 from ._fingerprint import checked_rows, sha256
-from ._npy_header import LONGEST, Header, read_header
-from ._open_file import (
-    none_there,
-    open_regular,
-    other_size,
-    readable,
-    size_of,
-    too_many,
-    unreadable,
-)
+from ._npy_rows import Joined, Mapped, Positioned
+from ._open_file import none_there
+from ._progress import ProgressLog
 from ._row_numbers import row_number, row_numbers
-from .arrays import ArraySource, Empty, stays_array
+from .arrays import ArraySource, Empty
 
 __all__ = ["NpySource", "open_npy"]
-
-_DAMAGED = "copy the file again, or make it again with numpy.save"
 
 _COLUMN_BYTES = 1 << 20
 """How much of a field is read at once for all samples. Chosen: many rows, and little memory."""
@@ -45,51 +29,49 @@ _Array = npt.NDArray[Any]
 
 
 def open_npy(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> NpySource:
-    """Open ``{"type": "npy", "fields": {field: path}, "mmap": false}``, or ``"path"`` for one."""
+    """Open ``{"type": "npy", "fields": {field: path}, "mmap": false}``, or ``"path"`` for one.
+
+    A path is a name or a pattern, or a list of these.
+    """
     path, fields = spec.get("path"), spec.get("fields")
     if (path is None) == (fields is None):
         expected = 'either "path", for one array, or "fields", for several under names'
         got = "neither" if path is None else "both"
         raise ConfigError(Problem("/source", expected, got))
-    if fields is None:
-        return NpySource(inside(base / str(path), root), mapped=spec.get("mmap", False))
-    files = {field: inside(base / name, root) for field, name in fields.items()}
-    return NpySource(files, mapped=spec.get("mmap", False))
+
+    def files(names: str | Sequence[str]) -> list[Path]:
+        return expand(base, names, root, through_links=True)
+
+    data = files(spec["path"]) if fields is None else {it: files(fields[it]) for it in fields}
+    return NpySource(data, mapped=spec.get("mmap", False))
 
 
 class NpySource:
-    """Samples are rows of the array in a ``.npy`` file, or dicts of rows of several, by field.
+    """Samples are rows of the array in ``.npy`` files, or dicts of rows of several, by field.
 
     They are read by position, a row at a time, or a run of neighbouring rows in one read; or
     the files are mapped into memory and rows are copied from there. A mapped file must not be
     cut while rows of it are copied: reading past its new end kills the process, by the system
-    and not by an exception. All files have as many rows.
+    and not by an exception. All arrays have as many rows.
+
+    Args:
+        data: the file of the array, or several whose rows follow one another; or these by field.
+        mapped: map the files.
     """
 
-    def __init__(self, data: Path | Mapping[str, Path], *, mapped: bool = False) -> None:
+    def __init__(
+        self,
+        data: Path | Sequence[Path] | Mapping[str, Path | Sequence[Path]],
+        *,
+        mapped: bool = False,
+    ) -> None:
         self._names = list(data) if isinstance(data, Mapping) else None
-        files = list(data.values()) if isinstance(data, Mapping) else [data]
-        if not files:
+        arrays = list(data.values()) if isinstance(data, Mapping) else [data]
+        if not arrays:
             expected, hint = "at least one field", "name a .npy file"
             raise ConfigError(Problem("/source/fields", expected, "none", hint))
-        self._rows: list[_Positioned | _Mapped] = []
         with ExitStack() as undo:
-            missing: dict[Path, None] = {}  # told all at once
-            causes: list[BaseException] = []
-            for file in files:
-                try:
-                    rows = _Mapped(file) if mapped else _Positioned(file)
-                except SourceError as error:
-                    if isinstance(error.__cause__, FileNotFoundError):
-                        missing[file] = None
-                        causes = causes or [error.__cause__]
-                    elif not missing:  # else it is told when those are there
-                        raise
-                    continue
-                undo.callback(rows.close)
-                self._rows.append(rows)
-            if missing:
-                raise none_there([*missing]) from causes.pop()  # else it would be in a cycle
+            self._rows = _opened(arrays, undo, mapped=mapped)
             self._length = self._common_length()
             undo.pop_all()
 
@@ -147,7 +129,7 @@ class NpySource:
     @property
     def in_memory(self) -> bool:
         """Whether a batch costs what its rows cost, as of `ArraySource`: where it is mapped."""
-        return all(isinstance(rows, _Mapped) for rows in self._rows)
+        return all(rows.mapped for rows in self._rows)
 
     def fingerprint(self) -> str:
         """Tell this data from other data: length, sizes, dtypes, shapes, checksum of 64 rows.
@@ -158,9 +140,12 @@ class NpySource:
         # Row by row, since a row may be large; the empty batch says dtypes and shapes.
         for chosen in [[], *([row] for row in checked_rows(self._length))]:
             digest.update(ArraySource(self.take(np.array(chosen, np.int64))).fingerprint().encode())
+        for rows in self._rows:
+            if len(rows.sizes) > 1:
+                digest.update(f"{rows.sizes}".encode())
         labels = [""] if self._names is None else [f"field {name!r} " for name in self._names]
         fields = ", ".join(
-            f"{label}{rows.header.dtype.str[1:]} {rows.header.shape[1:]} ({rows.size} bytes)"
+            f"{label}{rows.header.dtype.str[1:]} {rows.header.shape[1:]} ({_extent(rows.sizes)})"
             for label, rows in zip(labels, self._rows, strict=True)
         )
         return f"npy, {self._length} samples, {fields}, sha256 {digest.hexdigest()}"
@@ -168,128 +153,46 @@ class NpySource:
     def locate(self, index: int) -> str:
         """Say where a sample stands: ``path[row]``, of every field."""
         row = row_number(index, self._length)
-        return ", ".join(f"{rows.path}[{row}]" for rows in self._rows)
+        return ", ".join(rows.place(row) for rows in self._rows)
 
     def close(self) -> None:
         """Close the files; a second time does nothing."""
         close_all([rows.close for rows in self._rows])
 
 
-class _Positioned:
-    """The rows of one file, read by position."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with ExitStack() as undo:
-            self._reader = FileReader(path)
-            undo.callback(self._reader.close)
-            self.size = self._reader.size
-            start = self._reader.read(0, min(self.size, LONGEST))
-            self.header = _checked_header(path, start, self.size)
-            if self.header.columns_first and sum(n > 1 for n in self.header.shape) > 1:
-                raise SourceError(
-                    "expected the rows one after another (C order), got Fortran order; "
-                    'save numpy.ascontiguousarray(...) of it, or set "mmap" to true',
-                    path,
-                )
-            undo.pop_all()
-        dtype, rows = self.header.dtype, self.header.shape[0]
-        self._row_shape = self.header.shape[1:]
-        self._row_size = self.header.size // rows if rows else 0
-        self._boxed = not self._row_shape and stays_array(dtype)
-
-    def one(self, row: int) -> Any:
-        data = self._reader.read(self.header.length + row * self._row_size, self._row_size)
-        # The copy can be written to, as what is read from an array in memory.
-        values = np.frombuffer(data, np.uint8).copy()
-        sample = self._shaped(values, 1)
-        return sample[0, ...] if self._boxed else sample[0]
-
-    def take(self, numbers: npt.NDArray[np.int64], empty: Empty) -> _Array:
-        offsets = numbers * self._row_size + self.header.length
-        return self._shaped(self._reader.gather(offsets, self._row_size, empty), len(numbers))
-
-    def _shaped(self, values: npt.NDArray[np.uint8], count: int) -> _Array:
-        shape = (count, *self._row_shape)
-        if not values.size:  # a view cannot change to or from a dtype without bytes
-            return np.empty(shape, self.header.dtype)
-        return values.reshape(-1).view(self.header.dtype).reshape(shape)
-
-    def close(self) -> None:
-        self._reader.close()
+def _opened(
+    arrays: Sequence[Path | Sequence[Path]], undo: ExitStack, *, mapped: bool
+) -> list[Positioned | Mapped | Joined]:
+    """Open the file or files of each array; what `undo` holds closes them."""
+    opened: list[Positioned | Mapped | Joined] = []
+    missing: dict[Path, None] = {}  # told all at once
+    causes: list[BaseException] = []
+    progress = ProgressLog()
+    number, most = 0, kept_open()
+    for files in arrays:
+        parts: list[Positioned | Mapped] = []
+        for file in [files] if isinstance(files, Path) else files:
+            try:
+                part = Mapped(file) if mapped else Positioned(file, keep=number < most)
+            except SourceError as error:
+                if isinstance(error.__cause__, FileNotFoundError):
+                    missing[file] = None
+                    causes = causes or [error.__cause__]
+                elif not missing:  # else it is told when those are there
+                    raise
+                continue
+            undo.callback(part.close)
+            parts.append(part)
+            number += 1
+            progress.tell("%s: %d files of arrays opened", file, number)
+        if not missing:
+            opened.append(parts[0] if len(parts) == 1 else Joined(parts))
+    if missing:
+        raise none_there([*missing]) from causes.pop()  # else it would be in a cycle
+    return opened
 
 
-class _Mapped:
-    """The rows of one file that is mapped into memory."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with readable(path), open_regular(path) as raw:
-            self.size = size_of(raw)
-            with io.BufferedReader(raw) as file:
-                self.header = _checked_header(path, file.read(LONGEST), self.size)
-                whole, array = _mapped(path, file.fileno(), self.header, self.size)
-        # Only this refers to the map, since ArraySource gives copies: without it, the map goes.
-        self._opened: tuple[mmap.mmap | None, ArraySource] | None = whole, ArraySource(array)
-
-    def one(self, row: int) -> Any:
-        return self._open_array()[row]
-
-    def take(self, numbers: npt.NDArray[np.int64], empty: Empty) -> _Array:
-        taken: _Array = self._open_array().take_into(numbers, empty)
-        return taken
-
-    def _open_array(self) -> ArraySource:
-        opened = self._opened
-        if opened is None:
-            raise closed_error(self.path)
-        whole, array = opened
-        try:
-            # Before rows are read: past the end of a file that was cut that kills the process.
-            size = self.size if whole is None else whole.size()  # of the file, as it is now
-            if size != self.size:
-                raise other_size(self.path, self.size, size)
-            return array
-        except OSError as error:
-            if by_handler(error) or isinstance(error, SourceError):
-                raise
-            raise unreadable(self.path, error) from error
-        finally:
-            del opened, whole, array  # who keeps what is raised keeps this frame, not the map
-
-    def close(self) -> None:
-        self._opened = None
-
-
-def _mapped(path: Path, number: int, header: Header, size: int) -> tuple[mmap.mmap | None, _Array]:
-    """Give the map of an open file, and its array there, to be read only."""
-    if not header.size:  # there may be nothing to map, and none is needed
-        return None, np.empty(header.shape, header.dtype)
-    try:
-        # With the size: a file that has become shorter since is refused.
-        whole = mmap.mmap(number, size, access=mmap.ACCESS_READ)
-    # OverflowError: larger than a system of 32 bits can count.
-    except (OSError, ValueError, OverflowError) as error:
-        if by_handler(error):
-            raise
-        got = f"{getattr(error, 'strerror', None) or error}{too_many(error)}"
-        if isinstance(error, OverflowError):
-            got = f'{size} bytes, more than this system can count; set "mmap" to false'
-        raise SourceError(f"expected a file that can be mapped, got: {got}", path) from error
-    order: Literal["F", "C"] = "F" if header.columns_first else "C"
-    return whole, np.ndarray(header.shape, header.dtype, whole, header.length, order=order)
-
-
-def _checked_header(path: Path, start: bytes, size: int) -> Header:
-    """Read the header of a file of this size that starts with these bytes."""
-
-    def fault(message: str) -> SourceError:
-        return SourceError(message, path)
-
-    header = read_header(io.BytesIO(start), fault, _DAMAGED, "; save it with one sample a row")
-    if header.length + header.size != size:
-        raise fault(
-            f"expected {header.size} bytes for shape {header.shape} of {header.dtype} after "
-            f"the header of {header.length}, got {size - header.length}; {_DAMAGED}"
-        )
-    return header
+def _extent(sizes: Sequence[int]) -> str:
+    """Say how many bytes the files of an array have."""
+    several = f"{len(sizes)} files of " if len(sizes) > 1 else ""
+    return f"{several}{sum(sizes)} bytes"
