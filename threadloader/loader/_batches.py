@@ -65,14 +65,14 @@ class Batches(Live):
         steps = None if length is None else deal.steps(length)  # else it is a callable
         self._has_none = steps == 0  # no step in any epoch
         self._supply = Supply(config, recipe, deal, runtime, steps)
-        # How to close the source, if ours; None once that is done, by the thread that has the lock.
+        # Closes the source, if it is ours; None once that is done, by the holder of `_closing`.
         self._close_source = close_source
         self._closing = runtime.turn()
-        self._at_source = False  # whether it is being closed; written by who has the lock
-        self._closed_at: float | None = None  # written by who closes first
-        self._ended = False  # whether nothing is left for a close; goes to True, by who closes
-        self._waited = Told()  # the seconds of waiting that `stats` has told, to whomever
-        self._looked = Told()  # likewise, the moment up to which it has counted
+        self._at_source = False  # whether the source is being closed; likewise
+        self._closed_at: float | None = None  # written by the thread that closes first
+        self._ended = False  # whether nothing is left for a close; set by a thread that closes
+        self._waited = Told()  # the most seconds of waiting that any call of `stats` has told
+        self._looked = Told()  # likewise the latest time up to which one has counted
         from ..state import write  # now: hours later, maybe no file can be opened
 
         self._write = write
@@ -140,18 +140,18 @@ class Batches(Live):
 
     def stats(self) -> Stats:
         """Give the numbers of the run so far; after the ``with``, up to its end."""
-        # First, and the clock once more last: all else lies between the two.
+        # Read first; the clock is read again last, so that all else lies between the two.
         told, asked = self._waited.most(0.0), self._runtime.monotonic()
         place = self._run.place
         tally, since = place.tally, self._run.since  # in this order, as `Run.since` says
         closed = self._closed_at
-        # Who closes reads the clock a moment before it writes that down; another thread may have
-        # told of a later moment meanwhile.
+        # A close reads the clock a moment before it writes `_closed_at`; another thread may have
+        # told of a later time in between.
         now = self._looked.most(self._runtime.monotonic() if closed is None else closed)
         if since is not None:  # such a wait may have ended before `now`
             tally = tally.waited(min(since, asked, now), min(asked, now))
-        # A moment before the loop writes down what it has waited this sees a little too much, and
-        # between the clearing of `since` and the writing too little: what was told stays told.
+        # Just before the loop adds a wait to the tally, this counts a little too much, and between
+        # the clearing of `since` and the adding too little: so what was told is never taken back.
         waited = tally.data_wait_seconds
         if closed is not None and tally.started is not None:
             # Without workers a batch is made to its end, and waited for, after the close.
@@ -174,7 +174,7 @@ class Batches(Live):
         After an exception it stands before the failed batch until `next` is called again.
         """
         place = self._run.place
-        # An epoch that was not begun has what the config says when it is.
+        # An epoch that was not begun will leave out what the config says when it begins.
         sampling = place.plan.of(place.cursor.epoch) if place.cursor.position else place.plan.now
         shard = self._deal.shard_index
         return dump(place.cursor, self._identity, self._world(), shard, sampling.excluded)
@@ -238,8 +238,9 @@ class Batches(Live):
 
         May be called again and from any thread; an iterator waiting in another thread raises
         `ClosedError`. From a worker it only tells the threads to end, and a later call finishes.
-        Where another thread makes a batch without workers, or closes the source, it waits for that
-        one, up to ``close_timeout``; where this one does, further up, it finishes after that batch.
+        If another thread makes a batch without workers, or closes the source, this call waits for
+        that thread, up to ``close_timeout``; if the calling thread itself does so, further up its
+        stack, the close finishes after that batch.
 
         Raises:
             Exception: whatever the source raises while it is closed.
@@ -260,19 +261,19 @@ class Batches(Live):
                 return False
             self._supply.wait()
             return True
-        forgotten = self._run.forget()  # else whoever is inside `next` may not ask again
+        forgotten = self._run.forget()  # else a later close has to: `next` may not be called again
         self._recipe.free()
         if self._close_source is None:
             self._ended = forgotten
             return True
         if self._closing.acquire(blocking=False):
             try:
-                if not self._at_source:  # else a signal's handler, or a finalizer, in the midst
+                if not self._at_source:  # else a signal's handler, or a finalizer, closes inside
                     self._close_once()
                     self._ended = forgotten
             finally:
                 self._closing.release()
-        else:  # another thread is at it
+        else:  # another thread is closing the source
             self._runtime.wait(self._closing, self._config.close_timeout)
         return True
 
@@ -284,8 +285,8 @@ class Batches(Live):
                 self._close_source()
             self._close_source = None
         except BaseException as problem:
-            # Cut short, by an interrupt or for want of memory or stack, it may not even have begun;
-            # a second time it does what is left. Any other says that it has done what it could.
+            # A close that was cut short, by an interrupt or for want of memory or stack, may not
+            # even have begun: a second call does what is left. After other errors nothing is left.
             short = issubclass(type(problem), (MemoryError, RecursionError))
             if not short and not from_signal(problem):
                 self._close_source = None

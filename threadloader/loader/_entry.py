@@ -15,17 +15,17 @@ __all__ = ["Door"]
 
 
 class Door:
-    """Lets one in at a time.
+    """Lets one user in at a time.
 
-    Whoever leaves names the batches they leave, and nobody is let in unless those are still what is
-    open: two threads may close what one of the loader's own has left behind, and when the second is
-    done, the first may be in again.
+    Whoever leaves names the batches they leave, and the next one is let in only if those are still
+    the open ones: two threads may both close what one of the loader's own threads has left behind,
+    and when the second is done, the first may have entered again.
 
     Args:
         runtime: where locks come from.
 
     Attributes:
-        batches: what is open; None until it is. Written by who is in, and by `let_in`.
+        batches: what is open, or None. Written by whoever is in, and by `let_in`.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -34,24 +34,24 @@ class Door:
         self._lock: Lock = runtime.turn()
         self.batches: Batches | None = None
         # Both written under the lock: who is in, or None; and whether one of the loader's own
-        # threads has left, which cannot wait for itself, so that who enters next closes that.
+        # threads has left. It cannot wait for itself, so whoever enters next closes the batches.
         self._inside: object | None = None
         self._left = False
 
     def _guard(self) -> Lock:
         """Give the lock. It may be taken again: a signal's handler in its lines may leave."""
-        if self._forks != _runtime.forks:  # whoever held it may not be there
+        if self._forks != _runtime.forks:  # the thread that held it may be missing in this child
             self._lock, self._forks = self._turn(), _runtime.forks
         return self._lock
 
     def let_out(self, batches: Batches, *, unclosed: bool) -> None:
-        """Note whether somebody leaves what they cannot close."""
+        """Note that somebody leaves, and whether they cannot close the batches themselves."""
         with self._guard():
             if self.batches is batches:
                 self._left = unclosed
 
     def unclosed(self) -> Batches | None:
-        """Give what is to be closed before anybody enters."""
+        """Give the batches that must be closed before anybody enters; None if there are none."""
         with self._guard():
             return self.batches if self._left else None
 
@@ -74,11 +74,11 @@ class Door:
             self._inside, self._left = who, False
 
     def has(self, who: object) -> bool:
-        """Tell whether it is they who are in."""
+        """Tell whether `who` is the one that is in."""
         return self._inside is who
 
     def let_in(self, batches: Batches | None) -> None:
-        """Let the next one in, if nobody is by now: these have been closed."""
+        """Let the next one in, now that these batches are closed, unless somebody is in by now."""
         with self._guard():
             if self.batches is batches:
                 self.batches = self._inside = None

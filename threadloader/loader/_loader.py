@@ -35,8 +35,8 @@ class Loader:
 
     What is given in code replaces what the config says. No thread is started and no data file is
     opened before the ``with``, and none remains after it. A Loader can be entered again, but not
-    while it is open; each time starts a new run. A copy, by pickle too, is a Loader of its own; of
-    a subclass it is made by calling that with these arguments.
+    while it is open; each time starts a new run. A copy, by pickle too, is a Loader of its own; a
+    subclass is copied by calling the subclass with these arguments.
 
     Args:
         config: path of a JSON file (``"train.json"``, or ``"train.json#/training"`` for a
@@ -109,7 +109,7 @@ class Loader:
             self._report.complete(error)
             raise
         self._transform = transforms.bind(transform)
-        # What always makes the same of a sample, and can be done before it is kept.
+        # The transform, if its result depends on the sample alone: then a cache keeps that result.
         several = isinstance(self._transform, transforms.OffersMany)
         drawing = transform is None or several or transforms.takes_rng(transform)
         self._steady = None if drawing else transform
@@ -124,8 +124,8 @@ class Loader:
         """Give a loader like this one, but with other options, as in ``replace(num_workers=0)``.
 
         It is as if the config had said so: `shuffle` follows `sampler` unless the config has it.
-        Relative paths start where they did, at the folder of the config file, which `config` does
-        not know: one made of that starts them at the current folder.
+        Relative paths still start at the folder of the config file. `config` does not know that
+        folder: in a loader made of `config` they start at the current folder.
 
         Raises:
             ConfigError: there is no such option, or it is wrong, alone or beside the others; or
@@ -177,7 +177,7 @@ class Loader:
                     close = source.close
             length = length_of(source)
             read, cache, transform = source, None, self._transform
-            # Of our own kinds alone: none of them has to wait to say where a sample stands.
+            # Only our own sources: none of them has to wait to say where a sample stands.
             locate = getattr(source, "locate", None) if ours else None
             if self._config.cache is not None:
                 read, cache = cached_source(
@@ -214,7 +214,7 @@ class Loader:
                 made = self._door.batches
                 try:
                     self._leave(made, error, close)
-                except BaseException:  # interrupted again and again, it shuts nobody out
+                except BaseException:  # even interrupted again and again, let others enter
                     self._door.let_in(made)
                     raise
             # isinstance would ask the error itself, which may be of any kind.
@@ -235,17 +235,17 @@ class Loader:
         """Close the batches by `Batches.close`. An exception of the body passes in any case."""
         if sys is None:  # the program's end has closed them; Python has emptied the modules since
             return
-        batches = self._door.batches  # once: when they are closed, somebody else may be in
+        batches = self._door.batches  # read once: after the close others may have entered
         try:
             if batches is not None:
-                # Before it closes: whoever learns of that may enter at once (see `_leave`).
+                # Before the close: whoever learns of the close may enter at once (see `_leave`).
                 self._door.let_out(batches, unclosed=batches._supply.inside())
                 self._leave(batches, error)
         except BaseException:
-            if batches is not None:  # a Ctrl-C came before its first line, or twice in it
+            if batches is not None:  # a Ctrl-C came before the first line of `_leave`, or two in it
                 try:
                     self._leave(batches, error)
-                except BaseException:  # interrupted again and again, it shuts nobody out
+                except BaseException:  # even interrupted again and again, let others enter
                     self._door.let_in(batches)
                     raise
             raise
@@ -256,7 +256,7 @@ class Loader:
         error: BaseException | None,
         close: Callable[[], bool | None] | None = None,
     ) -> None:
-        """Close what was opened, batches or what comes before them, and let others enter.
+        """Close the batches, or, before there are any, what was opened for them; let others enter.
 
         The error that ended the body, or the entering, is not hidden.
         """
@@ -264,7 +264,7 @@ class Loader:
             close = batches._close
         try:
             if close is not None and close() is False:
-                # If that was a finalizer, nobody else leaves: see `__enter__`.
+                # Not closed yet; if a finalizer called this, nobody leaves later: see `__enter__`.
                 self._door.let_out(cast("Batches", batches), unclosed=True)
                 return
         except BaseException as problem:

@@ -1,4 +1,4 @@
-"""The runs that there are, and what befalls them from outside.
+"""All live runs, and what a fork or the interpreter's end does to them.
 
 In a forked child there are none of the threads that were at work in a run: a lock that one held
 is held for ever, and what it would have done after its work is never done. When the interpreter
@@ -26,7 +26,7 @@ whose callbacks are Python code and would swallow a Ctrl-C that lands in them.""
 
 
 def follow(batches: Batches) -> None:
-    """Look after a run, in each child that is forked, too, as long as somebody holds it."""
+    """Look after a run, here and in forked children, for as long as somebody holds it."""
     _runs[weakref.ref(batches, _runs.pop)] = None
 
 
@@ -48,19 +48,19 @@ def _close_all() -> None:
 
 
 def _forked() -> None:
-    """In a forked child, before anything else is done there."""
+    """Make all runs usable in a forked child, before anything else is done there."""
     for batches in _held():
         _leave_behind(batches)
 
 
 def _leave_behind(batches: Batches) -> None:
-    """Leave behind what other threads were doing; the one that has forked goes on with its own."""
+    """Drop what other threads were doing; the thread that has forked goes on with its own work."""
     run, supply = batches._run, batches._supply
     if run.turn.forked():
         run.since = None  # nobody waits any more
         supply.forked()
         stream = run.results.place.stream
-        if stream is not None:  # a job that is half made may have a lock of its own
+        if stream is not None:  # a job that is half made may have a lock that is held for ever
             stream.cancel()
     if batches._closing.acquire(blocking=False):
         batches._closing.release()

@@ -40,7 +40,7 @@ def open_configured(
 
 
 _ASKING = {kind.__len__.__code__ for kind in (sources.PerThread, sources.Without)}
-"""Where a length is asked for that no line of the user's gives."""
+"""Code of ours that calls `len`: what is raised right there is about the value that it got."""
 
 
 def length_of(source: Any) -> int:
@@ -54,7 +54,7 @@ def length_of(source: Any) -> int:
         length = len(source)
     except (ValueError, TypeError, OverflowError) as error:
         if _where(error) not in {length_of.__code__, *_ASKING}:
-            raise  # by the source's own code, or by who makes it for each thread
+            raise  # by the source's own code, or by the factory of `per_thread`
         raise _no_length(error) from error
     if length > LONGEST:
         raise _no_length(length)
@@ -85,7 +85,7 @@ def identity_of(
 def transform_of(
     config: LoaderConfig, given: Callable[..., Any] | None
 ) -> Callable[..., Any] | None:
-    """Give the transform in code, or else the one that the config names; "mlm" is what there is."""
+    """Give the transform in code, or else the one that the config names: "mlm" is the only one."""
     if given is not None or config.transform is None:
         return given
     from ..masking import mlm  # imported when it is asked for
@@ -108,7 +108,7 @@ def _image(**options: Any) -> Callable[[bytes], Any]:
 def _where(error: BaseException) -> CodeType:
     """Give the code that an error was raised in.
 
-    Where an error is caught, a variable that holds its traceback would make a cycle; not here.
+    In the frame that catches the error, a variable with its traceback would make a cycle; not here.
     """
     at: Any = traceback_of(error)
     while at.tb_next is not None:

@@ -3,8 +3,8 @@
 One thread at a time may ask, the one that has the *turn*. Where the run stands is one
 immutable `Place`, worked out first and then put in place by a single store with no call
 between it and the return: an interrupt, which lands where a call begins or ends or a loop jumps
-back, comes before all of it or after all of it. (It is past 300 lines: what begins an epoch,
-delivers a batch and ends both leave the place behind that the others find.)
+back, comes before all of it or after all of it. (The file is past 300 lines: the methods that begin
+an epoch, deliver a batch or end either rely on the place that the others leave behind.)
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Run:
         forks: what `_runtime.forks` was when it was made.
         turn: who may ask.
         results: where the run stands, and what it goes on with.
-        since: since when `next` waits for a batch; None where it does not. Written by who has the
-            turn; cleared before the wait is written down, so whoever reads it after what is
-            written down counts no wait twice.
+        since: when the present wait of `next` for a batch began; None while there is none. Written
+            by the thread that has the turn, and cleared before the wait is added to the tally: so
+            whoever reads the tally first, and then `since`, counts no wait twice.
     """
 
     def __init__(self, supply: Supply, skipping: Skipping, runtime: Runtime, plan: Plan) -> None:
@@ -57,9 +57,9 @@ class Run:
         self._skipping = skipping
         self._now = runtime.monotonic
         self._can_answer = False  # goes to True, once, by who has the turn
-        # What the loader's own threads have in `here.shared`; without workers, none has it.
+        # The loader's own threads have this in `here.shared`; without workers, no thread has it.
         self._mark = supply.engine.mark
-        # In another process there are no threads; whether that is an end, `check_open` says.
+        # A forked child has none of the threads; whether that ends the run, `check_open` says.
         self.forks = _runtime.forks
         self.turn = Turn(runtime.turn, supply)
         self.results = Results(supply, skipping, Place(plan))
@@ -95,8 +95,8 @@ class Run:
             ):
                 stream, taken = before, place.taken
             else:
-                # First: slots of the one before that wait for room in `max_bytes` would hold
-                # back those of the next, and nobody would look at them again.
+                # The old stream first: its slots that wait for room in `max_bytes` would hold
+                # back those of the new one, and nobody would look at them again.
                 if before is not None:
                     before.cancel()
                 stream, taken = self._supply.open(place.plan, cursor, end), 0
@@ -116,7 +116,7 @@ class Run:
             )
             try:
                 stream.prefetch(taken)
-                self._supply.forget()  # what was done between two epochs is no batch
+                self._supply.forget()  # what the loop did between two epochs belongs to no batch
             except BaseException:
                 if stream is not before:  # nobody will take from it
                     stream.cancel()
@@ -131,16 +131,16 @@ class Run:
         """Go on elsewhere, while no iterator is live.
 
         Args:
-            read: says where.
+            read: gives the plan and the cursor to go on with.
 
         Raises:
             BusyError: an iterator is live.
             Exception: whatever `read` raises.
         """
         if self.results.place.is_live:
-            # It may be that nobody refers to it: garbage in a cycle, or, without the GIL, held by
-            # an exception that waits to be freed by the worker that raised it. Before the turn
-            # is taken, since finalizers run.
+            # The iterator may be unused and not freed yet: garbage in a cycle, or, without the GIL,
+            # held by an exception that the worker which raised it has still to free. Collected
+            # before the turn is taken, since finalizers run.
             gc.collect()
         turn = self.turn
         fresh = turn.take()
@@ -178,11 +178,11 @@ class Run:
             turn.inside, turn.lock = False, fresh
 
     def forget(self) -> bool:
-        """Forget what was prepared, after the end, if nobody is at work; say whether that is so."""
-        # This very lock: a signal handler that asks meanwhile is refused, and puts another there.
+        """After the end, forget what was prepared, unless a thread is at work; say if none is."""
+        # The lock as it is now: a signal handler that asks meanwhile is refused, and replaces it.
         turn, lock = self.turn, self.turn.lock
-        # Whoever is inside `next` still uses the line; later `_let_go` comes from there, or from
-        # the next close.
+        # A thread inside `next` still uses the line of slots: it calls `_let_go` itself on its way
+        # out, or the next close does.
         if not lock.acquire(blocking=False):
             return False
         idle = not turn.inside
@@ -199,9 +199,9 @@ class Run:
         self.results.place = self.place
 
     def asked_length(self, end: int | None) -> int:
-        """Wait until the epoch that `__len__` counts was asked for, and give its length.
+        """Wait until the order of the epoch that `__len__` counts is there, and give its length.
 
-        It comes with the first result of that epoch, which stays where it is.
+        The length comes with the first result of that epoch, which is not taken.
         """
         turn = self.turn
         fresh = turn.take()
@@ -237,7 +237,7 @@ class Run:
         try:
             turn.inside = True
             if self._supply.closed or self.forks != _runtime.forks:
-                if self._supply.closed:  # while this thread was here, as in `_next_job`
+                if self._supply.closed:  # while this thread was inside, as in `_next_job`
                     self._let_go()
                 self._supply.check_open()
             place = self.results.place
@@ -260,9 +260,9 @@ class Run:
                     delivery.batches[served] = None
                     delivery.served = served + 1
                     return batch
-                if not self._can_answer:  # the second batch waits for it, and not an epoch's end
+                if not self._can_answer:  # so the second batch waits for it, no epoch's end
                     self._import_answers()
-                # `_more` has not replaced the place where threads make the batches.
+                # Where threads make the batches, `_more` has not replaced the place.
                 following = self._supply.onward(place, delivery)
                 if following is not None:
                     outcome, onward = following
@@ -277,11 +277,11 @@ class Run:
             turn.inside, turn.lock = False, fresh
 
     def _more(self, place: Place, delivery: Delivery) -> bool:
-        """Have the next batches of a job made, if there are some that are not made yet.
+        """Make the next batches of a job, if it has some that are not made yet.
 
         Returns:
-            Whether they are there. Not where making them failed: then the place is replaced by one
-            whose first result is that, or, of a group, from which they are made one by one.
+            Whether they are there now. Not if making them failed: the place is then replaced by one
+            whose first result is the failure, or, of a group, whose stream makes them one by one.
         """
         made = delivery.made
         if made == delivery.size:
@@ -289,7 +289,7 @@ class Run:
         if delivery.here and self._supply.misplaced(place.stream):
             self.results.reopen(place.settled(), 0)
             return False
-        # Only such jobs leave some for later, and only where this thread runs them.
+        # Only a group or a series leaves batches for later, and only where this thread runs it.
         job: Any = delivery.job
         stream: Any = place.stream
         outcome: Outcome | None = None
@@ -332,23 +332,23 @@ class Run:
         return True
 
     def _import_answers(self) -> None:
-        """Import what `info` and `stats` give.
+        """Import the classes of what `info` and `stats` give.
 
-        Later a signal's handler may ask in the middle of an import, which it cannot wait for, or
-        no file can be opened any more.
+        Later it may be too late: a signal's handler may ask in the middle of that import, for which
+        it cannot wait, or no file can be opened any more.
         """
         try:
             from ..jobs import BatchInfo  # noqa: F401
             from ..stats import Stats  # noqa: F401
-        except (OSError, ImportError) as error:  # then batches need neither
+        except (OSError, ImportError) as error:  # batches are delivered without them
             if by_handler(error):
                 raise
         self._can_answer = True
-        self._supply.forget()  # the import is no step of the loop's
+        self._supply.forget()  # the time of the import is not the loop's
 
     def _next_job(self, place: Place, epoch: Epoch) -> Any:
         """Deliver the first batch of the next job of which something is left."""
-        if not self._can_answer and place.tally.started is not None:  # the first one is not to wait
+        if not self._can_answer and place.tally.started is not None:  # not before the first batch
             self._import_answers()
         called = self._now()
         before = 0.0 if place.delivery is None else place.delivery.waited
@@ -361,9 +361,9 @@ class Run:
             return self._next_of(place, epoch, called, before)
         except BaseException:
             since, self.since = self.since, None  # first: what follows may be interrupted, too
-            if since is not None:  # else the wait is written down
+            if since is not None:  # else the wait is in the tally already
                 self._cut_short(since)
-            if self._supply.closed:  # meanwhile, and `forget` has left it to us
+            if self._supply.closed:  # meanwhile: `forget` has left that to this thread
                 self._let_go()
             raise
 
@@ -375,12 +375,12 @@ class Run:
         self.results.place = place._replace(tally=place.tally.waited(since, self._now()))
 
     def _next_of(self, place: Place, epoch: Epoch, called: float, before: float) -> Any:
-        """As `_next_job`, from a settled place on.
+        """Do what `_next_job` does, from a settled place on.
 
         Args:
             place: the place.
-            epoch: of which it is.
-            called: since when it is waited for.
+            epoch: the epoch that the batch is of.
+            called: when the wait for it began.
             before: seconds spent waiting for the later batches of the job before, after its first
                 was delivered.
         """
@@ -391,7 +391,7 @@ class Run:
             place, ready, outcome = self.results.next(place)
             if outcome.job is not None and outcome.job.failures:
                 place, outcome = self.results.left_out(place, outcome)
-            # Of a sampler that failed there is no job, and a batch in its place neither.
+            # Where a sampler failed there is no job, and so no batch that has failed.
             now = self._now()
             failed = int(outcome.error is not None and outcome.job is not None)
             tally = place.tally.waited(called, now, failed)
@@ -461,7 +461,7 @@ class Run:
         `tally` has counted the wait for it.
         """
         if outcome.job is None and self._supply.engine.failed is not None:
-            self._supply.check_open()  # not the order has failed, but a thread, or several
+            self._supply.check_open()  # it is not the order that has failed, but our threads
         self._supply.forget()  # nobody knows how much of the time was for what has failed
         retried = 0 if outcome.job is None else outcome.job.retried
         place = place.settled()._replace(tally=tally.tried(0, retried))
@@ -472,9 +472,9 @@ class Run:
         else:
             lost = Delivery(outcome.job, [None], lost=True)
             following = place._replace(delivery=lost, taken=place.taken + 1)
-        # What a close cut short was tried no further, whatever the budget.
+        # A sample whose retries a close cut short was not tried to the end, whatever the budget.
         tried = issubclass(type(error), Exception) and not issubclass(type(error), ClosedError)
-        # Else no budget is asked: what has failed is the collate, or several rows together.
+        # Else the budget does not matter: the collate has failed, or several rows together.
         of_row = outcome.part is not None and outcome.job.row_of(outcome.part) is not None
         more = ""
         if tried and of_row:

@@ -31,7 +31,8 @@ STARVED = 0.005
 class Supply:
     """Opens streams of results, and watches what they cost.
 
-    The consumer's; any thread may call `stop`, `wait`, `inside`, `check_open`, and read attributes.
+    Used by the consumer; any thread may call `stop`, `wait`, `inside`, `check_open`, and read
+    attributes.
 
     Args:
         config: the config.
@@ -41,8 +42,8 @@ class Supply:
         steps: of an epoch; None where its sampler has to be asked each time, by the feeder.
 
     Attributes:
-        engine: the threads; without workers, none.
-        choice: whether they or the consumer prepare batches; None where that is settled.
+        engine: the threads; without workers, an `Inline`.
+        choice: decides whether workers or the consumer prepare batches; None where that is settled.
         ahead: how many batches are prepared ahead, at most.
         shortened: whether the switch interval was shortened.
         closed: whether it was told to stop; goes to True, once, by whoever stops it.
@@ -69,16 +70,15 @@ class Supply:
             else Inline(runtime)
         )
         self._in_loop = Inline(runtime, apart=True)  # user code must not see which thread runs it
-        # One that a stop has found at a batch; written by whoever stops.
+        # The one that was making a batch when `stop` came; written by the thread that stops.
         self._at_work: Inline | None = None
-        # Those that run jobs in the thread that asks.
+        # The engines that run jobs in the thread that asks.
         self._inline = [it for it in (self.engine, self._in_loop) if isinstance(it, Inline)]
         doubted = config.num_workers and steps is not None and not recipe.threads_only
         # Nobody watches the thread that asks: a stall of its own could not be raised.
         doubted = doubted and config.stall_action != "raise"
         self.choice = Choice(recipe.gather, unlocked=recipe.unlocked) if doubted else None
-        # Whether `onward` adds batches up: where nothing is left out of one, none has a mark, and
-        # nobody looks at the counts.
+        # Whether `onward` may add batches up: no sample is left out of one, and none has a mark.
         self._adds_up = recipe.policy is None and recipe.digest is None
         self._depth = config.prefetch_batches
         if recipe.group > 1:  # each job has several batches
@@ -86,7 +86,7 @@ class Supply:
         most = most_ahead(self._depth, recipe.group, steps)
         self.ahead = most if config.num_workers else 0
         self._pace = Pace()
-        self._wish: object | None = None  # for a shorter switch interval; `stop` takes it back
+        self._wish: object | None = None  # owns our shorter switch interval; `stop` takes it back
         self.shortened = self.closed = False
 
     def start(self) -> None:
@@ -103,7 +103,7 @@ class Supply:
         """End the threads; say whether nothing is at work any more.
 
         Args:
-            behind: called by a thread that is at work on a job itself, as soon as it is done.
+            behind: called by a thread that runs a job itself, as soon as that job is done.
         """
         for engine in self._inline:
             engine.behind = partial(closing, behind)
@@ -121,13 +121,13 @@ class Supply:
         return True
 
     def wait(self) -> None:
-        """Wait, with a bound, for the thread that a stop has found making a batch itself."""
-        at_work = self._at_work  # once: another thread that closes may find it done
+        """Wait, with a bound, for the thread that was making a batch itself when `stop` came."""
+        at_work = self._at_work  # read once: another thread that closes may clear it
         if at_work is not None:
             at_work.wait(self._config.close_timeout)
 
     def forked(self) -> None:
-        """In a forked child: whoever was at work on a job without workers is not there."""
+        """In a forked child: forget the thread that was running a job itself; it is not there."""
         for engine in self._inline:
             engine.running = 0
 
@@ -156,9 +156,9 @@ class Supply:
 
     def _shorten(self, seconds: float) -> None:
         self._wish = wish = object()
-        weakref.finalize(self, restore, wish).atexit = False  # for one that is dropped
+        weakref.finalize(self, restore, wish).atexit = False  # for a loader that is dropped
         self.shortened = shorten(wish, seconds)
-        if self.closed:  # meanwhile: `stop` may not have seen the wish
+        if self.closed:  # by now: `stop` may not have seen the wish
             restore(wish)
 
     def open(
@@ -175,9 +175,9 @@ class Supply:
         Args:
             plan: which samples each epoch has.
             cursor: where it begins.
-            end: the epoch before which it ends; that of the cursor is there in any case.
+            end: the epoch before which it ends; the cursor's own epoch is in it in any case.
             singly: how many batches come from jobs of their own first.
-            strict: whether a sample of the first batch that fails is raised, and not left out.
+            strict: whether a failing sample of the first batch is raised, and not left out.
         """
         if end is not None:
             end = max(end, cursor.epoch + 1)
@@ -185,7 +185,7 @@ class Supply:
         engine = self._in_loop if by_loop else self.engine
         series: Callable[[], int] | None = None
         if isinstance(engine, Inline):
-            # Where nothing is measured, all batches whose order is worked out together.
+            # Without a choice nothing is measured: all batches whose order is made together.
             series = (lambda: BLOCK) if self.choice is None else self.choice.series
         where = plan, self._config.seed, cursor, end, singly
         bounds = series, self._pace.most
@@ -204,26 +204,26 @@ class Supply:
         return self.choice is not None and isinstance(stream, InlineStream)
 
     def _only_workers(self) -> bool:
-        """Tell whether user code could do something else here than in a worker."""
+        """Tell whether user code runs in jobs, and could act differently in this thread."""
         return self._recipe.foreign and self._unlike_worker()
 
     def misplaced(self, stream: Any) -> bool:
-        """Tell whether a stream has the consumer prepare batches where it must not, by now."""
+        """Tell whether a stream has the consumer prepare batches that it must not prepare now."""
         return self.prepared_here(stream) and self._only_workers()
 
     def onward(self, place: Place, delivery: Delivery) -> tuple[Outcome, Onward] | None:
         """Take the batch that lies ready after a delivery, if its job is like that of the last.
 
-        The short way to a batch of the threads: working out a place after each takes longer than
-        taking it, so that is put off until somebody asks, or another kind of outcome comes.
+        The short way to a batch from the threads: to work out a place after each batch takes longer
+        than to take it, so that is put off until somebody asks, or another kind of outcome comes.
 
         Args:
             place: where the run stood before the delivery.
             delivery: all of it was delivered.
 
         Returns:
-            The outcome, and what it adds up to with what went before when it is delivered; None
-            where it is to be had in the usual way.
+            The outcome, and the sums of the batches taken since the delivery, with this one; None
+            where it has to be taken in the usual way.
         """
         onward, stream = delivery.onward, place.stream
         job = delivery.job if onward is None else onward.job
@@ -246,11 +246,11 @@ class Supply:
 
     @property
     def _looks_out(self) -> bool:
-        """Whether it looks out for a loop that starves, to shorten the switch interval."""
+        """Whether to look out for a loop that starves, and shorten the switch interval then."""
         return self._config.switch_interval == "auto" and self._wish is None
 
     def forget(self) -> None:
-        """Measure nothing of what has passed since the last batch: something else came between."""
+        """Leave the time since the last batch unmeasured: something other than batches came."""
         if self.choice is not None:
             self.choice.forget()
 
@@ -276,23 +276,23 @@ class Supply:
             tally: the counts up to now.
             called: when it was asked for.
             now: when it was there.
-            before: seconds that were waited for batches of the job before, once it was taken.
+            before: seconds spent waiting for the later batches of the job before this one.
         """
         if self._looks_out and not self.prepared_here(stream):
             elapsed = now - (now if tally.started is None else tally.started)
             if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
                 self._shorten(AUTO_SECONDS)
         batches, made = outcome.job.span.size, len(outcome.value)
-        waited = now - called  # which is the work, where the loop makes them
+        waited = now - called  # where the consumer makes them, this is the work itself
         if self._recipe.group > 1 and self._pace.note(outcome.seconds or waited, made):
             self.no_groups("a batch takes long")
             stream.wind_down()
         choice = self.choice
-        if choice is None or self._only_workers():  # it is settled, for as long as that lasts
+        if choice is None or self._only_workers():  # settled, for as long as that lasts
             self.forget()
             return
         if self.prepared_here(stream) != choice.here:
-            # Begun before it changed, it tells nothing of that. A Ctrl-C may have come in between.
+            # Begun before the choice changed; a Ctrl-C has kept it from being wound down then.
             cast("Stream", stream).wind_down()
             return
         rows = outcome.job.samples(batches)
