@@ -15,7 +15,7 @@ __all__ = ["check_collate", "check_replaced", "check_sampler", "count_of", "stat
 
 
 def check_collate(collate: Any) -> None:
-    """Look at an argument that makes a batch of a list of samples; None is one.
+    """Check `collate`: what makes a batch of a list of samples; or None.
 
     Raises:
         ConfigError: it cannot be called so, or what it gives would have to be awaited.
@@ -34,7 +34,7 @@ def check_collate(collate: Any) -> None:
 
 
 def check_sampler(sampler: Any) -> None:
-    """Look at an argument that gives each epoch its order, if it is one that is called.
+    """Check `sampler`, which gives each epoch its order, if it is a callable.
 
     Raises:
         ConfigError: as of `check_collate`.
@@ -46,11 +46,11 @@ def check_sampler(sampler: Any) -> None:
 
 
 def check_replaced(options: Mapping[str, Any], in_code: Mapping[str, Any]) -> None:
-    """Look at options that are to take the place of others.
+    """Check the options of `Loader.replace`.
 
     Args:
         options: the new ones.
-        in_code: what was given in code, and takes the place of an option whatever that says.
+        in_code: what was given in code; it comes before the option, whatever that says.
 
     Raises:
         ConfigError: such an option is among the new ones.
@@ -70,7 +70,7 @@ def check_replaced(options: Mapping[str, Any], in_code: Mapping[str, Any]) -> No
 
 
 def state_of(resume: Any) -> Any:
-    """Give the state to go on from; of a path, which one it is now, wherever it is read.
+    """Give a copy of the state in `resume`; of a path, the absolute one, wherever it is read later.
 
     Raises:
         ConfigError: it is neither.

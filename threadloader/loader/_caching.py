@@ -86,7 +86,7 @@ def cached_source(
         lambda: key_of(_data_of(source, spec), stamp, spec, transform),
     )
     read = source.__getitem__
-    # As where there is no cache: what the two ways give may differ, as of Hugging Face's datasets.
+    # As without a cache: `__getitem__` may give something else, as of Hugging Face's datasets.
     if hasattr(source, "__getitems__"):
         read = partial(_read_alone, source)
     make = read if transform is None else lambda index: transform(read(index))
@@ -116,10 +116,10 @@ def counted(cache: Cache) -> dict[str, int]:
 
 
 def _data_of(source: Any, spec: Mapping[str, Any] | None) -> Any:
-    """Say what the data of a source is; of arrays given in code by every value.
+    """Say what the data of a source is; for arrays given in code, by every value.
 
-    Their fingerprint looks at some rows, which is enough to tell what a state belongs to, but
-    not that a row was changed which is kept. Files that a config names have their stamp.
+    A fingerprint of arrays looks at some rows: enough to tell what a state belongs to, but not to
+    see that a row was changed that the cache keeps. Files that a config names have their stamp.
     """
     told = sources.sample_fingerprint(source)
     arrays = source.mine() if isinstance(source, sources.PerThread) else source

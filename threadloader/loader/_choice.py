@@ -5,12 +5,12 @@ from __future__ import annotations
 __all__ = ["Choice"]
 
 CHEAP_SECONDS = 10e-3
-"""Work in a batch above which threads are never doubted: then it is no longer the hand-off that
-counts, and a trial that fails would be felt."""
+"""Work in a batch above which threads are never doubted: there the hand-off no longer counts, and a
+trial that fails would be felt."""
 
 WAITING = 0.05
-"""Part of the time spent waiting from which it is asked whether threads help. Below, the
-waiting is hidden behind the training step, which it would not be without threads."""
+"""Whether threads help is asked only if more than this part of the time is spent waiting. Below,
+the work is hidden behind the training step, which it would not be without threads."""
 
 BETTER = 0.95
 """A trial wins when a batch takes less than this part of the time that it took before."""
@@ -26,12 +26,12 @@ block of the order; below those seconds, late ones can be afforded."""
 
 WARMING_JOBS, WARMING_MOST, WARMING_SECONDS = 8, 16, 0.1
 """The first jobs after a change are not measured: groups begin small, threads with nothing ready,
-and memory is new. At least the first number of them, and up to the second while they take no longer
-than the third, in seconds, all together. Measured: docs/measurements.md."""
+and memory is new. `WARMING_JOBS` of them at least; up to `WARMING_MOST` as long as they take less
+than `WARMING_SECONDS` all together. Measured: docs/measurements.md."""
 
 SERIES_SECONDS = 10e-3
-"""What is prepared here between two looks at what it costs. A look costs as much as several small
-batches, but a change must be seen soon."""
+"""How long the consumer prepares batches between two looks at what they cost. A look costs as much
+as several small batches, but a change must be seen soon."""
 
 PAUSE_SECONDS, LONGEST_PAUSE = 0.5, 30.0
 """How long a decision stands: the first, and twice as long each time it is confirmed. The first is
@@ -76,8 +76,8 @@ class Choice:
         # Since the last change: the first jobs that were noted, and when the first of them was.
         self._jobs = 0
         self._since = 0.0
-        # When a job was noted, if only batches have come since, and the batches, pieces and rows
-        # that the loop is at since then.
+        # When the last job was noted (None if something other than batches came since), and its
+        # batches, pieces and rows, which the loop is at since then.
         self._noted: float | None = None
         self._taken = 0, 0, 0
         self._empty_window()
@@ -132,12 +132,12 @@ class Choice:
 
         Args:
             now: the time, in seconds.
-            waited: seconds that it took to have those of them that are made.
-            batches: how many they are.
+            waited: seconds waited for the batches that came with the job.
+            batches: how many batches the job has.
             rows: of all of them, without padding.
             busy: seconds of work in them.
-            made: how many of them are made; the others are when they are asked for.
-            before: seconds that it took to have such others of the job before this one.
+            made: how many of them came with the job; the others are made when they are asked for.
+            before: seconds waited for such others of the job before this one.
 
         Returns:
             Whether `here` has changed.
@@ -146,13 +146,13 @@ class Choice:
         slow = self._trial and waited > max(HOPELESS * expected, HOPELESS_SECONDS)
         self._slow = self._slow + 1 if slow else 0
         hopeless = self._slow >= HOPELESS_JOBS
-        if self._noted is None:  # else it is in what has passed since then
+        if self._noted is None:  # else the wait is in the time since then
             self._seconds += waited
             self._waited += waited
         self._count(now, waited + before)
         self._noted = now
         self._taken = batches, -(-batches // max(min(made, self._gather), 1)), rows
-        # The least, since what threads measure has their waiting for the GIL in it.
+        # The least of all, since what threads measure includes their waiting for the GIL.
         self._least = min(self._least, busy / max(batches, 1))
         self._least_row = min(self._least_row, busy / max(rows, 1))
         if self._jobs < WARMING_MOST and self._is_warming(now) and not hopeless:
@@ -165,7 +165,7 @@ class Choice:
         doubted = self.here or (
             WAITING * elapsed < self._waited
             and self._least < CHEAP_SECONDS
-            # Else a thread that did nothing but that work could not win the trial either.
+            # Else that work alone takes so long that the consumer could not win the trial.
             and (not self._unlocked or self._least_row * self._rows < BETTER * elapsed)
         )
         own = (elapsed - self._waited) / max(self._batches, 1)

@@ -17,7 +17,7 @@ __all__ = ["Epoch", "Epochs", "Live"]
 
 
 class Live:
-    """What stands for threads and open files, of which there is no copy."""
+    """Base of what stands for threads and open files, and so cannot be copied."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class Epoch(Live):
     def __init__(self, run: Run, number: int) -> None:
         self._number = number
         self._run = run
-        self._ended = False  # goes to True, once, by who has the turn
+        self._ended = False  # set to True, once, by the thread that has the turn
 
     @property
     def number(self) -> int:
@@ -70,10 +70,10 @@ class Epoch(Live):
         return self._run.next(self)
 
     def close(self) -> None:
-        """End it here: no more of its batches are delivered, as if nobody held it any more.
+        """End the iterator: no more batches of it are delivered, as if nobody held it any more.
 
-        Then `load_state_dict` goes elsewhere, and the next iterator begins the next epoch.
-        Harmless where it is over, or a newer one has taken its place.
+        Then `load_state_dict` is allowed, and the next iterator begins the next epoch.
+        Harmless where the epoch is over, or a newer iterator has taken its place.
 
         Raises:
             BusyError: another thread is inside `next`, or the calling thread is the loader's own.
@@ -89,8 +89,8 @@ class Epochs(Live):
     def __init__(self, run: Run, end: int | None) -> None:
         self._run = run
         self._end = end
-        # The consumer's alone: batches delivered before the last call, and the epochs since then,
-        # one after the other, without any.
+        # The consumer's alone: how many batches were delivered before the last call, and how many
+        # epochs in a row have had none.
         self._delivered, self._empty = -1, 0
         self._over = False  # goes to True, once, by the consumer
 
@@ -113,7 +113,7 @@ class Epochs(Live):
         return epoch
 
     def _tell_of_none(self) -> None:
-        """Log, once in a row of them, that epochs without an end have come to give no batch."""
+        """Log that epochs without an end give no batch any more: once for each row of such."""
         delivered = self._run.place.tally.batches
         self._empty = self._empty + 1 if delivered == self._delivered else 0
         self._delivered = delivered

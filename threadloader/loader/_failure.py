@@ -1,4 +1,4 @@
-"""How a failed batch is raised: as what its source raised, and where."""
+"""How a failed batch is raised: its source's own exception, with a note of where it happened."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
     job: BatchJob | None = outcome.job  # never a group: its batches are made anew, one by one
     what = f"the order of epoch {epoch}" if job is None else "a batch"
     try:
-        # All that may run code of the user's: how a source says where a sample stands, how
-        # an exception takes a note.
+        # These lines may run code of the user's: a source says where a sample stands, an
+        # exception takes a note.
         if job is not None:
             what = job.describe(outcome.part) + more
-            # One that a source or a transform raised is about rows of some batch of theirs.
+            # A CollateError of a source or a transform is about rows of some batch of theirs.
             if isinstance(error, CollateError) and job.row_of(outcome.part) is None:
                 error.samples = _samples(job, error.rows)
         if not is_wrapped(error) and noted(error, f"{RAISED}{what}", RAISED, CLOSING):
@@ -77,11 +77,11 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
 
 
 def is_wrapped(error: BaseException) -> bool:
-    """Tell whether it would be taken for an end, or, in a coroutine, for that of its task.
+    """Tell whether an error would be taken for an end, or, in a coroutine, for that of its task.
 
-    By its class alone: isinstance would ask the error itself, which may be of any kind.
+    Its class alone decides: isinstance would ask the error itself, which may be of any kind.
     """
-    # By its name: who raises asyncio's error has imported it, and others need not.
+    # By name, so that asyncio is not imported for this.
     names = [(_MODULE(kind), name_of(kind)) for kind in _MRO(type(error))]
     return issubclass(type(error), WRAPPED) or ("asyncio.exceptions", "CancelledError") in names
 
@@ -104,11 +104,11 @@ def close_source(close: Callable[[], object]) -> None:
 
 
 def _forget_older(error: BaseException) -> None:
-    """Cut off what the traceback has of earlier batches of the run, for which it was raised, too.
+    """Cut off the frames of earlier batches of the run for which the same error was raised.
 
-    Python puts the frames of each raise in front of those of the last one, and a frame keeps all
-    that it was at: of one object for all that fails, as a class may keep it, it would be the more,
-    the longer the run.
+    A class may keep one error object and raise it for all that fails. Python puts the frames of
+    each raise in front of those of the last one, and a frame keeps its locals alive: memory would
+    grow with the run.
     """
     steps = []
     step = traceback_of(error)
@@ -123,12 +123,12 @@ def _forget_older(error: BaseException) -> None:
     if recipe is None or older is None:
         return
     kept = steps[:older]
-    # And how the last raise came to the loop: from there down to where this package raised it.
+    # Cut off, too, how the raise before came to the loop from where this package raised it.
     if _package_of(kept[-1].tb_frame) == __package__:
         while len(kept) > 1 and kept.pop().tb_frame.f_back is kept[-1].tb_frame:
             pass
     traceback: TracebackType | None = None
-    for it in reversed(kept):  # in new ones: somebody may keep what was raised before
+    for it in reversed(kept):  # new objects: somebody may keep the traceback from before
         traceback = TracebackType(traceback, it.tb_frame, it.tb_lasti, it.tb_lineno)
     BaseException.with_traceback(error, traceback)
 
@@ -139,7 +139,7 @@ def _package_of(frame: FrameType) -> str:
 
 
 def _recipe_of(frame: FrameType) -> Any:
-    """Give the recipe of the job that a frame of the engine's has called; None of others.
+    """Give the recipe of the job that a frame of the engine's has called; else None.
 
     The loader that a source of the user's may read from has a recipe of its own.
     """
@@ -155,7 +155,7 @@ def _samples(job: BatchJob, rows: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def noted(error: BaseException, text: str, *over: str) -> bool:
-    """Add a note of ours, in place of earlier ones with such beginnings; say whether it took it.
+    """Add a note of ours, in place of earlier ones that begin with one of `over`; say if it worked.
 
     One object may be raised again and again: its notes must not grow without end.
     """
@@ -168,10 +168,10 @@ def noted(error: BaseException, text: str, *over: str) -> bool:
 
 
 def note_beside(error: BaseException, problem: BaseException) -> None:
-    """Note on the exception of a body that closing failed as well; nothing of it may hide that."""
+    """Note on a body's exception that closing failed as well; raise nothing that would hide it."""
     try:
         try:
-            # Of what `close_source` has wrapped, that: the note has no cause.
+            # Tell what `close_source` has wrapped, not the wrapper: a note shows no cause.
             told = repr(raised_first(problem) if type(problem) is WorkerError else problem)
         except BaseException as hostile:
             if from_signal(hostile):

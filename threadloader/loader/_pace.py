@@ -9,12 +9,12 @@ GROUPS_AHEAD = 3
 its group until consumer, feeder and it were woken in turn. Measured: docs/measurements.md."""
 
 GROUP_SECONDS = 0.05
-"""Work in a group, at most, by what the last job took: the loop waits for all of it, and so does
-closing. Storage may be slow, and so may a `take` of the user's."""
+"""Seconds of work in a group, at most, judged by the last job: the loop waits for all of it, and so
+does closing. Storage may be slow, and so may a `take` of the user's."""
 
 SLOW_SECONDS, SLOW_JOBS = 0.01, 8
-"""Batches that are so much work, for so many jobs in a row, are taken one by one from then on: what
-handing one over costs is nothing beside that, and more workers can be at them."""
+"""When batches take more seconds of work than this, for so many jobs in a row, they are taken one
+by one from then on: handing one over costs nothing beside that, and more workers can be at them."""
 
 
 class Pace:
@@ -22,7 +22,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._seconds = 0.0  # of work in a batch; written by the consumer, read by the feeder
-        self._slow = 0  # jobs in a row in which that was much; the consumer's
+        self._slow = 0  # jobs in a row above `SLOW_SECONDS`; the consumer's
 
     def most(self) -> int:
         """Give how many batches the next group may have, at least 1."""

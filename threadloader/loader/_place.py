@@ -1,4 +1,4 @@
-"""Where a run stands: a value that is replaced whole, and a count in it."""
+"""Where a run stands: a `Place`, replaced whole, with the count of a `Delivery` in it."""
 
 import weakref
 from itertools import chain
@@ -41,7 +41,7 @@ class Delivery:
     """The batches of one job, in the consumer's hands.
 
     Attributes:
-        job: what they are.
+        job: the job that made them.
         batches: the batches; None where one was delivered, or is not made yet.
         size: how many there are.
         piece: how many of them are made together.
@@ -50,13 +50,13 @@ class Delivery:
         ready: how many further batches were ready when these were taken.
         awaited: whether the first of these was waited for, since it was not ready.
         marks: the running fingerprint after each; empty unless it is wanted.
-        served: how many of them were delivered, or passed. Written by one store, and by that
-            alone a batch is delivered; anybody may read it.
-        lost: whether there was an exception in place of the one batch.
-        passed: whether nothing was left of it, so that it is passed over.
+        served: how many of them were delivered, or passed over. A batch is delivered by the one
+            store that writes this, and by nothing else; any thread may read it.
+        lost: whether the one batch failed, and an exception was raised in its place.
+        passed: whether all samples of the one batch were left out, so that it is passed over.
         here: whether the thread that asked for them has prepared them.
-        onward: the batches after the one batch, which lay ready when they were asked for; None
-            where there are none. Written by one store as `served` is, and only when that is done.
+        onward: later batches, which lay ready and were delivered after these; None where there are
+            none. Written by one store as `served` is, and only when all of these were served.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class Delivery:
 class LeftOut(NamedTuple):
     """Indices left out of a batch that was passed over, and those of the ones before it.
 
-    Linked, since as one tuple it would be copied for each of many such batches in a row.
+    A linked list: one tuple would be copied for each of many such batches in a row.
     """
 
     before: "LeftOut | None"
@@ -153,14 +153,14 @@ class Shown(NamedTuple):
 class Place(NamedTuple):
     """Where a run stands. Replaced whole, so any thread may read it.
 
-    What `Delivery.served` counts comes on top of what stands here, and `Delivery.onward` on top of
-    that, so that a batch which lies ready costs one store; `settled` works out what follows.
+    The batches that `Delivery.served` and `Delivery.onward` count are delivered, but not in what
+    stands here: so a batch which lies ready costs one store. `settled` gives the place with them.
 
     Attributes:
         plan: which samples each epoch has.
         cursor: what was delivered before the present job's batches.
         shown: the last batch before those.
-        tally: the counts without those.
+        tally: the counts without those batches.
         delivery: the present job's batches; None in a settled place.
         live: the iterator that may ask.
         begun: the epoch that the last iterator began; -1 before the first one, and after a state
@@ -211,12 +211,12 @@ class Place(NamedTuple):
         return replace(info, fingerprint=mark, skipped=skipped)
 
     def settled(self) -> "Place":
-        """The same place, at one moment, with all that follows from the delivery written down."""
+        """Give this place, as of one moment, with what was delivered counted in and no delivery."""
         delivery = self.delivery
         if delivery is None:
             return self
-        # Each is read once, since they may go on while another thread looks; `onward` first: it
-        # is written when all is served, so whoever sees it sees that, too.
+        # Each is read once, since the consumer may go on while another thread looks; `onward`
+        # first: it is written when all is served, so whoever sees it sees that, too.
         onward = delivery.onward
         served = delivery.served
         job = delivery.job if onward is None else onward.job
@@ -240,13 +240,13 @@ class Place(NamedTuple):
                         waited += onward.waited
                         taken += onward.batches
                     counts = cursor.batches + batches, cursor.samples + samples
-                    # Without one, what a state brought is not that of all batches any more.
+                    # Without marks, the one that a state brought is not that of all batches now.
                     mark = delivery.marks[served - 1] if delivery.marks else ""
                     shown = Shown(job, served - 1, mark, left_out if batches == 1 else None)
                     left_out = None
                     here = batches if delivery.here else 0
                     tally = tally.plus(batches, samples, ready, here, waited)
-            # Those of a batch in whose place an exception came were counted with that.
+            # The retries of a lost batch were counted when its exception was raised.
             retried = 0 if delivery.lost else job.retried
             if skipped or retried:
                 tally = tally.tried(skipped, retried)
@@ -273,7 +273,8 @@ class Place(NamedTuple):
     def next_cursor(self) -> Cursor:
         """Where the next iterator begins: after the epoch that was begun, over or not.
 
-        Who only looks whether there is an iterator, as Lightning does, has not gone on.
+        A caller who only looks whether there is an iterator, as Lightning does, does not begin an
+        interrupted epoch by that.
         """
         cursor = self.cursor
         if cursor.epoch == self.begun and not self.unasked:

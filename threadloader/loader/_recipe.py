@@ -24,27 +24,29 @@ __all__ = ["fills_of", "make_recipe", "read_by"]
 
 GROUP_BYTES = 16 << 20
 """Small batches of arrays in memory are handed over together up to this size, but with `max_bytes`
-up to `GATHER_BYTES`: it holds only up to one group a worker. Measured: docs/measurements.md."""
+up to `GATHER_BYTES`: a group a worker may come on top of that bound. Measured:
+docs/measurements.md."""
 
 GATHER_BYTES = 4 << 20
-"""They are gathered by one call up to this size: whoever keeps a batch keeps so much. Of other
-sources a group is what one call makes: it may have to come from a disk. (So may a mapped file, but
-there several calls take no longer than one, and workers share them.)"""
+"""Small batches are gathered by one call up to this size: whoever keeps one of them keeps all of
+that. Of sources that are not in memory a group is what one call makes: it may have to read a disk.
+(So may that of a mapped file, but there several calls take no longer than one, and workers share
+them.)"""
 
 PIECE_BYTES = 2 << 20
-"""Where there is no hand-off they are made together up to this size. What is written then leaves a
-core's own cache, but the loader's lines run less often with that cache full of rows. Measured: as
-above."""
+"""Where there is no hand-off, small batches are made together up to this size. What is written then
+leaves a core's own cache, but the loader's lines run less often with that cache full of rows.
+Measured: as above."""
 
 GROUP_MOST = 256
 """Batches of a group, at most: shared by so many, the cost of a hand-off does not show any more."""
 
 MOST_KEPT = 512 << 20
-"""Bound of the memory of batches that is used again. What is in use at once is bounded by the
+"""Bound of the batch memory that is kept to be used again. What is in use at once is bounded by the
 prefetched batches; what lies unused is let go in time."""
 
 LEAST_WITH_WORKERS = 256 << 10
-"""Smaller batches come from numpy; measured with two workers, 0.5 MiB gains a factor of two."""
+"""Smaller arrays are left to numpy; measured with two workers, 0.5 MiB gains a factor of two."""
 
 
 def make_recipe(
@@ -78,16 +80,16 @@ def make_recipe(
         from .. import fingerprint  # imported when it is asked for
 
         digest = fingerprint.digest
-    # Where workers hand batches on, smaller arrays gain by it than where one thread makes them.
+    # With workers, smaller arrays gain by being used again than where one thread makes all.
     least = LEAST_WITH_WORKERS if config.num_workers else buffers.LEAST_BYTES
     pool = buffers.Pool(MOST_KEPT if most is None else min(MOST_KEPT, most), least)
     pin, empty = (None, pool.empty) if pinning is None else pinning
-    # What fails is tried again, or left out, sample by sample.
+    # With a policy, what fails is tried again, or left out, sample by sample.
     together = _together(transform, collate) if policy is None else None
     in_place = plain and not whole and together is None
     in_place = in_place and not (policy is not None and policy.skip)
     rows = RowsMaker(empty).rows if in_place else None
-    # Pinning has its own costs, and what is made for each thread is made for the workers.
+    # Pinning has its own costs, and a `per_thread` source is opened for each worker.
     per_thread = isinstance(read_from, sources.PerThread)
     threads_only = pin is not None or per_thread
     recipe = Recipe(
@@ -98,7 +100,7 @@ def make_recipe(
         empty=empty,
         whole=whole,
         digest=digest,
-        # Where nobody is handed anything, the run writes down what was done for many at once.
+        # Where nothing is handed over, the run writes down what was done for many batches at once.
         series=policy is None and digest is None,
         rows=rows,
         measure=None if most is None else nbytes,
@@ -115,7 +117,7 @@ def make_recipe(
 
 
 def fills_of(transform: Callable[..., Any] | None) -> dict[str, float]:
-    """Give what pads the fields of a bound transform's samples that have a number for that."""
+    """Give, by field, the padding values that a bound transform sets for its samples."""
     if not isinstance(transform, OffersMany):
         return {}
     from ..masking import IGNORED, MaskTokens  # imported when there may be one
@@ -138,7 +140,7 @@ def _is_ours(thing: Any) -> bool:
 def _of_whole(recipe: Recipe, config: LoaderConfig, most: int | None) -> Recipe:
     """Give the recipe for a source that builds whole batches; `most` is as of `_grouping`."""
     source: Any = recipe.source
-    # What is done to a batch after its making is done in the job.
+    # Pinning and fingerprinting are done in the job, so all its batches must be made there.
     apart = recipe.pin is None and recipe.digest is None
     group, gather, piece = _grouping(source, config, most, apart=apart)
     recipe = recipe._replace(
@@ -151,7 +153,7 @@ def _of_whole(recipe: Recipe, config: LoaderConfig, most: int | None) -> Recipe:
     )
     if group == 1 or builder(source) is not sources.ArraySource:
         return recipe
-    # Of this class: what a subclass calls by the name may be anything.
+    # The method of this very class: what a subclass calls by the name may be anything.
     take_batches = functools.partial(sources.ArraySource.take_batches, source)
     # The pool leaves arrays as small as this to numpy, but asking it takes longer.
     small = source.sample_bytes * config.batch_size * piece < buffers.LEAST_BYTES
@@ -163,7 +165,7 @@ def read_by(source: Any, *, plain: bool) -> str:
     """Say by which method of a source batches are read, as `whole` of the recipe.
 
     Args:
-        source: it.
+        source: the source.
         plain: whether nothing is done to samples, and they are stacked.
     """
     if plain and hasattr(source, "take"):
@@ -174,7 +176,7 @@ def read_by(source: Any, *, plain: bool) -> str:
 def _grouping(
     source: Any, config: LoaderConfig, most: int | None, *, apart: bool
 ) -> tuple[int, int, int]:
-    """Give how many batches a job makes, and how many of them a worker and the consumer by a call.
+    """Give how many batches a job makes, and a worker and the consumer each by one call.
 
     Args:
         source: builds whole batches.
@@ -189,7 +191,7 @@ def _grouping(
     number = isinstance(told, (int, np.integer)) and not isinstance(told, bool)
     sample_bytes = int(told) if number and told > 0 else GROUP_BYTES
     batch_bytes = sample_bytes * config.batch_size
-    # Elsewhere a call may cost more than its rows, as where reads are merged.
+    # For other sources a call may cost more than its rows, as where reads are merged.
     pieces = apart and getattr(source, "in_memory", None) is True
     bytes_ = GROUP_BYTES if pieces and most is None else GATHER_BYTES
     if most is not None:  # those prepared ahead, and the one that the consumer is at
@@ -202,7 +204,7 @@ def _grouping(
 def _together(
     transform: Callable[..., Any] | None, collate: Callable[[Any], Any]
 ) -> Callable[..., Any] | None:
-    """Give what makes a batch at once of its samples as they were read, if the transform can.
+    """Give what transforms and collates a whole batch at once; None if the transform cannot.
 
     Args:
         transform: what is done to samples.

@@ -1,7 +1,7 @@
 """`Results`: takes the outcomes of a stream in order, and opens a new stream after a failure.
 
-Each stream of results is opened, followed and given up here. What takes its place is written
-down before anything is waited for: an interrupt finds the place from before, with all that its
+Each stream of results is opened, followed and given up here. The `Place` that follows is stored
+before anything is waited for: an interrupt finds either the place from before, with all that its
 stream has, or the one that follows.
 """
 
@@ -31,8 +31,8 @@ class Results:
         place: where the run begins.
 
     Attributes:
-        place: where the run stands. Replaced whole, by one store of who has the turn; any thread
-            may read it.
+        place: where the run stands. Replaced whole, by one store of the thread that has the turn;
+            any thread may read it.
     """
 
     def __init__(self, supply: Supply, skipping: Skipping, place: Place) -> None:
@@ -62,7 +62,7 @@ class Results:
         elif isinstance(outcome.job, GroupJob):
             place = self.apart(place, uncut=type(outcome.error) is UncutError)
             place, outcome = self._anew(place, outcome.job.piece)
-        else:  # of a series the first batch failed, and with an error of its own
+        else:  # the first batch of a series failed, with an error of its own
             place, outcome = self.fail_one(place, outcome.job, 0, outcome.job.first, outcome)
         return place, 0, outcome
 
@@ -89,7 +89,7 @@ class Results:
             if end is not None and place.end is not None:  # a loop that went further
                 end = max(end, place.end)
             stream = self._supply.open(place.plan, cursor, end)
-            # As if the epoch before had ended here, for the iterator that comes: it takes
+            # The place says that the epoch before has ended here, so that the next iterator takes
             # this stream. What was delivered stays as it is.
             place = self.place = place._replace(
                 begun=cursor.epoch - 1, over=True, stream=stream, taken=0, end=end
@@ -111,24 +111,24 @@ class Results:
         return place, outcome
 
     def left_out(self, place: Place, outcome: Outcome) -> tuple[Place, Outcome]:
-        """Write down what was left out of a batch; above the budget, have it made strictly.
+        """Write down what was left out of a batch; above the budget, have it made anew, strictly.
 
         Returns:
             The place, and the outcome to go on with: above the budget an error, unless the
-            samples that failed have come to be good.
+            samples that failed are good this time.
         """
         failures = outcome.job.failures
         if place.cursor.skipped + len(failures) > self._skipping.budget:
             place = place._replace(tally=place.tally.tried(0, outcome.job.retried))
             return self._anew(place, 1, strict=True)
-        if outcome.error is None:  # else nothing is delivered that they were left out of
+        if outcome.error is None:  # else the batch that they were left out of is not delivered
             self._skipping.note(failures)
         return place, outcome
 
     def fail_one(
         self, place: Place, series: SeriesJob, number: int, job: BatchJob, outcome: Outcome
     ) -> tuple[Place, Outcome]:
-        """Go on with what one batch of a series has failed with, and then with the rest of it.
+        """Go on with the error of one batch of a series, and then with the rest of the series.
 
         Nothing is drawn from the stream up to the one store: an interrupt finds the place from
         before, with all that the stream has, or the one that follows.
@@ -137,30 +137,30 @@ class Results:
             place: where the run stands, before that batch.
             series: the series.
             number: which of its batches it is.
-            job: the job of that.
-            outcome: what it came to.
+            job: the job of that batch.
+            outcome: what that came to.
 
         Returns:
-            The place, whose stream begins with the failure; and that, as an outcome of `job`.
+            The place, whose stream begins with the failure; and the failed outcome, of `job`.
         """
         job.span = series.span.one(number)
         failed = Outcome(job, None, outcome.error, outcome.part, outcome.seconds)
         before = cast("InlineStream", place.stream)
         stream = before.going_on(failed, series.rest(number + 1))
         self.place = place._replace(stream=stream, taken=0)
-        # The frames of its traceback know the place from before, and so this.
+        # Frames of the error's traceback hold the place from before, and so this outcome.
         outcome.error = None
         return self.place, failed
 
     def apart(self, place: Place, *, uncut: bool) -> Place:
-        """Write down that batches have to be made one by one, which could not be made together.
+        """Write down that batches which could not be made together have to be made one by one.
 
-        `uncut` says that they were made, and could not be cut.
+        `uncut` says that they were made together, and could not be cut.
         """
-        if uncut:  # nothing has failed, and it would be so with the next ones as well
+        if uncut:  # no sample has failed, and the next groups could not be cut either
             self._supply.no_groups("what the source's take gives cannot be cut")
             return place
-        # One by one all may be good, as where storage fails now and then: nothing else tells of it.
+        # One by one all may be good, where storage fails now and then: only this count shows it.
         return place._replace(tally=place.tally.tried(0, 1))
 
     def _anew(self, place: Place, singly: int, *, strict: bool = False) -> tuple[Place, Outcome]:
@@ -169,7 +169,7 @@ class Results:
         Args:
             place: where that is; it is replaced before anything is waited for.
             singly: as many batches are made one by one, and none in a group.
-            strict: a sample of the first batch that fails is raised and not left out.
+            strict: a failing sample of the first batch is raised and not left out.
         """
         place = self.reopen(place, singly, strict=strict)
         outcome = cast("Stream", place.stream).result(0)
@@ -189,5 +189,5 @@ class Results:
 
 
 def _failed_together(outcome: Outcome) -> bool:
-    """Tell whether several batches failed, of which some may be good."""
+    """Tell whether a job of several batches failed, some of which may be good."""
     return outcome.error is not None and isinstance(outcome.job, (GroupJob, SeriesJob))

@@ -45,21 +45,21 @@ def deal_of(config: LoaderConfig) -> Deal:
 
 
 def without_source(config: LoaderConfig, base: Base) -> tuple[LoaderConfig, int]:
-    """Give what can be tried of a config whose source is not there.
+    """Give the part of a config that can be checked while its source is not there.
 
     Args:
         config: the config.
         base: the folder to which relative paths in it are relative.
 
     Returns:
-        The config, less a sampler that asks the source for a field, and a cache in a folder,
-        which asks it for its fingerprint; and a length of the source by which the lists of
-        other samplers are judged by themselves: that of the weights or labels, or one for
-        which no index is too large, but those that no source has.
+        The config, less a sampler that reads a field of the source, and a cache in a folder,
+        which needs the source's fingerprint; and the length of the source to assume when the
+        lists of other samplers are checked: that of the weights or labels, or else the longest
+        that a source can have.
 
     Raises:
-        ConfigError: a file of them is missing or damaged; or ``root`` is no folder.
-        SourceError: the folder of the cache lies outside of it.
+        ConfigError: a file of weights or labels is missing or damaged; or ``root`` is no folder.
+        SourceError: the folder of the cache lies outside of ``root``.
     """
     if config.cache and config.cache["folder"] is not None:
         check_folder(config, base)
@@ -74,7 +74,7 @@ def without_source(config: LoaderConfig, base: Base) -> tuple[LoaderConfig, int]
 
 
 def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
-    """Give a list of the config, or read the file of it that stands there."""
+    """Give a list of numbers of the config, or read it from the file that is named there."""
     if not isinstance(named, str):
         return named
     root = None if config.root is None else base / config.root
@@ -96,7 +96,7 @@ def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
 
 @contextlib.contextmanager
 def _collected(errors: list[ConfigError]) -> Iterator[None]:
-    """Keep what is wrong with one list, to be raised when the others are known, too."""
+    """Keep the error of one list, to be raised together with those of the other lists."""
     try:
         yield
     except ConfigError as error:
@@ -150,7 +150,7 @@ class Samplings:
                 return kept.rank(index) is None and not from_signal(error)
 
             self._spec["labels"] = sources.column(source, field, "/sampler/field", passes)
-        # Labels are judged only where it is known whose do not matter.
+        # Labels are checked only if the excluded samples are known, whose labels do not matter.
         if read and (not errors or self._spec.get("type") != "balanced"):
             with _collected(errors), self._files_named():
                 self.now = self._make(kept, excluded)
@@ -165,13 +165,13 @@ class Samplings:
         """Give the plan of a run that goes on where a state stands.
 
         Args:
-            cursor: there: at position 0 its epoch was not begun, and has what the config says now.
+            cursor: where that is; at position 0 its epoch was not begun, and leaves out what the
+                config says now.
             excluded: what was left out of that epoch.
 
         Raises:
-            StateError: samples are left out that the source does not have, that leave its
-                sampler nothing to draw from, or that are too many for the memory; or the epoch
-                is shorter.
+            StateError: the samples left out are not all in the source, leave its sampler nothing
+                to draw from, or are too many for the memory; or the epoch ends before that place.
         """
         plan = self._plan(cursor.epoch, cursor.position, excluded)
         length = plan.of(cursor.epoch).sampler.length

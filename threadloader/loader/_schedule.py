@@ -25,7 +25,7 @@ class Sampling(NamedTuple):
 
     Attributes:
         sampler: gives its order.
-        excluded: what is left out of that already.
+        excluded: the samples that this order leaves out.
     """
 
     sampler: Sampler
@@ -43,8 +43,8 @@ class Plan:
 
     Attributes:
         now: what the config says.
-        begun: the epoch that the consumer is in, which it writes; none before that is asked
-            for any more.
+        begun: the epoch that the consumer is in, written by the consumer; no earlier one is
+            asked for any more.
     """
 
     def __init__(self, now: Sampling, former: Sampling | None = None, epoch: int = -1) -> None:
@@ -52,10 +52,10 @@ class Plan:
         self.begun = 0
         self._former = former
         self._epoch = epoch
-        # The feeder may be epochs ahead when the consumer leaves its own and has the jobs
-        # begin anew, so all from `begun` on are kept. Written by who enters the loader, then by
-        # the feeder, or the consumer where it prepares batches itself; when that changes, the
-        # feeder may be at its last one still. So each use of it is one operation of the dict.
+        # The feeder may be epochs ahead when the consumer has the jobs begin anew from its own
+        # epoch, so all orders from `begun` on are kept. Written by the thread that enters the
+        # loader, then by the feeder, or the consumer where it prepares batches itself; when that
+        # changes, the feeder may still be at its last order. So each use is one operation.
         self._orders: dict[int, EpochOrder] = {}
 
     def of(self, epoch: int) -> Sampling:
@@ -98,8 +98,8 @@ def jobs(
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
 
-    Drawn by the feeder, or by who asks for batches. It holds nothing of `Batches`, which would
-    keep a dropped one alive.
+    The feeder draws them, or the thread that asks for batches. The iterator holds no reference to
+    `Batches`, which would keep a dropped one alive.
 
     Args:
         recipe: how batches are made. Groups begin small, so that the first batch comes soon.
@@ -110,9 +110,9 @@ def jobs(
         end: the epoch before which to end.
         singly: how many batches come as jobs of their own first: one of them failed in a
             group, and nobody knows which.
-        strict: whether a sample of the first batch that fails is raised, and not left out.
-        series: says before each job how many batches it may have, where the consumer runs it and
-            makes them when they are asked for; None where a worker does, which makes all at once.
+        strict: whether a failing sample of the first batch is raised, and not left out.
+        series: says before each job how many batches it may have, where the consumer runs the job
+            and makes each when it is asked for; None where a worker makes all at once.
         most: says before each job how many batches a group may have, besides the recipe.
 
     Raises:
@@ -141,10 +141,10 @@ def counting(plan: Plan, epoch: int) -> Iterator[NoBatch]:
 
 
 def check_length(epoch: int, n: int, delivered: int) -> None:
-    """Refuse an order of `n` positions in which the run stands beyond the last.
+    """Refuse an order of `n` positions if more than `n` were `delivered` already.
 
     Raises:
-        StateError: it does.
+        StateError: the order is shorter.
     """
     if delivered > n:
         raise StateError(
@@ -185,7 +185,7 @@ class _Sizes:
         if most == 1 or self._singly > 0:
             self._singly -= 1
             return 1
-        # As equal as they can be: little would be prepared ahead where small ones come together.
+        # As equal as they can be: where small jobs come in a row, little is prepared ahead.
         size = min(self._size, -(-left // -(-left // most)))
         self._size = min(2 * self._size, most)
         return size
@@ -204,8 +204,9 @@ def _epoch(
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs of an epoch from a cursor in it on.
 
-    `piece` is as of `GroupJob`, `soon` as of `Deal.blocks`: for the first epoch of a stream alone.
-    Later ones are drawn while batches of the one before are in work, or where nothing is ahead.
+    `piece` is as of `GroupJob`, `soon` as of `Deal.blocks`: True for the first epoch of a stream
+    alone. Later epochs are drawn while batches of the epoch before are in work, or where nothing
+    is prepared ahead.
     """
     epoch, start, first = cut.epoch, cut.position, cut.step
     steps, world_steps = deal.steps(order.n, start), deal.world_steps(order.n, start)

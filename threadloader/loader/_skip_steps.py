@@ -12,11 +12,11 @@ from ._schedule import Plan, check_length
 __all__ = ["FURTHEST", "MOST_EMPTY", "after_steps"]
 
 FURTHEST = LAST_EPOCH // 2
-"""The epoch before which a run begins. It goes on from there, and a state holds `LAST_EPOCH`."""
+"""A run begins before this epoch: it goes on from there, and a state holds up to `LAST_EPOCH`."""
 
 MOST_EMPTY = 100
-"""Epochs without a step, one after the other, until no others are expected. Chosen: each of a
-callable sampler has to be asked for."""
+"""After so many epochs in a row without a step, no others are expected. Chosen: a callable sampler
+has to be asked for each."""
 
 
 def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | None) -> Cursor:
@@ -42,7 +42,7 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
     if not steps:
         return cursor
     epoch, position, step = cursor.epoch, cursor.position, cursor.step
-    left_out: tuple[int, int, int] | None = None  # the first of them, and how many
+    left_out: tuple[int, int, int] | None = None  # epoch and step of the first, and how many
     empty = 0  # epochs without a step, one after the other
     while steps:
         if end is not None and epoch >= end:
@@ -80,7 +80,7 @@ def _too_many(got: str) -> ConfigError:
 
 
 def _asked(plan: Plan, epoch: int) -> int:
-    """Give the length of an epoch by its order; what the sampler raises is raised as by `next`."""
+    """Ask the sampler for an epoch's order and give its length; raise its errors as `next` does."""
     order, error = attempt(plan.order, epoch)
     try:
         if error is not None:

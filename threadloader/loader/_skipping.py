@@ -18,11 +18,11 @@ __all__ = ["Skipping", "policy_of", "unlisted"]
 
 
 def policy_of(config: LoaderConfig, runtime: Runtime) -> Policy | None:
-    """Give what those who read samples do about one that fails; None: raise it."""
+    """Give what jobs do about samples that fail; None: raise the error."""
     if not isinstance(config.on_error, Mapping):
         return None
-    # Imported when it is asked for; and not by the first batch, or the first sample that is left
-    # out, since a fork beside an import leaves the lock of that module held for ever.
+    # Imported when it is asked for; but here, and not by the first batch or the first sample that
+    # is left out: a fork beside an import leaves the lock of that module held for ever.
     from ..jobs import Pause, Policy, RetryingJob  # noqa: F401
     from ..stats import Stats  # noqa: F401
 
@@ -69,11 +69,11 @@ class Skipping:
             self._quarantine = Quarantine(sources.inside(path, root))
 
     def told(self, skipped: int, *, spent: bool) -> str:
-        """Say why a sample is raised and not left out, where others would be.
+        """Say, for the note on an error, why its sample is not left out; "" where none would be.
 
         Args:
-            skipped: how many were left out before this batch.
-            spent: whether the budget is; else it is none of the errors that it is for.
+            skipped: how many samples were left out before this batch.
+            spent: whether the budget is spent; else it is an error for which none is left out.
         """
         if not self._skips:
             return ""

@@ -24,11 +24,11 @@ and 0.85 at 0.2 ms: below, switching itself takes more from the loop than it giv
 _guard = threading.RLock()
 _wanted: dict[object, float] = {}
 _before = 0.0  # what was set when the first loader asked
-_ours: tuple[float, ...] = ()  # what we have set since; in `_apply` the old and the new one
+_ours: tuple[float, ...] = ()  # what we have set since; inside `_apply` the old and the new one
 
 
 def _renew_guard() -> None:
-    """In a forked child: whoever held it may not be there."""
+    """In a forked child: the thread that held the guard may be missing."""
     global _guard  # noqa: PLW0603
     _guard = threading.RLock()
 
@@ -61,7 +61,7 @@ def restore(owner: object) -> None:
     """Take back what a loader asked for; harmless if it did not."""
     with _guard:
         if owner in _wanted:
-            # It goes when the interval is back: interrupted, this can be done again.
+            # The entry goes when the interval is back: if interrupted, this can be done again.
             _wanted[owner] = math.inf
             _apply()
             _wanted.pop(owner, None)
@@ -72,7 +72,7 @@ def _apply() -> None:
     # Somebody else's later choice is left alone.
     while _is_ours():
         shortest = min([_before, *_wanted.values()])
-        # An interrupt after the call must not make what it has set somebody else's.
+        # Both are ours: an interrupt after the call must not make the new one somebody else's.
         _ours = sys.getswitchinterval(), shortest
         sys.setswitchinterval(shortest)
         _ours = (sys.getswitchinterval(),)

@@ -13,10 +13,10 @@ __all__ = ["Turn"]
 
 
 class Turn:
-    """Who may ask, one thread at a time.
+    """The right to ask, which one thread has at a time.
 
-    It is taken by trying and given back by putting a new lock in its place: a store, since a
-    call to release it could be interrupted after the delivery. So whoever takes it writes::
+    A thread takes it by trying its lock, and gives it back by putting a new lock in place: a store,
+    since a call to release the lock could be interrupted after the delivery. So it writes::
 
         fresh = turn.take()
         try:
@@ -31,7 +31,7 @@ class Turn:
 
     Attributes:
         new: makes a lock.
-        lock: the present one; written by who has it.
+        lock: the present one; written by the thread that has the turn.
         inside: whether somebody is at work under it; likewise.
     """
 
@@ -50,11 +50,11 @@ class Turn:
             The lock to put in its place when leaving.
 
         Raises:
-            BusyError: somebody else has it, or this thread, further up; or this is one of the
-                loader's own threads.
+            BusyError: another thread has it, or this one has, further up its stack; or this is one
+                of the loader's own threads.
             ClosedError: the ``with`` was left.
         """
-        if self._supply.inside():  # refused before it has the turn, which would keep the loop out
+        if self._supply.inside():  # refused here: with the turn it would keep the loop out
             self._supply.check_open()
         fresh = self.new()
         if not self.lock.acquire(blocking=False) or self.inside:
@@ -77,8 +77,9 @@ class Turn:
 
     def is_mine(self) -> bool:
         """Tell whether this thread is at work under the turn, further up."""
-        # The lock first: if that turn ends meanwhile, this one stays held. The lock of the next
-        # turn may be free, and what was read before it would be of the one that has ended.
+        # The lock is read before `inside`: if another thread's turn ends in between, this lock
+        # stays held by it. Read after, it could be the free lock of the next turn, and `inside`
+        # that of the turn which has ended.
         lock = self.lock
         if not self.inside or not lock.acquire(blocking=False):
             return False

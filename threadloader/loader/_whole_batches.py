@@ -14,21 +14,21 @@ __all__ = ["builder", "from_package", "taking"]
 
 
 def taking(source: Any, empty: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Give what builds whole batches, in memory that is used again where the source can."""
+    """Give a function that builds whole batches, in memory used again where the source can."""
     kind = builder(sources.behind(source))
-    # It may be None, to say that there is none, or hidden by what stands around the object.
+    # `take_into` may be None, to say that there is none, or hidden by a wrapper of the object.
     if kind is None or "take_into" not in vars(kind) or getattr(source, "take_into", None) is None:
         return lambda indices: _counted("take", source.take(indices), len(indices))
-    if from_package(kind):  # tested: counting takes a third as long as gathering from memory
+    if from_package(kind):  # tested, so not counted: that takes a third as long as gathering
         return lambda indices: source.take_into(indices, empty)
     return lambda indices: _counted("take_into", source.take_into(indices, empty), len(indices))
 
 
 def builder(source: Any) -> type | None:
-    """Give the class whose way to build batches is the source's: the lowest that has any.
+    """Give the class that decides how batches are built: the lowest with `take` or `take_into`.
 
-    A subclass that overrides only `take` means this one. None where an object has a `take` of its
-    own, which means that one, or has one by its ``__getattr__``.
+    So a subclass that overrides only `take` has that one used. None where the object itself has a
+    `take`, or has one by its ``__getattr__``: then that one is used.
     """
     if "take" not in sources.attributes_of(source):
         for kind in type(source).__mro__:
@@ -39,7 +39,7 @@ def builder(source: Any) -> type | None:
 
 def _counted(method: str, batch: Any, expected: int) -> Any:
     """Give a batch that a method of the source has built, if it has as many rows as expected."""
-    if type(batch) is dict:  # the usual ones are seen to be good without generators
+    if type(batch) is dict:  # the usual batches are checked without generators
         for field in batch.values():
             if type(field) is not np.ndarray or not field.ndim or len(field) != expected:
                 break
@@ -66,7 +66,7 @@ def _lengths(batch: Any, expected: int) -> Iterator[int]:
     if isinstance(batch, np.ndarray):
         yield len(batch) if batch.ndim else 0
     elif isinstance(batch, list):
-        # Of such, it may be ragged rows as well as fields, of which one has as many as expected.
+        # A list of these may hold ragged rows, or fields, one of which has as many as expected.
         fields = (one for one in batch if isinstance(one, (np.ndarray, dict, tuple, list)))
         within = (rows for one in fields for rows in _lengths(one, expected))
         yield len(batch) if expected not in within else expected
