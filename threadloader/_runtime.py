@@ -31,8 +31,8 @@ DEBUGGERS = (
     *("bdb.", "debugpy.", "pdb.", "pudb.", "pydevd."),
     *("IPython.core.debugger.", "IPython.terminal."),
 )
-"""Debuggers, by module or package, each with a dot behind it: while somebody looks at a thread in
-one, functions of that stand in its stack."""
+"""Debuggers, by module or package, each with a dot behind it: while somebody looks at a thread in a
+debugger, the debugger's functions stand in the thread's stack."""
 
 HAVE_MODES = {"cupy", "jax", "mlx", "paddle", "sklearn", "tensorflow", "torch"}
 """Packages with settings that belong to a thread, and not to its context: devices, precision,
@@ -42,12 +42,12 @@ OWN_ERRSTATE = np.__version__.startswith("1.")
 """Whether `numpy.errstate` belongs to the thread; from 2.0 on it is the context's."""
 
 ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
-"""What a thread begins with where it is the thread's."""
+"""The `numpy.errstate` that a thread begins with, where it belongs to the thread."""
 
 
 forks = 0
-"""Forks between the process that imported this and the present one. Looking here takes a tenth of
-asking the system which process this is."""
+"""How many forks lie between the process that imported this and the present one. Looking here takes
+a tenth of the time of asking the system which process this is."""
 
 
 def _forked() -> None:
@@ -94,7 +94,7 @@ class Tickets(queue.Queue[Any]):
     """A `queue.Queue` without a bound, with short forms of what is done for each part of a batch.
 
     Where 128 workers wait for storage, `put` and `get` were a third of all Python that runs for
-    a sample. Nobody joins the queue, so these do not count what is unfinished.
+    a sample. Nobody calls `join` of the queue, so these do not count unfinished tasks.
     """
 
     def put_all(self, items: list[Any]) -> None:
@@ -156,8 +156,8 @@ class Runtime:
         Returns:
             Whether it came free in time.
         """
-        # Not one long wait: Windows lets no Ctrl-C into it, and elsewhere a signal that came since
-        # the interpreter has looked last, or in another thread, ends none.
+        # Not one long wait: on Windows no Ctrl-C ends it, and elsewhere none that came after the
+        # interpreter's last look for signals, or in another thread.
         left = float("inf") if timeout is None else max(timeout, 0)
         while not lock.acquire(timeout=min(left, SIGNAL_SECONDS)):
             left -= SIGNAL_SECONDS
@@ -178,12 +178,12 @@ class Runtime:
     def unlike_worker(self) -> bool:
         """Tell whether user code may find something in this thread that it finds in no worker.
 
-        An event loop, inside of which none can be run; or a setting of a package, of which it is
-        known only that it belongs to the thread.
+        That is a running event loop, inside of which no other can be run; or a package's setting,
+        of which it is known only that it belongs to the thread.
         """
         if not sys.modules.keys().isdisjoint(HAVE_MODES):
             return True
-        # It runs none before the module is there; nor, with another thread importing it, all of it.
+        # No loop runs before this module is imported, nor while another thread is importing it.
         running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
         if running is not None and running() is not None:
             return True
@@ -216,7 +216,7 @@ class Runtime:
         except (OSError, ImportError) as error:
             if by_handler(error):
                 raise
-            return _plain(frame)  # no file can be opened any more, or Python's are gone
+            return _plain(frame)  # no file can be opened any more, or Python's own are gone
         return "".join(traceback.format_stack(frame))
 
 

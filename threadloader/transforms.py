@@ -77,8 +77,8 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
 def takes_rng(transform: Callable[..., Any]) -> bool:
     """Tell whether a transform is given a generator.
 
-    Of what `functools.wraps` has made its own parameters count, and those of what it wraps where
-    it takes any keyword, which it may pass on. Who gives ``rng`` to `functools.partial` keeps that.
+    Of a wrapper by `functools.wraps` its own parameters count, and, if it takes any keyword, which
+    it may pass on, those of what it wraps. An ``rng`` given to `functools.partial` is kept.
 
     Raises:
         ConfigError: it takes ``rng`` by position only.
@@ -99,7 +99,7 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
 
 def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     own: Mapping[str, inspect.Parameter] = {}
-    # One that stands in a class is a method of its objects, from 3.14 on.
+    # From 3.14 on, a partial that stands in a class is a method of the class's objects.
     partial = transform.__func__ if isinstance(transform, MethodType) else transform
     if isinstance(partial, functools.partial) and "rng" in partial.keywords:
         return own
@@ -113,7 +113,7 @@ def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter
     if "rng" in own or not passes_on:
         return own
     inspect.unwrap(transform)  # raises a ValueError where they wrap each other in a circle
-    # One after the other: another wrapper may come between this one and the innermost function.
+    # One level at a time: another wrapper may come between this one and the innermost function.
     wrapped = getattr(transform, "__wrapped__", None)
     return signature(transform).parameters if wrapped is None else _parameters(wrapped)
 
@@ -125,14 +125,14 @@ def _refusal(got: str, hint: str) -> ConfigError:
 
 def _offers_many(transform: Any) -> bool:
     kind = type(transform)
-    # The first of the two counts: a subclass that overrides only __call__ means that one.
+    # The lowest class with either decides: a subclass that overrides only __call__ means that one.
     defining = (base for base in kind.__mro__ if not {"many", "__call__"}.isdisjoint(vars(base)))
     if "many" not in vars(next(defining, kind)):
         return False
     try:
         signature(transform.many).bind([], 0, [])
     except (TypeError, ValueError) as error:
-        # Of the same name, for something else; or a builtin that does not say what it takes.
+        # A `many` that is for something else; or a builtin that does not say what it takes.
         if from_signal(error):
             raise
         return False
@@ -140,7 +140,7 @@ def _offers_many(transform: Any) -> bool:
 
 
 class OffersMany:
-    """`given`, a transform that offers ``many``, bound."""
+    """A bound transform that offers ``many``; `given` is that transform."""
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -158,7 +158,7 @@ class OffersMany:
             positions: int64, shape (samples,), their places in the global order.
 
         Raises:
-            CollateError: it gives more or fewer, or no list of them at all.
+            CollateError: the transform gives more or fewer, or no list of them at all.
         """
         given = self.given.many(samples, key, positions)
         if has_order(given):
@@ -196,7 +196,7 @@ class _Generators(threading.local):
     def at(self, key: int, position: int) -> np.random.Generator:
         """Give this thread's generator at the start of a sample's stream."""
         if key != self._key:
-            self._key = -1  # none: a Ctrl-C may come before the next lines are done
+            self._key = -1  # no key: a Ctrl-C may come before the next lines are done
             self._words[:] = (key & (2**64 - 1), key >> 64)
             self._key = key
         self._counter[1] = position

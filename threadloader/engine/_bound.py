@@ -15,9 +15,9 @@ class Bound:
     """Holds slots back while what is ready, and what is in work, fills the bound. The feeder's.
 
     A slot is admitted when the results that are ready, and those in work by a running
-    estimate of their size, leave room for one more of that size. No more of them are in work
+    estimate of their size, leave room for one more of that size. No more slots are in work
     than there are workers: so what is ready never exceeds the bound by more than one result
-    a worker, whatever the estimate was worth. The one that the consumer waits for is always
+    a worker, however wrong the estimate was. The slot that the consumer waits for is always
     admitted.
 
     Args:
@@ -43,7 +43,7 @@ class Bound:
         # to the feeder's frames and back here (G10).
         self._in_work: list[Slot] = []
         self._open: deque[int] = deque()  # numbers that were admitted and not taken, in order
-        self._sizes: dict[int, int] = {}  # of those of them that are ready
+        self._sizes: dict[int, int] = {}  # bytes by number, of those that are ready
         self._ready = 0  # their sum
 
     def admitted(self) -> Slot | None:
@@ -75,7 +75,7 @@ class Bound:
                 before = outcome.size if self._estimate is None else self._estimate
                 self._estimate = before + (outcome.size - before) / 4
         self._in_work = in_work
-        # What was taken meanwhile is counted with it: rather too much than too little.
+        # What was taken meanwhile still counts in the peak: rather too much than too little.
         self.peak = max(self.peak, self._ready)
         while self._open and self._open[0] < taken:
             self._ready -= self._sizes.pop(self._open.popleft(), 0)

@@ -82,14 +82,14 @@ class Engine:
         if seconds is not None:
             self._watch = Watch(shared, feeder, seconds, raises=raises)
         _running[id(shared)] = weakref.ref(self)
-        # Before, so that a stop after an interrupt right after the launch waits for it.
+        # Stored first, so that a stop waits for it even if an interrupt comes right after launch.
         self._feeder = feeder
         try:
             self._runtime.launch(start_feeder, (feeder, shared))
         except Exception as failed:  # noqa: BLE001 (raised again)
             # What a signal handler raises comes after the launch.
             self._feeder = feeder if from_signal(failed) else None
-            # No name for it, which would make a cycle of the error and this frame.
+            # In no variable, which would make a cycle of the error and this frame.
             raise _refused(failed, shared.num_workers)  # noqa: B904 (it is that one, or its context)
         outcome = shared.started.wait()
         if outcome is None or outcome.error is None:
@@ -158,13 +158,13 @@ class Engine:
         if here.shared is shared:
             return False
         ended = shared.end.wait(shared.close_timeout + GRACE_SECONDS)
-        if ended is None and shared.saying:  # which has a bound of its own
+        if ended is None and shared.saying:  # the log has a bound of its own
             ended = shared.end.wait(SAY_SECONDS)
         if ended is None:
             stack = self._runtime.stack(feeder.ident)
             text = f"the feeder has not ended within {shared.close_timeout:g} s; it is at\n{stack}"
             try:
-                # In its place. In a bare thread, where no signal can cut the queue's lock short.
+                # In the feeder's place; in a bare thread, where no signal can interrupt the queue.
                 self._runtime.launch(end_without_feeder, (shared,))
             except RuntimeError as error:  # no thread begins while the interpreter shuts down
                 if from_signal(error):
@@ -179,7 +179,7 @@ class Engine:
 
 
 def _refused(error: BaseException, num_workers: int) -> BaseException:
-    """Give what to raise where the system has refused a thread; it says who has asked for that."""
+    """Give what to raise where the system has refused a thread, with a note of what asks for it."""
     at_shutdown = ("can't create new thread at interpreter shutdown",)  # CPython >= 3.12
     if issubclass(type(error), RuntimeError) and error.args == at_shutdown:
         return ClosedError("a Loader cannot be entered while the interpreter shuts down")
@@ -199,7 +199,7 @@ if sys.platform != "win32":
 
 _running: dict[int, weakref.ref[Engine]] = {}
 """Engines that are running, for the exit hook. Without a lock: each use is one operation of
-a dict, which a signal handler or a finalizer that closes a loader may cut in two. And not
+a dict, since a signal handler or a finalizer may close a loader between any two. And not
 a WeakSet, whose callbacks are Python code and would swallow a Ctrl-C that lands in them."""
 
 

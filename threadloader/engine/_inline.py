@@ -39,8 +39,8 @@ class Inline:
             consumer, and in a forked child.
         behind: called when what is being run ends after a stop, with the exception that it ended
             with, or None. Written before the stop, so that either the stop finds nothing running,
-            or what runs finds this; a stop that finds nothing running takes it back to None.
-        left: a lock, held until what a stop has found running has ended, and `behind` with it; then
+            or the running thread finds `behind`; a stop that finds nothing sets it back to None.
+        left: a lock, held until what was running at a stop has ended, and `behind` after it; then
             None. Written by the thread that was running.
     """
 
@@ -72,21 +72,21 @@ class Inline:
         return not self.running
 
     def go_behind(self, error: BaseException | None) -> None:
-        """Do what is left to do after what was run, if it was stopped meanwhile."""
-        behind = self.behind  # once: whoever stops it now takes it back
+        """Call `behind` after something was run, if a stop came meanwhile, and wake who waits."""
+        behind = self.behind  # read once: a thread that stops now sets it back to None
         if self.usable:
             return
         try:
             if behind is not None:
                 behind(error)
         finally:
-            # Once: behind this it is a waiting thread that may hold it, for a moment.
+            # Released only once: from then on a waiting thread may hold the lock for a moment.
             left, self.left = self.left, None
             if left is not None:
                 left.release()
 
     def wait(self, bound: float) -> None:
-        """Wait until what a stop has found running has ended, and log it if that takes too long.
+        """Wait until what was running at a stop has ended, and log it if that takes too long.
 
         Args:
             bound: how long, in seconds.
@@ -158,7 +158,7 @@ class InlineStream:
         if self._outcome is None:
             if self._job is None:
                 return ENDED
-            # Straight to where the consumer clears it: frames of its error's traceback lead here.
+            # In no variable, but where the consumer clears it: its error's traceback leads here.
             self._outcome = self.run(_run, self._job)
         return self._outcome or ENDED
 
@@ -190,7 +190,7 @@ class InlineStream:
         return self.run(_run, job)
 
     def going_on(self, outcome: Outcome, job: Job | None) -> InlineStream:
-        """Give a stream of an outcome, of a job if there is one, and of what is left of this one.
+        """Give a stream of an outcome, then of a job if there is one, then of this stream's rest.
 
         Once one of the two streams was asked, the other must not be.
         """
@@ -203,7 +203,7 @@ class InlineStream:
     ) -> tuple[list[Any] | None, BaseException | None]:
         """Run something as jobs are run: what ``run(attempt, work, number)`` does, in one call.
 
-        Small batches come this way, one by one, so that calls within calls would count.
+        Small batches are made this way one by one: there the time of nested calls would count.
 
         Args:
             work: makes batches.
@@ -246,7 +246,7 @@ class InlineStream:
         engine = self._engine
         raised: BaseException | None = None
         try:
-            # First said, then asked: a stop in another thread sees the one, or is seen.
+            # Written before `usable` is read: a stop in another thread sees this, or is seen here.
             engine.running = get_ident()
             if not engine.usable:
                 return None

@@ -43,8 +43,8 @@ def join(
 def _wait(thread: Thread, seconds: float, runtime: Runtime) -> float:
     """Wait for a thread to end; give the seconds that count.
 
-    A look counts as long as it was to take, and not what a clock says: in a process that was
-    stopped meanwhile, and goes on, no worker had that time.
+    Each look counts with its planned length, and not with what a clock says: while the whole
+    process was stopped, no worker had that time.
     """
     left = seconds
     while True:

@@ -1,4 +1,4 @@
-"""Logs in a thread of its own, with a bound: what is told of may be stuck in the log itself.
+"""Logs in a thread of its own, with a bound: the thread told of may be stuck in the log itself.
 
 And warns of a loader that was dropped without being closed.
 """
@@ -19,7 +19,7 @@ from ._slots import attempt, caught
 __all__ = ["SAY_SECONDS", "say", "warn_of_dropped"]
 
 SAY_SECONDS = 1.0
-"""How long what is said is waited for. Chosen: a log that works needs some milliseconds, and the
+"""How long `say` waits for the log. Chosen: a log that works needs some milliseconds, and the
 second that a stuck one costs is short beside the bound of a stop."""
 
 
@@ -31,9 +31,9 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
     `threading.excepthook` reports.
 
     Args:
-        shared: what the threads of the engine share whose stop waits for this log; None if none
-            does. The thread that writes counts as one of them: a handler that closes the loader in
-            it would otherwise wait for itself.
+        shared: the `Shared` of the engine whose stop waits for this log; None if none does. The
+            thread that writes counts as one of that engine's: otherwise a handler in it that closes
+            the loader would wait for itself.
         how: the method of the log.
         texts: what is said, each a record.
     """
@@ -59,12 +59,12 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
 
     def begin(call: Callable[..., tuple[Any, BaseException | None]]) -> None:
         # No thread starts when the interpreter ends. There `logging.shutdown` waits for the locks
-        # of all handlers, so that it is no loss to do it here.
+        # of all handlers anyway, so that nothing is lost by writing in this thread.
         if call(thread.start)[1] is not None:
             call(write)
 
-    # No signal lands in a bare thread; and asking there whether one did (`attempt`) would enter it
-    # into the list of `threading`, which would keep it.
+    # No signal lands in a bare thread; and asking there whether one did (`attempt`) would enter the
+    # thread into the list of `threading` for good.
     if attempt(RUNTIME.launch, begin, (caught,))[1] is not None:
         begin(attempt)
     if RUNTIME.wait(written, SAY_SECONDS) and thread.ident is not None:
@@ -74,12 +74,12 @@ def say(shared: object, how: Literal["error", "warning"], texts: Sequence[str]) 
 def warn_of_dropped() -> None:
     """Warn of a loader that was dropped without being closed, as Python does of a file.
 
-    So it comes from where something ends: what it raises where warnings are errors goes to
-    `sys.unraisablehook` from there, and ends no thread.
+    As there, it comes from where an object ends: if warnings are errors, what it raises goes to
+    `sys.unraisablehook`, and ends no thread.
     """
     ending: set[None] = set()
     watch = weakref.ref(ending, _warn)
-    del ending, watch  # in this order: that calls it
+    del ending, watch  # in this order: the end of the first one calls `_warn`
 
 
 def _warn(_ended: object) -> None:

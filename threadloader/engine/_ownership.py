@@ -11,7 +11,7 @@ __all__ = ["end_if_forked", "forked", "here"]
 
 
 class _Here(threading.local):
-    # Of the class: each `next` looks here, and a miss takes ten times as long as this.
+    # In the class: each `next` reads it, and an attribute that is missing takes ten times as long.
     shared: object = None
 
 
@@ -25,10 +25,10 @@ def forked(shared: Any) -> bool:
 
 
 def end_if_forked(shared: Any, error: BaseException | None) -> None:
-    """End the calling thread in a child that was forked in it, and that has no other one.
+    """End the calling thread if it is the one left in a child that was forked in it.
 
-    There is nobody to wait for, and a lock of another thread's may be held for ever. What
-    the code has raised that forked it gets out, as it would from a thread of the user's own.
+    There is nobody to wait for there, and another thread's lock may be held for ever. What the
+    code that forked has raised gets out, as it would from a thread of the user's own.
     """
     if shared.forks != _runtime.forks:
         raise SystemExit if error is None else error

@@ -32,7 +32,7 @@ class Job(Protocol):
         """Make the result when all parts are done; called once, by one worker."""
 
     def failed(self, part: int | None) -> None:
-        """Note what else is to be said of a part that raised; in its thread, right after it."""
+        """Note what else to say of a part that raised; called in its thread, right after it."""
 
     def describe(self, part: int | None) -> str:
         """Say what a part is; None: the finish. Asked in any thread, so it must not wait."""
@@ -136,10 +136,11 @@ class Worker:
 class Slot:
     """One job's place in the line.
 
-    `origin` and `number` are the consumer's, fixed when it is made. `job`, `claim`, `hands` and
-    `singly`, whether each of the hands has one part to do, are the feeder's until it puts the
-    slot on the queue. After that the workers share the slot under its guard, until one of them
-    fills it, or at a stop the feeder; then it is the consumer's.
+    `origin` and `number` are the consumer's, fixed when it is made. `job`, `claim` (parts that a
+    worker takes at a time), `hands` (workers that have not left it) and `singly` (whether each of
+    them has one part to do) are the feeder's until it puts the slot on the queue. After that the
+    workers share the slot under its guard, until one of them, or at a stop the feeder, fills it;
+    then it is the consumer's.
     """
 
     __slots__ = (
@@ -168,8 +169,8 @@ class Slot:
         self.singly = False
         self.outcome: Outcome | None = None
         # Guards _claimed, _seconds, hands, _failed and the one store of `outcome`. Held for a
-        # few bytecodes at a time; no code of a job runs under it, so nothing is let go of there:
-        # with an error end the frames that its traceback leads to, and with them a job's objects.
+        # few bytecodes at a time; no code of a job runs under it. So no object is freed there: an
+        # error takes the frames of its traceback with it, and they a job's objects.
         self._guard = runtime.lock()
         self._claimed = 0
         self._seconds = 0.0
@@ -183,12 +184,12 @@ class Slot:
         with self._guard:
             if self.outcome is not None:
                 return
-            # The consumer's alone, where it is part of the outcome: nobody else holds it (G10).
+            # A job that is part of the outcome is the consumer's alone: not held here (G10).
             job, failed = None if outcome.job is self.job else self.job, self._failed
             self.job = self._failed = None
             self.outcome = outcome  # last: the consumer looks for it without the guard
         self._filled.release()
-        del job, failed  # what belongs to them may take its time to end
+        del job, failed  # not under the guard: to free what belongs to them may take time
 
     def wait(self, timeout: float | None = None) -> Outcome | None:
         """Wait for the outcome; None when the time is over first.
@@ -229,7 +230,7 @@ class Slot:
             worker.claims += 1
             with self._guard:
                 first = self._claimed
-                # No call, as of `min`: garbage may be collected in one, and end under the guard.
+                # No call, as of `min`: it may collect garbage, and run finalizers under the guard.
                 last = parts if parts - first < self.claim else first + self.claim
                 if first == last or self._failed is not None:
                     return
@@ -244,18 +245,18 @@ class Slot:
         """Write down what a part raised, unless a lower one has failed.
 
         Args:
-            worker: who did it, still at the part.
-            error: what it raised.
+            worker: the one that did it, still at the part.
+            error: what the part raised.
         """
         part = -1 if worker.part is None else worker.part
         failed: tuple[int, BaseException] | None = (part, error)
         with self._guard:
             if self._failed is None or part < self._failed[0]:
                 failed, self._failed = self._failed, failed
-        del failed  # the one that does not count: here, where no lock is held
+        del failed  # the failure that does not count is freed here, where no lock is held
 
     def leave(self, seconds: float) -> bool:
-        """Count a worker out that has no more parts to do.
+        """Count out a worker that has no more parts to do.
 
         Args:
             seconds: time it spent.
@@ -275,7 +276,7 @@ class Slot:
     def conclude(
         self, worker: Worker, job: Job, complete: bool, value: Any, error: BaseException | None
     ) -> Outcome:
-        """Give what the job came to, to fill the slot with; by the last worker.
+        """Give the outcome to fill the slot with; called by the last worker.
 
         Args:
             worker: that one.
@@ -286,9 +287,9 @@ class Slot:
         """
         if complete:
             return Outcome(job, value, error, None, self._seconds)
-        with self._guard:  # so that to fill the slot lets go of no failure
+        with self._guard:  # taken out, so that `fill` frees no failure
             failed, self._failed = self._failed, None
-        # A part that was claimed before an end, and not begun, may be one below it that fails (G7).
+        # At an end, a lower part that would fail may have been claimed and never begun (G7).
         if failed is None or worker.stopped() or self.origin.cancelled:
             return ENDED
         part, failure = failed

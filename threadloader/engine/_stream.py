@@ -15,8 +15,8 @@ __all__ = ["Stream"]
 class _Origin:
     """Where the slots of one stream get their jobs.
 
-    `jobs` and `dealt`, how many jobs were drawn, are the feeder's. `cancelled`, which goes to
-    True, once, and `taken`, how many results were, are the consumer's; the threads read them.
+    `jobs` and `dealt` (how many jobs were drawn) are the feeder's. `cancelled` (set to True, once)
+    and `taken` (how many results were taken) are the consumer's; the threads read them.
     """
 
     def __init__(self, jobs: Iterator[Job]) -> None:
@@ -43,8 +43,8 @@ class Stream:
         self._watch = watch
         self._depth = depth
         self._origin = _Origin(jobs)
-        # The consumer's alone: its line of slots, how many of them it has sent, up to which
-        # number they are known to be filled, and whether it sends no more.
+        # The consumer's alone: its line of slots, how many of them it has sent, whether it sends
+        # no more, and up to which number they are known to be filled.
         self._line: deque[Slot] = deque()
         self._sent = 0
         self._winding_down = False
@@ -59,8 +59,8 @@ class Stream:
         """Let the threads work `depth` jobs ahead, from job `number` on.
 
         A slot joins the line before it is sent, and counts as sent afterwards. So after an
-        interrupt the one that was kept back is sent, and one that is sent a second time is
-        known to the feeder by its number (G8).
+        interrupt a slot that was not sent yet is sent, and the feeder knows one that is sent a
+        second time by its number (G8).
         """
         line = self._line
         if self._winding_down:
@@ -92,10 +92,10 @@ class Stream:
         self.prefetch(number)
         if number >= self._sent:  # it winds down, and all that was begun has been taken
             return ENDED
-        # Sent and said first, looked afterwards: a stop that comes after this look finds the slot.
+        # Sent, and written to `awaited`, before `stopping` is read: a later stop finds the slot.
         slot = self._shared.awaited = line[0]
         if self._shared.stopping:
-            self._shared.awaited = None  # it may be filled, and keep its job
+            self._shared.awaited = None  # else it would keep a filled slot, and its job
             return ENDED
         outcome = slot.outcome or self._wait(slot)
         self._shared.awaited = None

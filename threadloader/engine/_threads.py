@@ -34,8 +34,8 @@ PROBE_SECONDS, SOON_SECONDS, MOST_SOON = 0.25, 0.03, 16
 The first 16 come sooner, since a single one may find the loop not holding the GIL."""
 
 HELD_SECONDS = 1e-3
-"""Delay of the GIL from which the loop holds it: one in pure Python makes it a switch interval, 5
-ms by default, and one that releases it some microseconds."""
+"""Above this delay of the GIL the loop must be holding it: a loop in pure Python makes it a switch
+interval, 5 ms by default, and one that releases the GIL some microseconds."""
 
 LOOK: Any = object()
 """Put on the inbox to have the feeder look again: where the bytes of results are bounded, when one
@@ -52,11 +52,11 @@ class Shared:
     finalizer ends them. `max_bytes` bounds the results that wait, None does not. `peak_bytes`, the
     most of them at once, is the feeder's.
 
-    `stopping` and `abandoned` go from False to True, once, by whoever stops; `saying`, by the
-    feeder, when all it has left to wait for is the log; `failed`, what a thread has raised outside
-    of a job, by that one, so of several the last. `gil_delay`, seconds for which the loop keeps
-    the GIL from a worker, is the first worker's. `crew`, the workers' facts and threads, is the
-    feeder's; it is replaced whole, and empty in the end: a worker's facts lead back here.
+    `stopping` and `abandoned` are set to True, once, by whoever stops; `saying` by the feeder, when
+    it waits for nothing but the log. `failed`, what a thread has raised outside of a job, is
+    written by that thread, so that of several the last counts. `gil_delay`, seconds for which the
+    loop keeps the GIL from a worker, is the first worker's. `crew`, the workers' facts and threads,
+    is the feeder's; replaced whole, and empty in the end: a worker's facts lead back here.
 
     `forks` is what `_runtime.forks` was when it was made.
 
@@ -112,7 +112,7 @@ def feed(shared: Shared) -> None:
     dealt: deque[Slot] = deque()
     bound = Bound(shared.max_bytes, shared.num_workers)
     _, error = caught(_start_workers, shared, crew)
-    shared.crew = tuple(crew)  # of them all, or of those before one that could not be started
+    shared.crew = tuple(crew)  # all workers, or those before one that could not be started
     shared.started.fill(Outcome(error=error))
     if error is None:
         _, error = caught(_deal, shared, dealt, bound)
@@ -134,7 +134,7 @@ def _start_workers(shared: Shared, crew: list[tuple[Worker, Thread]]) -> None:
 
 
 def _work(shared: Shared, worker: Worker, first: bool) -> None:
-    """A worker: serve; should that fail, a slot may be lost, and so the feeder is to end."""
+    """A worker: serve. If that fails a slot may be lost, and so the feeder is told to end."""
     here.shared = shared
     _, error = caught(_serve, shared, worker, first)
     end_if_forked(shared, error)
@@ -158,15 +158,15 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
                 began = monotonic()  # before: a claim of one part has looked at the stop (G5)
                 claims = slot.claims(worker, job.parts)
                 _, error = caught(job.run, claims)
-                if shared.forks != _runtime.forks:  # asked here: for each part a call would count
+                if shared.forks != _runtime.forks:  # compared here: calls for each part would count
                     end_if_forked(shared, error)
                 if error is not None:
                     if isinstance(claims, Generator):
-                        # Suspended, it leads from the traceback to the slot; on 3.12.3 closed, too.
+                        # Suspended, it leads from traceback to slot; on 3.12.3 even when closed.
                         caught(claims.throw, GeneratorExit)
                     caught(job.failed, worker.part)
                     slot.fail(worker, error)
-                worker.part = value = error = None  # by now: another one may fill the slot
+                worker.part = value = error = None  # first: another worker may fill the slot then
                 if slot.leave(monotonic() - began):
                     complete = slot.complete(worker)
                     if complete:
@@ -185,19 +185,19 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
                         shared.inbox.put(LOOK)
         except BaseException as broken:  # noqa: BLE001 (a thread that dies lets others wait)
             end_if_forked(shared, broken)
-            # In the lines above, none of which is the user's: out of memory, say.
+            # Raised by the lines above, and not by the user's: out of memory, say.
             slot.fill(Outcome(worker.job, error=broken))
             shared.inbox.put(LOOK)
         worker.job = worker.part = None
         slot = job = claims = outcome = error = value = None
         if first and (now := monotonic()) - probed > pause:
             delay = shared.runtime.gil_delay()
-            # While the consumer waited it was another worker that held it, in Python code. (It
-            # writes `awaited` before `wait_began`: between the two that lies in the past, and
-            # nothing counts. Nor does it where its stream was cancelled: `wait_ended` is infinite.)
+            # Not while the consumer waited: then another worker held the GIL, in Python code. (The
+            # consumer writes `awaited`, then `wait_began`: between the two that lies in the past,
+            # and nothing counts. Nor does it after a cancel: `wait_ended` is infinite.)
             until = now + delay if shared.awaited is None else shared.wait_began
             own = max(0.0, min(delay, until - max(now, shared.wait_ended)))
-            shared.gil_delay = (shared.gil_delay + own) / 2  # one chance does not decide
+            shared.gil_delay = (shared.gil_delay + own) / 2  # no single measurement decides
             probed, probes = now, probes + 1
             pause = SOON_SECONDS if probes < MOST_SOON else PROBE_SECONDS
 
@@ -212,7 +212,7 @@ def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
     """
     cost = float("inf")  # seconds a part; unknown as yet, and one part is never too large
     while (slot := shared.inbox.get()) is not STOP:
-        # Nobody waits for one that is cancelled, and a read of it that hangs holds up no other.
+        # Slots of a cancelled stream go, too: nobody waits for them, and their reads may hang.
         while dealt and (dealt[0].outcome is not None or dealt[0].origin.cancelled):
             done = dealt.popleft().outcome
             if done is not None and done.cost is not None:
@@ -249,8 +249,8 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bo
     slot.job = job
     slot.claim = max(1, min(job.parts, int(CLAIM_SECONDS / max(cost, 1e-9))))
     if shared.gil_delay > HELD_SECONDS:
-        # Each time a worker comes for more it waits for the GIL: let it take all that leaves the
-        # others as much, by the jobs that are in work. Not more: no worker is to have nothing.
+        # For each claim a worker waits for the GIL: so let it take its whole share of the job,
+        # by how many jobs are in work. Not more: no worker is to have nothing.
         share = -(-shared.num_workers // len(dealt))
         slot.claim = max(slot.claim, -(-job.parts // share))
     hands = min(shared.num_workers, -(-job.parts // slot.claim))
@@ -261,7 +261,7 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bo
 
 
 def _end(shared: Shared, dealt: deque[Slot], word: Outcome) -> None:
-    """Wake whoever waits with a word, end and join the workers, report."""
+    """Fill all slots with `word`, so that whoever waits wakes; end and join the workers, report."""
     shared.stopping = True
     while True:
         try:
@@ -270,7 +270,7 @@ def _end(shared: Shared, dealt: deque[Slot], word: Outcome) -> None:
             break
         if slot is not STOP and slot is not LOOK:
             dealt.append(slot)
-    # Mostly among those; where a thread has failed it may have been lost.
+    # Mostly it is among those; where a thread has failed it may have been lost.
     if (awaited := shared.awaited) is not None:
         dealt.append(awaited)
     for slot in dealt:

@@ -13,7 +13,7 @@ from ._threads import Shared
 __all__ = ["Watch"]
 
 TICKS = 10
-"""Looks in the time of the limit: so a stall is told at most a tenth of it late."""
+"""How many looks there are in the limit: so a stall is told at most a tenth of the limit late."""
 
 LONGEST_TICK = 5.0
 """Seconds from one look to the next, at most."""
@@ -46,7 +46,7 @@ class Watch:
         """Wait for a slot's outcome.
 
         Raises:
-            StalledError: nothing moves; asked again, it is waited for anew.
+            StalledError: nothing moves; the next call waits anew.
         """
         # Nothing is looked at before a tick has passed: most waits end within it.
         outcome, seen, ticks, told_at = slot.wait(self._tick), None, 0, self._seconds
@@ -86,5 +86,5 @@ class Watch:
         text = text.rstrip()
         if self._raises:
             raise StalledError(text, seconds)
-        # The consumer waits for the log, and none of the threads does: a handler may close.
+        # None: the consumer waits for this log, and no thread of ours; a handler may close.
         say(None, "warning", [text])
