@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchJob", "NoBatch"]
 
 _ALL = type(iter(range(0)))
-"""What `BatchJob.run` is given where there are no workers: all rows, one after the other."""
+"""Type of the parts that `BatchJob.run` is given without workers: all rows, one after the other."""
 
 
 class BatchJob:
@@ -37,7 +37,7 @@ class BatchJob:
 
     Attributes:
         span: where it lies.
-        at: where one worker does all rows, one by one: the row that it has got to; else None.
+        at: the row that a worker is at, where one worker does all rows one by one; else None.
         parts: how many there are: a row each, or one for all.
         digests: the fingerprint of the batch's content, once it is made, if that is wanted.
         size: bytes of the batch, once it is made, if they count.
@@ -96,7 +96,7 @@ class BatchJob:
         self._samples: Any = [None] * len(indices)
         # Where rows that failed stand, as the source says.
         self._told: dict[int, str | None] = {}
-        # Where large arrays are written to; shared as the samples are.
+        # The batch memory that large arrays are written to; shared as the samples are.
         self._into: Any = None if recipe.rows is None else recipe.rows(len(indices))
 
     def info(self, number: int = 0) -> BatchInfo:
@@ -135,7 +135,7 @@ class BatchJob:
             try:
                 self._samples = [source[index] for index in remaining]
             except BaseException:
-                # So that whoever gave the parts sees at which of them it was.
+                # Draw the parts up to the failed one, so that the caller sees which it was.
                 for _ in range(len(index_of) - length_hint(remaining)):
                     next(parts)
                 raise
@@ -149,10 +149,10 @@ class BatchJob:
 
     def _read_whole(self) -> Any:
         transform = self._each
-        self.at = None  # it may have got somewhere before a Ctrl-C
+        self.at = None  # a run that a Ctrl-C cut short may have left a row here
         if self._recipe.whole == "take":
             return self._recipe.take(self._indices)  # type: ignore[misc]  # there with "take"
-        # A copy, which it may sort or use up.
+        # A copy, which the source may sort or use up.
         samples = samples_of(self._recipe.source, self._index_of.copy())
         if transform is None:
             return samples
@@ -170,7 +170,7 @@ class BatchJob:
     def _made_of(self, batch: Any) -> Any:
         """Give the batch of the samples that were read, or of what `take` gave."""
         if self._into is not None:
-            # It has the batch's memory, and goes with it: if the job is run again, without it.
+            # It has the batch's memory, and is used once: if the job is run again, without it.
             into, self._into = self._into, None
             batch = into.stack(batch)
         elif self._recipe.whole != "take":
@@ -184,8 +184,8 @@ class BatchJob:
     def failed(self, part: int | None) -> None:
         """Have the source say where the row stands that has just failed, in the same thread.
 
-        A source may wait for a lock meanwhile, or do anything else that its reads do: neither
-        the consumer nor who reports on a read that hangs may ask it.
+        A source may wait for a lock meanwhile, or do anything else that its reads do: so neither
+        the consumer nor a thread that reports on a hanging read may ask it.
         """
         row = self.row_of(part)
         if row is not None:

@@ -14,14 +14,14 @@ __all__ = ["UncutError", "cut", "join"]
 
 
 class UncutError(CollateError):
-    """What was taken cannot be cut, or joined: it may be more than rows."""
+    """What `take` gave cannot be cut, or joined: it may hold more than rows."""
 
 
 def cut(made: Any, count: int, rows: int) -> list[Any]:
     """Cut what has count * rows rows, as `take` gives it, into count batches, field by field.
 
-    Only what is known to hold rows and nothing else is cut: an object of a class of the user's
-    may have more in it, which is of all batches.
+    Only what is known to hold rows and nothing else is cut: an object of a user's class may hold
+    more, which belongs to all batches.
 
     Raises:
         UncutError: there is something else in it.
@@ -40,7 +40,7 @@ def cut(made: Any, count: int, rows: int) -> list[Any]:
     if isinstance(made, tuple) and hasattr(kind, "_make") and bare:
         return [kind._make(batch) for batch in _fields(made, count, rows)]
     if kind is list:
-        # One of as many arrays or lists as there are rows may be of fields, or of ragged rows.
+        # A list of as many arrays or lists as there are rows may hold fields, or ragged rows.
         apart = (np.ndarray, dict, tuple, list)
         if len(made) != count * rows:
             return list(map(list, _fields(made, count, rows)))
@@ -52,7 +52,7 @@ def cut(made: Any, count: int, rows: int) -> list[Any]:
 def _fields(fields: Iterable[Any], count: int, rows: int) -> list[tuple[Any, ...]]:
     """Cut each of some fields, and give those of each batch."""
     parts = [cut(field, count, rows) for field in fields]
-    # Zipped, no field at all would be no batch at all.
+    # To zip no fields would give no batches.
     return list(zip(*parts, strict=True)) if parts else [()] * count
 
 

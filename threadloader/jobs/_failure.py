@@ -13,10 +13,10 @@ LONGEST_TEXT = 20_000
 """Characters of a message that are kept, and of a traceback: its last ones, which say most."""
 
 MOST_FRAMES = 50
-"""Frames of it, likewise: one exception object that is raised again and again has ever more."""
+"""Frames of a traceback that are kept, likewise: an exception raised again and again has more."""
 
-# From CPython 3.15 on it imports a part of itself when it is asked, in the midst of a sample then,
-# and a fork beside an import leaves the lock of that module held for ever: so it is asked here.
+# From CPython 3.15 on, `traceback` imports a part of itself at its first use. In the midst of a
+# sample, a fork beside that import would leave the module's lock held for ever: so it is used here.
 traceback.format_exception(ValueError())
 
 
@@ -40,8 +40,8 @@ class Failure:
 def failure_of(index: int, path: str | None, error: BaseException) -> Failure:
     """Tell a sample's failure in words, whatever its exception does when it is printed.
 
-    Its traceback is taken off: it leads to the job, which an exception that somebody keeps would
-    keep alive. What a signal handler raises meanwhile passes.
+    The exception loses its traceback, which leads to the job: somebody may keep the exception, and
+    with it the job. What a signal handler raises meanwhile passes.
     """
     try:
         said = "".join(traceback.format_exception_only(error)).strip()[:LONGEST_TEXT]

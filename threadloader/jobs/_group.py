@@ -68,10 +68,10 @@ class _Several:
 class GroupJob(_Several):
     """Several small batches of a source that builds whole ones: gathered together, then cut.
 
-    Handing a small batch from thread to thread costs more than gathering it. Those that are
-    gathered by one call are views of one memory, each of rows of its own. In a worker each call
-    is a part. Where there is no such handing, only the first ones are made as the job's result,
-    and the others when they are asked for, by `more`. One that fails is made anew, batch by batch.
+    Handing a small batch from thread to thread costs more than gathering it. Batches gathered by
+    one call are views of one memory, each of its own rows. In a worker each call is a part. Where
+    nothing is handed on, only the first batches are made as the job's result, and the others by
+    `more`, when they are asked for. A group that fails is made anew, batch by batch.
 
     Args:
         recipe, span, indices, valid: as of `_Several`.
@@ -79,8 +79,8 @@ class GroupJob(_Several):
 
     Attributes:
         parts: how many calls make the job's result.
-        piece: how many batches it has.
-        plain: True: `more` does all that is done to them, which of a `SeriesJob` need not be so.
+        piece: how many batches the result has.
+        plain: True: `more` does all that is done to a batch; in a `SeriesJob` that may differ.
     """
 
     plain = True
@@ -101,11 +101,11 @@ class GroupJob(_Several):
         self.piece = min(piece or span.size, span.size)
         self.parts = -(-self.piece // self._per_call)
         self._batches: Callable[[int, int], list[Any]] | None = None
-        # By part; each item is written by the worker that has claimed its part.
+        # The batches of each part; written by the worker that has claimed the part.
         self._made: list[list[Any]] = [[]] * self.parts
 
     def run(self, parts: Iterator[int]) -> None:
-        """Gather the rows of those that make the job's result."""
+        """Gather the rows of the batches that are the job's result."""
         for part in parts:
             if self._at_once:
                 rows = self._indices[self._rows(part)]
@@ -122,7 +122,7 @@ class GroupJob(_Several):
     def _gathering(
         self, indices: NDArray[np.int64], empty: Callable[..., Any]
     ) -> Callable[[int, int], list[Any]]:
-        """Give what makes batches of some rows, from one number to before another."""
+        """Give a function that makes batches of these rows, from one number to before another."""
         recipe = self._recipe
         if recipe.take_batches is None:
             return partial(_taken, recipe.take, indices)
@@ -136,7 +136,7 @@ class GroupJob(_Several):
     def finish(self) -> list[Any]:
         """Give the batches that were made first as they are delivered."""
         batches = [batch for made in self._made for batch in made]
-        # Anew: after a Ctrl-C behind these lines the consumer has the job run again.
+        # Empty again: after a Ctrl-C behind these lines the consumer has the job run anew.
         self._made = [[]] * self.parts
         if self._recipe.measure is not None:
             self.size = self._recipe.measure(batches)
@@ -162,8 +162,8 @@ class SeriesJob(_Several):
     """Batches that are made one by one, each when it is asked for: without workers.
 
     What the run writes down after a job costs more than making a small batch, so it is done once
-    for all of these. As a job of the engine this is its first batch. The consumer makes the others
-    beside it, by `more` or as jobs; one that fails has its own error, as if there were no series.
+    for all of these. What the engine runs is the first batch. The consumer makes the others beside
+    it, by `more` or as jobs; one that fails has its own error, as if there were no series.
 
     Args:
         recipe: how they are made; nothing is left out of a batch, and none has a fingerprint.
@@ -200,25 +200,25 @@ class SeriesJob(_Several):
 
     @property
     def plain(self) -> bool:
-        """Whether `more` does all that is done to them."""
+        """Whether `more` does all that is done to a batch."""
         rows = self._recipe.rows
-        # No rows are given once samples have turned out to be small, which the first batch shows.
+        # It gives None once samples have turned out to be small, which the first batch shows.
         return self._bare and (rows is None or rows(0) is None)
 
     def single(self, number: int) -> BatchJob:
-        """Give the job of one of the batches, which has the span of all.
+        """Give the job of one of the batches, with the span of all of them.
 
-        Its own would cost half as much as all the rest of such a job, and only errors need it.
+        A span of its own would cost half as much as all else in the job, and only errors need one.
         """
         rows, valid = (self._indices[number], self._positions[number]), self._valid
         return BatchJob(self._recipe, self.span, *rows, valid, len(valid), self._key)
 
     def more(self, number: int) -> list[Any]:
-        """Give one of the batches, as a job of its own would: then only an error needs one."""
+        """Give one of the batches, as a job of its own would: only an error needs such a job."""
         recipe, indices = self._recipe, self._indices[number]
         if recipe.whole:
             return [recipe.take(indices)]  # type: ignore[misc]  # it is there
-        # None again: a signal handler may have raised at a part before, and then it is asked anew.
+        # `part` is None again: a signal handler may have raised at a row, in a call before this.
         source, each, self.part = recipe.source, recipe.each, None
         remaining, positions = iter(indices.tolist()), self._positions[number]
         try:
@@ -259,6 +259,6 @@ class SeriesJob(_Several):
 
 
 def _taken(take: Any, indices: NDArray[np.int64], first: int, last: int) -> list[Any]:
-    """Give batches of what builds one, from number `first` to before `last`."""
+    """Take the batches from number `first` to before `last` by one call, and cut them apart."""
     rows = indices[first:last]
     return cut(take(rows.reshape(-1)), *rows.shape)

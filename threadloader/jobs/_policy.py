@@ -16,11 +16,11 @@ _CAUSES = 100
 """Causes of an error that are looked at. Chosen: none has as many, and they may go in a circle."""
 
 LONGEST_PAUSE = 60.0
-"""Seconds: how far the doubling of the pause goes."""
+"""Seconds up to which the pause is doubled."""
 
 
 class Pause:
-    """Waits before another try, and for nothing any more once the loader is closed.
+    """Waits before another try, but not any more once the loader is closed.
 
     Args:
         lock: a new lock.
@@ -40,8 +40,8 @@ class Pause:
 
     def end(self) -> None:
         """End all pauses, those to come as well; harmless a second time, in any thread."""
-        # Taken out by C code alone: between that and the release no signal is looked for, which
-        # would leave the lock held for ever.
+        # Taken out by C code alone: a signal between that and the release would leave the lock
+        # held for ever, and none is looked for there.
         for lock in iter(partial(self._held.pop, "lock", None), None):
             lock.release()
 
@@ -72,7 +72,7 @@ class Policy(NamedTuple):
         cause: BaseException | None = error
         try:
             for _ in range(_CAUSES):
-                # Past what a class of the user's answers for itself, and may raise.
+                # Read past attributes of the user's class, which may say or raise anything.
                 if issubclass(type(cause), OSError) and _ERRNO(cause) in TOO_MANY:
                     return False
                 if (cause := _CAUSE(cause)) is None:

@@ -42,7 +42,7 @@ class RetryingJob(BatchJob):
         self.failures: tuple[Failure, ...] = ()
         self.strict = not self._policy.skip
         self._kept: NDArray[np.int64] | None = None  # the rows that are left, where some are not
-        # Each row by the worker that claimed it: what is left out, how often it was tried again.
+        # By row, written by the worker that claimed it: its failure if it is left out, its retries.
         self._failed: list[Failure | None] = [None] * len(self._indices)
         self._tries = [0] * len(self._indices)
         self._again = 0  # how often the whole, or all that is left of it, was read again
@@ -83,7 +83,7 @@ class RetryingJob(BatchJob):
                 self._samples[part] = self._try(part, self._read_row)
 
     def finish(self) -> list[Any]:
-        """Collate what is left.
+        """Collate the samples that are left.
 
         Returns:
             The batch; none where each of its samples was left out.
@@ -132,7 +132,7 @@ class RetryingJob(BatchJob):
 
     def _try_whole(self) -> Any:
         """Read the batch as a whole, or, where that fails, row by row."""
-        self._failed = [None] * len(self._indices)  # as in `finish`
+        self._failed = [None] * len(self._indices)  # it may be run again, after a Ctrl-C
         try:
             return self._read_whole()
         except Exception as error:
@@ -144,7 +144,7 @@ class RetryingJob(BatchJob):
             samples.append(self._try(row, self._read_alone))
         self.at = None
         kept = [row for row, failed in enumerate(self._failed) if failed is None]
-        # If each is good at once, nothing else tells of a storage that fails at times.
+        # If each row is good at once, only this count shows that storage fails at times.
         self._again = int(len(kept) == len(samples) and not any(self._tries))
         if self._recipe.whole != "take" or not kept:
             return samples
@@ -153,7 +153,7 @@ class RetryingJob(BatchJob):
     def _take_kept(self, kept: list[int], alone: list[Any]) -> Any:
         """Read the rows that are left as a whole; each has been read well by itself just now.
 
-        Where that fails, what came of them `alone` is joined. If it cannot be, all is tried again.
+        Where that fails, what each gave `alone` is joined; if that cannot be, all are read again.
         """
         tries, before = 0, self._again
         indices = self._indices[kept]
@@ -186,6 +186,6 @@ class RetryingJob(BatchJob):
 
 
 def _is_no_failure(error: BaseException) -> bool:
-    """Tell whether no sample is at fault: a signal's handler raised it, or who left a debugger."""
+    """Tell whether no sample is at fault: a signal's handler raised it, or a debugger was left."""
     left = getattr(sys.modules.get("bdb"), "BdbQuit", None)
     return from_signal(error) or (left is not None and issubclass(type(error), left))

@@ -49,7 +49,7 @@ as little as seven bits, so twice that."""
 def _word(value: int) -> Any:
     """Give 32 bits as an array of shape ().
 
-    Each operation makes one of a scalar anew, which was a tenth of an order's time.
+    Each operation makes such an array of a scalar anew, which was a tenth of an order's time.
     """
     return np.array(value, np.uint32)
 
@@ -63,7 +63,7 @@ FOLD = _word(15)
 bit of a half reaches the bits that are kept."""
 
 CHUNK = 16384
-"""Values permuted together: they and what is between, 384 KiB, stay in a core's own cache."""
+"""Values permuted together: they and the results between, 384 KiB, stay in a core's own cache."""
 
 BYTE_BITS = 16
 """Up to so many bits of a position a half is a byte at most. What a round makes of a half is then
@@ -114,9 +114,9 @@ class Order:
         self.n = n
         self._table: NDArray[Any] | None = None
         self._keys: list[tuple[Any, Any]] = []
-        # Memory for what is between, used again: the C library gives arrays of this size back
-        # to the system each time, and new pages take a fifth of the time. Whoever uses it has
-        # taken it out; several threads may ask.
+        # Memory for the results between, used again: the C library gives arrays of this size back
+        # to the system each time, and new pages take a fifth of the time. A thread takes it out of
+        # the list while it uses it, since several may ask.
         self._scratch: list[NDArray[np.uint32]] = []
         self._bits = max(n - 1, 1).bit_length()
         if not shuffle:
@@ -142,7 +142,7 @@ class Order:
             int64 array of the same shape, a new one.
         """
         if self._table is None and self._bits <= BYTE_BITS and positions.size > MANY and self._keys:
-            self._table = self._listed()  # of two threads that come here each makes the same
+            self._table = self._listed()  # two threads that come here at once make the same
         if self._table is not None:
             return self._table[positions].astype(np.int64, copy=False)
         return self._walk(positions) if self._keys else positions.copy()
@@ -159,7 +159,7 @@ class Order:
         return self._walk(here, backwards=True) if self._keys else here
 
     def _listed(self) -> NDArray[np.uint16]:
-        """Give the whole order, of halves that are a byte at most, as `_walk` does."""
+        """Give the whole order, as `_walk` would, where each half is a byte at most."""
         low_bits = (self._bits + 1) // 2
         high_bits = self._bits - low_bits
         lows, highs = np.arange(1 << low_bits, dtype=np.uint32), np.arange(1 << high_bits)

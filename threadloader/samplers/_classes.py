@@ -45,8 +45,8 @@ def classes(labels: Any, n: int, pointer: str, kept: Kept) -> Indices:
             got = f"{labels.dtype} of shape {labels.shape}"
             raise ConfigError(Problem(pointer, expected, got))
         return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    # A list may hold what numpy would make alike, as 1, True and "1", or long texts, for
-    # which an array has as much room as for the longest.
+    # A list stays one: in an array numpy would make 1, True and "1" alike, and give each text
+    # as much room as the longest.
     if not (hasattr(labels, "__iter__") or hasattr(labels, "__getitem__")):
         raise ConfigError(Problem(pointer, "an array or a list of labels", shown(labels)))
     values = list(labels)
@@ -61,9 +61,9 @@ def classes(labels: Any, n: int, pointer: str, kept: Kept) -> Indices:
 
 
 def _with_kinds(labels: list[Any], pointer: str, kept: Kept) -> list[Any]:
-    """Give the kind and the value of labels, None for what is no label.
+    """Give the kind and the value of each label, None for what is no label.
 
-    The value is what Python has for labels of numpy's, or of another library's.
+    A label of numpy's, or of another library's, counts with its Python value.
     """
     values = [it.item() if getattr(it, "shape", None) == () else it for it in labels]
     kinds = list(map(_kind, values))

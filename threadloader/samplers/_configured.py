@@ -24,8 +24,8 @@ __all__ = ["checked", "configured", "given"]
 def configured(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:
     """Give the sampler that a config describes, for n samples of which some are kept.
 
-    ``spec`` is the config's ``sampler``, defaults filled in; what it names as files, and the
-    ``labels`` of a field, are there already, as arrays or lists. Weights, labels or indices that
+    ``spec`` is the config's ``sampler``, defaults filled in; the files that it names, and the
+    ``labels`` of a field, were read into it, as arrays or lists. Weights, labels or indices that
     are wrong are a ConfigError with the option's pointer.
     """
     make = {"balanced": _balanced, "subset": _subset}.get(spec["type"], _by_weight)
@@ -71,7 +71,7 @@ def _balanced(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler
     if not kept.count:
         raise _wrong(option, "a sample that is kept", "none")
     left = kept.of(whole)
-    if not kept.all:  # numbered anew: a class of which no sample is kept is none
+    if not kept.all:  # numbered anew: a class of which no sample is kept does not count
         there = np.bincount(left.astype(np.intp, copy=False)) > 0
         left = (np.cumsum(there, dtype=np.int64) - 1)[left]
     length = spec.get("num_samples") or kept.count
@@ -190,7 +190,7 @@ def _wrong(option: str, expected: str, got: object) -> ConfigError:
 
 
 def _described(values: NDArray[Any]) -> str:
-    """Name values by their number and a checksum, the same on every platform."""
+    """Name values by how many they are and a checksum, the same on every platform."""
     import hashlib  # imported when it is asked for
 
     plain = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))

@@ -91,7 +91,7 @@ def minus_log(draws: Bits) -> NDArray[np.float64]:
     library may differ in the last bit from platform to platform: ln m = 2 artanh(s) with
     s = (m - 1) / (m + 1), a series in s**2 <= 0.03.
     """
-    # A half more needs a bit more: of 53 bits the sum would be rounded, up to 1 at the top.
+    # 52 bits, since to add the half takes one more: with 53 the sum would be rounded, up to 1.
     u = ((draws >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     m, exponent = np.frexp(u)
     small = m < 0.7071067811865476

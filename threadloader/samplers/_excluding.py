@@ -64,7 +64,7 @@ class Kept:
         return None if gone else index - before
 
     def among(self, indices: Indices) -> Indices:
-        """Give those of some dataset indices, shape (m,), that are kept; of all, the same array.
+        """Give those of some dataset indices, shape (m,), that are kept; if all, the same array.
 
         >>> Kept(4, np.array([2])).among(np.array([3, 2, 0]))
         array([3, 0])
@@ -86,11 +86,11 @@ class Kept:
         return kept
 
     def of(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Give those of an array with one for each sample that are kept ones'; of all, the same."""
+        """Give the kept samples' values, of an array of all samples' values; if all, the same."""
         return values if self.all else values[self.everything()]
 
     def gone_from(self, indices: range) -> Indices:
-        """Give the places in a range of dataset indices at which one is excluded, ascending.
+        """Give the places in a range of dataset indices whose index is excluded, ascending.
 
         >>> Kept(9, np.array([2, 3, 8])).gone_from(range(8, 0, -2))
         array([0, 3])
@@ -138,7 +138,7 @@ class Ranged:
     """A range of dataset indices, without those that are excluded, as an order that lists none."""
 
     def __init__(self, indices: range, kept: Kept) -> None:
-        # It keeps places in the range, where others keep samples of the source.
+        # A `Kept` of places in the range, where others are of samples of the source.
         self._left = Kept(len(indices), kept.gone_from(indices))
         self.n = self._left.count
         self._indices = indices

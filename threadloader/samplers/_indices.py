@@ -33,7 +33,7 @@ def checked(indices: Any, n: int, pointer: str) -> Indices:
             array = np.empty(0, np.int64)
         if array.ndim != 1 or array.dtype.kind not in "iu":
             raise _no_indices(pointer, f"{array.dtype} of shape {array.shape}")
-    elif has_order(indices):  # else the shards might not fit together
+    elif has_order(indices):  # else, as of a set, the shards might not fit together
         array = _array(list(indices), pointer)
     else:
         raise _no_indices(pointer, type(indices).__name__)
@@ -46,10 +46,10 @@ def checked(indices: Any, n: int, pointer: str) -> Indices:
 
 
 def checked_range(indices: range, n: int) -> range:
-    """Give a range of dataset indices, if each is in [0, n); none is made for it.
+    """Give a range of dataset indices, if each is in [0, n), without making them.
 
-    Ranges that are equal give one that says the same of itself; its start and step are no
-    farther from 0 than n. An index outside is a ConfigError.
+    For equal ranges the result has the same text; its start and step are no farther from 0
+    than n. An index outside is a ConfigError.
     """
     if not indices:
         return range(0)

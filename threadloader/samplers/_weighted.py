@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 def _whole(numbers: NDArray[np.intp]) -> Indices:
-    """Give places in an array as dataset indices are: a system of 32 bits has narrower ones."""
+    """Give places in an array as int64, like dataset indices: 32-bit systems have narrower ones."""
     return numbers.astype(np.int64, copy=False)
 
 

@@ -20,7 +20,8 @@ from ._state import FORMAT, Excluded, checksum, hashed
 
 __all__ = ["read", "write"]
 _ATTEMPTS = 100
-"""Chosen: more than there can be runs whose first save takes a file of ours for a left-over."""
+"""How often to write. Chosen: more than the runs whose first save may take our file for a left-over
+at that moment."""
 
 _LONGEST = 64
 """Bytes of the file's own name in that of a temporary one. Chosen: what is added is some 40, and
@@ -80,7 +81,7 @@ def _replace(place: str, prefix: str, mode: int | None, text: bytes) -> None:
         file: BinaryIO | None = None
         try:
             with open(temporary, "xb") as file:
-                # On Windows there is one from Python 3.13 on; what it makes read-only stays.
+                # On Windows `fchmod` is there from Python 3.13 on; what it makes read-only stays.
                 if mode is not None and hasattr(os, "fchmod") and not _WINDOWS:
                     # Not every file system has permissions.
                     _attempt(os.fchmod, file.fileno(), mode)
@@ -93,13 +94,13 @@ def _replace(place: str, prefix: str, mode: int | None, text: bytes) -> None:
             if file is not None:
                 file.close()  # a Ctrl-C came before; on Windows what is open cannot be removed
             _attempt(os.unlink, temporary)  # where it cannot be, the first error is the one to tell
-            # Another one has tidied up at that moment; or the folder is gone, as the last says.
+            # Another run has tidied up at that moment; or the folder is gone: the last try says so.
             if not (again and isinstance(error, FileNotFoundError)) or by_handler(error):
                 raise
 
 
 def _attempt(call: Callable[..., Any], *given: Any) -> Any:
-    """Call the system; None where it refuses, which keeps no state from being saved."""
+    """Call the system; None where it refuses, which must not keep a state from being saved."""
     try:
         return call(*given)
     except OSError as error:
@@ -134,7 +135,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         # A read may give less than it was asked for.
         while len(data) < len(_BEGIN) and (part := file.read(len(_BEGIN) - len(data))):
             data += part
-        # What somebody names by mistake may be the weights of a model, and never end in memory.
+        # A file named by mistake may be the weights of a model, too large for the memory: it is
+        # read only if it begins like a state.
         size = found.st_size
         if data == _BEGIN:
             data += file.readall()
@@ -178,8 +180,8 @@ def _place(path: str | os.PathLike[str]) -> tuple[str, int | None]:
 
 def _followed(path: str) -> str:
     """Give where the links of a path lead; where they lead in a circle, a link of it."""
-    # Unless strict, it takes a link that it cannot look at for a file, which the rename would
-    # replace, and swallows what a signal handler raises.
+    # Unless strict, `realpath` takes a link that it cannot look at for a file, which the rename
+    # would replace, and swallows what a signal handler raises.
     found: str | None = _attempt(lambda: os.path.realpath(path, strict=True))
     # None: mostly there is no such file yet. Twice, since the first may have taken a link for one.
     return found or os.path.realpath(os.path.realpath(path))
@@ -194,7 +196,7 @@ def _refuse_others(mode: int, path: str) -> None:
 
 
 def _name(path: Any) -> str:
-    """Give a path as text; the system takes others, the number of an open file among them."""
+    """Give a path as text; the system would take others, even the number of an open file."""
     name = os.fspath(path) if isinstance(path, os.PathLike) else path
     # Not left to the system: Python says it on Windows by an OSError that has no number.
     nul = isinstance(name, str) and "\0" in name
@@ -210,7 +212,7 @@ def _no_name(path: str, error: ValueError) -> ConfigError:
 
 
 def _short(name: str) -> str:
-    """Give a name, or what tells it from others where it is long: a temporary one is longer."""
+    """Give a name, or, if it is long, its beginning and a hash: a temporary name is longer."""
     data = os.fsencode(name)
     if len(data) <= _LONGEST:
         return name
@@ -221,8 +223,8 @@ def _short(name: str) -> str:
 def _text(state: Mapping[str, Any]) -> bytes:
     """Give the one form in which a state stands in a file, as of `json.dumps` with an indent of 1.
 
-    That is written in Python, and leaves functions in a cycle each time: who saves at every step,
-    and has turned the collection of garbage off, would run out of memory.
+    That one is written in Python, and leaves functions in a cycle each time: a run that saves at
+    every step, with the collection of garbage turned off, would run out of memory.
     """
     return (_lines(dict(state), "\n") + "\n").encode()
 

@@ -32,7 +32,7 @@ LAST_EPOCH = 1 << 62
 """Far beyond any run, and within what keys of orders have room for."""
 
 _MOST = (1 << 63) - 1
-"""Of any other count: no run comes near it."""
+"""The highest value of any other count: no run comes near it."""
 
 _BOUNDS = {"epoch": (0, LAST_EPOCH), "batch_size": (1, _MOST), "shard_count": (1, _MOST)}
 """Lowest and highest value; of a count that is not here, 0 and the most."""
@@ -181,14 +181,14 @@ def load(
     except (TypeError, ValueError, RecursionError) as error:
         if from_signal(error):
             raise
-        # A TypeError is of a value that is not plain; by its text alone it would be damage.
+        # A TypeError is about a value that is not plain JSON, and no damage: given as it is.
         told = error if isinstance(error, TypeError) else str(error)
         raise _damaged("checksum", "plain JSON values", told) from None
     if state.get("checksum") != expected:
         raise _damaged("checksum", expected, state.get("checksum"))
     position = _counts(state, "world", ("epoch", "position", "step", "batch_size", "shard_count"))
     counted = _counts(state, "shard", ("index", "batches", "samples"))
-    # States of this version need not have it: what wrote the first ones left no sample out.
+    # The first states of this version have no `skipped`: what wrote them left no sample out.
     counted |= _counts({"shard": {"skipped": 0, **state["shard"]}}, "shard", ("skipped",))
     fingerprint = state["shard"].get("fingerprint")
     if not isinstance(fingerprint, str) or not re.fullmatch(_FINGERPRINT, fingerprint):
@@ -214,7 +214,7 @@ def load(
 def checksum(state: Mapping[str, Any], excluded: Excluded) -> str:
     """Give the checksum of a state, made the same way in every version.
 
-    One that it has already does not count; `excluded` is what it has as ``"exclude"``.
+    A checksum that is in it does not count; `excluded` is what it has as ``"exclude"``.
 
     Raises:
         TypeError, ValueError: it holds something else than plain JSON values.
@@ -226,7 +226,7 @@ def checksum(state: Mapping[str, Any], excluded: Excluded) -> str:
 
 
 def hashed(data: bytes) -> str:
-    """Give 32 hexadecimal digits that tell bytes from others."""
+    """Give a checksum of bytes: 32 hexadecimal digits."""
     return str(blake2b(data, digest_size=16).hexdigest())
 
 
@@ -285,7 +285,7 @@ def _skips(values: Any) -> tuple[Skip, ...]:
     for row in values if isinstance(values, list) else [values]:
         if not (isinstance(row, list) and len(row) == 3 and all(map(_is_count, row))):
             raise _damaged("world.skips", "a list of [epoch, step, steps]", values)
-        epoch, step, steps = row  # they may reach over many epochs, and so be more than the most
+        epoch, step, steps = row  # steps may reach over many epochs, and so be more than `_MOST`
         if epoch > LAST_EPOCH or step > _MOST:
             expected = f"epochs up to {LAST_EPOCH} and steps up to {_MOST}"
             raise _damaged("world.skips", expected, row)

@@ -144,7 +144,7 @@ class Stats:
         Near `prefetch_batches`: the buffer is full and loading keeps up. Near 0: it is
         empty; more prefetch will not help, more workers or cheaper preparation may.
         Without workers it is what was left of batches that were gathered together, and
-        says nothing of that.
+        says nothing about loading.
         """
         return self.ready_sum / self.batches if self.batches else 0.0
 
@@ -177,7 +177,7 @@ class Stats:
             for field in fields(self)
             if field.name not in _OF_NOW
         }
-        if not earlier.batches:  # of the time to the first batch only this part is in it
+        if not earlier.batches:  # only this part of the time to the first batch lies in between
             waited = self.first_batch_seconds - earlier.elapsed_seconds
             changed["first_batch_seconds"] = max(0.0, waited)
         return replace(self, **changed)

@@ -67,7 +67,7 @@ class Tally(NamedTuple):
         return self._replace(skipped=self.skipped + skipped, retried=self.retried + retried)
 
     def stats(self, now: float, **known: Any) -> "Stats":
-        """Give the snapshot of a moment; what else is `known` are attributes of `Stats`."""
+        """Give the snapshot at the time `now`; `known` has further attributes of `Stats`."""
         from ._stats import Stats  # imported when it is asked for
 
         counted = self._asdict()
@@ -81,11 +81,11 @@ class Tally(NamedTuple):
 class Told:
     """The most that was told of a number that grows: what was told once is never taken back.
 
-    Without a lock, which a fork could leave held. Any thread may ask.
+    It has no lock, which a fork could leave held. Any thread may ask.
     """
 
     def __init__(self) -> None:
-        self._most: dict[int, float] = {}  # by thread, each of which writes its own
+        self._most: dict[int, float] = {}  # by thread; each thread writes its own entry
 
     def most(self, number: float) -> float:
         """Give the most of a number and of all that was told before."""
