@@ -98,20 +98,20 @@ def takes_rng(transform: Callable[..., Any]) -> bool:
 
 
 def _parameters(transform: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    own: Mapping[str, inspect.Parameter] = {}
+    parameters: Mapping[str, inspect.Parameter] = {}
     # From 3.14 on, a partial that stands in a class is a method of the class's objects.
     partial = transform.__func__ if isinstance(transform, MethodType) else transform
     if isinstance(partial, functools.partial) and "rng" in partial.keywords:
-        return own
+        return parameters
     passes_on = True
     try:
-        own = signature(transform, follow_wrapped=False).parameters
-        passes_on = any(each.kind is each.VAR_KEYWORD for each in own.values())
+        parameters = signature(transform, follow_wrapped=False).parameters
+        passes_on = any(it.kind is it.VAR_KEYWORD for it in parameters.values())
     except ValueError as error:  # as of `functools.lru_cache`, which passes on all it is given
         if from_signal(error):
             raise
-    if "rng" in own or not passes_on:
-        return own
+    if "rng" in parameters or not passes_on:
+        return parameters
     inspect.unwrap(transform)  # raises a ValueError where they wrap each other in a circle
     # One level at a time: another wrapper may come between this one and the innermost function.
     wrapped = getattr(transform, "__wrapped__", None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchJob", "NoBatch"]
 
-_ALL = type(iter(range(0)))
+_RANGE_ITERATOR = type(iter(range(0)))
 """Type of the parts that `BatchJob.run` is given without workers: all rows, one after the other."""
 
 
@@ -52,12 +52,12 @@ class BatchJob:
         "_indices",
         "_into",
         "_key",
+        "_place_of",
         "_position_of",
         "_positions",
         "_real",
         "_recipe",
         "_samples",
-        "_told",
         "_valid",
         "at",
         "digests",
@@ -95,7 +95,7 @@ class BatchJob:
         # Each row is written by the one worker that claimed it and read after all are done.
         self._samples: Any = [None] * len(indices)
         # Where rows that failed stand, as the source says.
-        self._told: dict[int, str | None] = {}
+        self._place_of: dict[int, str | None] = {}
         # The batch memory that large arrays are written to; shared as the samples are.
         self._into: Any = None if recipe.rows is None else recipe.rows(len(indices))
 
@@ -130,7 +130,7 @@ class BatchJob:
                 if transform is not None:
                     sample = transform(sample, self._key, self._position_of[row])
                 samples[row] = into.put(row, sample)
-        elif transform is None and type(parts) is _ALL:
+        elif transform is None and type(parts) is _RANGE_ITERATOR:
             remaining = iter(index_of)
             try:
                 self._samples = [source[index] for index in remaining]
@@ -189,7 +189,7 @@ class BatchJob:
         """
         row = self.row_of(part)
         if row is not None:
-            self._told[row] = self._locate(int(self._indices[row]))
+            self._place_of[row] = self._locate(int(self._indices[row]))
 
     def describe(self, part: int | None) -> str:
         """Say which sample a part is; None: the whole batch, or the row that it is at."""
@@ -201,7 +201,7 @@ class BatchJob:
             return f"the batch of {where} (samples {named}{more})"
         index = int(self._indices[row])
         text = f"sample {index} (row {row} of {where})"
-        place = self._told.get(row)
+        place = self._place_of.get(row)
         if place is None and self._recipe.locate is not None:
             place = self._recipe.locate(index)
         return text if place is None else f"{text}, {place}"

@@ -44,11 +44,11 @@ def failure_of(index: int, path: str | None, error: BaseException) -> Failure:
     with it the job. What a signal handler raises meanwhile passes.
     """
     try:
-        said = "".join(traceback.format_exception_only(error)).strip()[:LONGEST_TEXT]
-        told = "".join(traceback.format_exception(error, limit=-MOST_FRAMES))[-LONGEST_TEXT:]
+        message = "".join(traceback.format_exception_only(error)).strip()[:LONGEST_TEXT]
+        trace = "".join(traceback.format_exception(error, limit=-MOST_FRAMES))[-LONGEST_TEXT:]
     except Exception as problem:  # an exception may be made of anything
         if from_signal(problem):
             raise
-        said = told = f"{name_of(type(error))} (not printable: {name_of(type(problem))})"
+        message = trace = f"{name_of(type(error))} (not printable: {name_of(type(problem))})"
     BaseException.with_traceback(error, None)  # whatever its class makes of an attribute
-    return Failure(index, path, said, told)
+    return Failure(index, path, message, trace)

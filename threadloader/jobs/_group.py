@@ -85,7 +85,7 @@ class GroupJob(_Several):
 
     plain = True
 
-    __slots__ = ("_at_once", "_batches", "_made", "_per_call", "parts", "piece")
+    __slots__ = ("_at_once", "_made", "_make_batches", "_per_call", "parts", "piece")
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class GroupJob(_Several):
         self._per_call = piece or recipe.gather
         self.piece = min(piece or span.size, span.size)
         self.parts = -(-self.piece // self._per_call)
-        self._batches: Callable[[int, int], list[Any]] | None = None
+        self._make_batches: Callable[[int, int], list[Any]] | None = None
         # The batches of each part; written by the worker that has claimed the part.
         self._made: list[list[Any]] = [[]] * self.parts
 
@@ -111,8 +111,8 @@ class GroupJob(_Several):
                 rows = self._indices[self._rows(part)]
                 self._made[part] = self._gathering(rows, self._recipe.empty)(0, len(rows))
             else:  # in the consumer's thread, which comes back for the others
-                self._batches = self._gathering(self._indices, self._recipe.piece_empty)
-                self._made[part] = self._batches(0, self.piece)
+                self._make_batches = self._gathering(self._indices, self._recipe.piece_empty)
+                self._made[part] = self._make_batches(0, self.piece)
 
     def _rows(self, part: int) -> slice:
         """Say which batches a part has."""
@@ -131,7 +131,7 @@ class GroupJob(_Several):
     def more(self, first: int) -> list[Any]:
         """Give the next batches that are made together, from number `first` on."""
         last = min(first + self.piece, self.span.size)
-        return self._batches(first, last)  # type: ignore[misc]  # `run` came before
+        return self._make_batches(first, last)  # type: ignore[misc]  # `run` came before
 
     def finish(self) -> list[Any]:
         """Give the batches that were made first as they are delivered."""

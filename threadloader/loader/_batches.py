@@ -72,7 +72,7 @@ class Batches(Live):
         self._closed_at: float | None = None  # written by the thread that closes first
         self._ended = False  # whether nothing is left for a close; set by a thread that closes
         self._waited = Told()  # the most seconds of waiting that any call of `stats` has told
-        self._looked = Told()  # likewise the latest time up to which one has counted
+        self._counted_to = Told()  # likewise the latest time up to which one has counted
         from ..state import write  # now: hours later, maybe no file can be opened
 
         self._write = write
@@ -147,7 +147,7 @@ class Batches(Live):
         closed = self._closed_at
         # A close reads the clock a moment before it writes `_closed_at`; another thread may have
         # told of a later time in between.
-        now = self._looked.most(self._runtime.monotonic() if closed is None else closed)
+        now = self._counted_to.most(self._runtime.monotonic() if closed is None else closed)
         if since is not None:  # such a wait may have ended before `now`
             tally = tally.waited(min(since, asked, now), min(asked, now))
         # Just before the loop adds a wait to the tally, this counts a little too much, and between

@@ -121,11 +121,11 @@ def _data_of(source: Any, spec: Mapping[str, Any] | None) -> Any:
     A fingerprint of arrays looks at some rows: enough to tell what a state belongs to, but not to
     see that a row was changed that the cache keeps. Files that a config names have their stamp.
     """
-    told = sources.sample_fingerprint(source)
+    fingerprint = sources.sample_fingerprint(source)
     arrays = source.mine() if isinstance(source, sources.PerThread) else source
     # A class with a `column` of its own makes something else of its arrays.
     if spec is not None or getattr(type(arrays), "column", None) is not ArraySource.column:
-        return told
+        return fingerprint
     from ..fingerprint import digest  # imported when it is asked for
 
     sums: list[Any] = []
@@ -134,4 +134,4 @@ def _data_of(source: Any, spec: Mapping[str, Any] | None) -> Any:
         # The dtype besides, since a digest leaves out the byte order, which samples have.
         sums += [array.dtype, array.shape]
         sums += [digest(array[at : at + rows]) for at in range(0, len(array), rows)]
-    return told, sums
+    return fingerprint, sums

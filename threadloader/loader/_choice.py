@@ -66,10 +66,10 @@ class Choice:
         self._unlocked = unlocked
         self._trial = False
         self._before = 0.0  # seconds a batch took the other way
-        self._own_before = 0.0  # of them, in the loop's own work
+        self._loop_before = 0.0  # of them, in the loop's own work
         self._pause = PAUSE_SECONDS
         self._decided = float("-inf")
-        self._own = 0.0  # what the loop's own work took before the trial that decided
+        self._loop_work = 0.0  # what the loop's own work took before the trial that decided
         self._slow = 0  # jobs in a row of which the trial is hopeless
         self._per_batch = 0.0  # seconds, when it was measured last
         self._previous: float | None = None  # the same, if nothing has changed since
@@ -168,8 +168,8 @@ class Choice:
             # Else that work alone takes so long that the consumer could not win the trial.
             and (not self._unlocked or self._least_row * self._rows < BETTER * elapsed)
         )
-        own = (elapsed - self._waited) / max(self._batches, 1)
-        changed = self._decide(now, per_batch, own, doubted=doubted)
+        loop_work = (elapsed - self._waited) / max(self._batches, 1)
+        changed = self._decide(now, per_batch, loop_work, doubted=doubted)
         self._empty_window()
         if changed:
             self.forget()
@@ -182,23 +182,23 @@ class Choice:
         self._jobs += 1
         return self._jobs <= WARMING_JOBS or now - self._since < WARMING_SECONDS
 
-    def _decide(self, now: float, per_batch: float, own: float, *, doubted: bool) -> bool:
+    def _decide(self, now: float, per_batch: float, loop_work: float, *, doubted: bool) -> bool:
         previous, self._previous = self._previous, per_batch
         if self._trial:
             self._trial = False
             kept = per_batch < BETTER * self._before
             self._pause = PAUSE_SECONDS if kept else min(2 * self._pause, LONGEST_PAUSE)
             self._decided = now
-            self._own = self._own_before
+            self._loop_work = self._loop_before
             if kept:
                 return False
             self.here = not self.here
             return True
-        stale = abs(own - self._own) > CHANGED * per_batch
+        stale = abs(loop_work - self._loop_work) > CHANGED * per_batch
         pause = self._pause * CHANGED_PAUSE if stale else self._pause
         # Not by one window alone, in which something else may have run on the machine.
         if previous is None or not doubted or now < self._decided + pause:
             return False
-        self._trial, self._before, self._own_before = True, min(per_batch, previous), own
+        self._trial, self._before, self._loop_before = True, min(per_batch, previous), loop_work
         self.here = not self.here
         return True

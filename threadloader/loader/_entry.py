@@ -36,7 +36,7 @@ class Door:
         # Both written under the lock: who is in, or None; and whether one of the loader's own
         # threads has left. It cannot wait for itself, so whoever enters next closes the batches.
         self._inside: object | None = None
-        self._left = False
+        self._unclosed = False
 
     def _guard(self) -> Lock:
         """Give the lock. It may be taken again: a signal's handler in its lines may leave."""
@@ -48,12 +48,12 @@ class Door:
         """Note that somebody leaves, and whether they cannot close the batches themselves."""
         with self._guard():
             if self.batches is batches:
-                self._left = unclosed
+                self._unclosed = unclosed
 
     def unclosed(self) -> Batches | None:
         """Give the batches that must be closed before anybody enters; None if there are none."""
         with self._guard():
-            return self.batches if self._left else None
+            return self.batches if self._unclosed else None
 
     def enter(self, who: object) -> None:
         """Let somebody in.
@@ -71,7 +71,7 @@ class Door:
                     text = "this Loader was open when this process was forked; make another here: "
                     text += "copy.copy(loader)"
                 raise BusyError(text)
-            self._inside, self._left = who, False
+            self._inside, self._unclosed = who, False
 
     def has(self, who: object) -> bool:
         """Tell whether `who` is the one that is in."""

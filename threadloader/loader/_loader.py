@@ -112,7 +112,7 @@ class Loader:
         # The transform, if its result depends on the sample alone: then a cache keeps that result.
         several = isinstance(self._transform, transforms.OffersMany)
         drawing = transform is None or several or transforms.takes_rng(transform)
-        self._steady = None if drawing else transform
+        self._cached_transform = None if drawing else transform
         self._door = Door(self._runtime)
 
     @property
@@ -181,10 +181,10 @@ class Loader:
             locate = getattr(source, "locate", None) if ours else None
             if self._config.cache is not None:
                 read, cache = cached_source(
-                    self._config, self._base, spec, source, length, self._steady, stamp
+                    self._config, self._base, spec, source, length, self._cached_transform, stamp
                 )
                 close = partial(sources.close_all, [it for it in (cache.close, close) if it])
-                transform = None if self._steady is not None else transform
+                transform = None if self._cached_transform is not None else transform
             policy = policy_of(self._config, self._runtime)
             recipe, not_pinned = make_recipe(
                 self._config, read, transform, self._given["collate"], policy, locate

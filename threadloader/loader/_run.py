@@ -56,7 +56,7 @@ class Run:
         self._supply = supply
         self._skipping = skipping
         self._now = runtime.monotonic
-        self._can_answer = False  # goes to True, once, by who has the turn
+        self._answers_imported = False  # set by the thread that has the turn
         # The loader's own threads have this in `here.shared`; without workers, no thread has it.
         self._mark = supply.engine.mark
         # A forked child has none of the threads; whether that ends the run, `check_open` says.
@@ -260,7 +260,7 @@ class Run:
                     delivery.batches[served] = None
                     delivery.served = served + 1
                     return batch
-                if not self._can_answer:  # so the second batch waits for it, no epoch's end
+                if not self._answers_imported:  # so the second batch waits for it, no epoch's end
                     self._import_answers()
                 # Where threads make the batches, `_more` has not replaced the place.
                 following = self._supply.onward(place, delivery)
@@ -343,12 +343,12 @@ class Run:
         except (OSError, ImportError) as error:  # batches are delivered without them
             if by_handler(error):
                 raise
-        self._can_answer = True
+        self._answers_imported = True
         self._supply.forget()  # the time of the import is not the loop's
 
     def _next_job(self, place: Place, epoch: Epoch) -> Any:
         """Deliver the first batch of the next job of which something is left."""
-        if not self._can_answer and place.tally.started is not None:  # not before the first batch
+        if not self._answers_imported and place.tally.started is not None:  # not the first batch
             self._import_answers()
         called = self._now()
         before = 0.0 if place.delivery is None else place.delivery.waited
@@ -478,7 +478,7 @@ class Run:
         of_row = outcome.part is not None and outcome.job.row_of(outcome.part) is not None
         more = ""
         if tried and of_row:
-            more = self._skipping.told(place.cursor.skipped, spent=outcome.job.strict)
+            more = self._skipping.why_raised(place.cursor.skipped, spent=outcome.job.strict)
         error = explained(outcome, error, epoch, more)
         try:
             # Stores only up to the raise. Neither the outcome nor this frame may keep the

@@ -68,7 +68,7 @@ class Skipping:
             root = None if config.root is None else base / config.root
             self._quarantine = Quarantine(sources.inside(path, root))
 
-    def told(self, skipped: int, *, spent: bool) -> str:
+    def why_raised(self, skipped: int, *, spent: bool) -> str:
         """Say, for the note on an error, why its sample is not left out; "" where none would be.
 
         Args:

@@ -229,7 +229,7 @@ class Supply:
         job = delivery.job if onward is None else onward.job
         if not isinstance(stream, Stream) or not isinstance(job, BatchJob) or job.span.last:
             return None
-        if delivery.lost or not self._adds_up or self._looks_out:
+        if delivery.lost or not self._adds_up or self._may_shorten:
             return None
         batches, samples, counted, waited, _ = onward or (0, 0, 0, 0.0, job)
         ready = stream.ready(place.taken + batches)
@@ -245,7 +245,7 @@ class Supply:
         return outcome, Onward(batches + 1, samples, counted + ready, waited, job)
 
     @property
-    def _looks_out(self) -> bool:
+    def _may_shorten(self) -> bool:
         """Whether to look out for a loop that starves, and shorten the switch interval then."""
         return self._config.switch_interval == "auto" and self._wish is None
 
@@ -278,7 +278,7 @@ class Supply:
             now: when it was there.
             before: seconds spent waiting for the later batches of the job before this one.
         """
-        if self._looks_out and not self.prepared_here(stream):
+        if self._may_shorten and not self.prepared_here(stream):
             elapsed = now - (now if tally.started is None else tally.started)
             if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
                 self._shorten(AUTO_SECONDS)
