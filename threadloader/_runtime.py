@@ -156,8 +156,8 @@ class Runtime:
         Returns:
             Whether it came free in time.
         """
-        # Not one long wait: on Windows no Ctrl-C ends it, and elsewhere none that came after the
-        # interpreter's last look for signals, or in another thread.
+        # Not one long wait: on Windows no Ctrl-C ends it, and elsewhere no signal that came after
+        # the interpreter's last look for signals, or in another thread.
         left = float("inf") if timeout is None else max(timeout, 0)
         while not lock.acquire(timeout=min(left, SIGNAL_SECONDS)):
             left -= SIGNAL_SECONDS

@@ -89,7 +89,7 @@ class Engine:
         except Exception as failed:  # noqa: BLE001 (raised again)
             # What a signal handler raises comes after the launch.
             self._feeder = feeder if from_signal(failed) else None
-            # In no variable, which would make a cycle of the error and this frame.
+            # Not in a variable, which would make a cycle of the error and this frame.
             raise _refused(failed, shared.num_workers)  # noqa: B904 (it is that one, or its context)
         outcome = shared.started.wait()
         if outcome is None or outcome.error is None:

@@ -158,7 +158,7 @@ class InlineStream:
         if self._outcome is None:
             if self._job is None:
                 return ENDED
-            # In no variable, but where the consumer clears it: its error's traceback leads here.
+            # Not in a variable, but where the consumer clears it: its error's traceback leads here.
             self._outcome = self.run(_run, self._job)
         return self._outcome or ENDED
 

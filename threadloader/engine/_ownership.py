@@ -25,7 +25,7 @@ def forked(shared: Any) -> bool:
 
 
 def end_if_forked(shared: Any, error: BaseException | None) -> None:
-    """End the calling thread if it is the one left in a child that was forked in it.
+    """End the calling thread if it is the only one left, in a child that was forked in it.
 
     There is nobody to wait for there, and another thread's lock may be held for ever. What the
     code that forked has raised gets out, as it would from a thread of the user's own.

@@ -86,5 +86,5 @@ class Watch:
         text = text.rstrip()
         if self._raises:
             raise StalledError(text, seconds)
-        # None: the consumer waits for this log, and no thread of ours; a handler may close.
+        # None: only the consumer waits for this log, no thread of ours; a handler may close.
         say(None, "warning", [text])

@@ -202,7 +202,7 @@ class SeriesJob(_Several):
     def plain(self) -> bool:
         """Whether `more` does all that is done to a batch."""
         rows = self._recipe.rows
-        # It gives None once samples have turned out to be small, which the first batch shows.
+        # `rows` gives None once samples have turned out to be small, which the first batch shows.
         return self._bare and (rows is None or rows(0) is None)
 
     def single(self, number: int) -> BatchJob:

@@ -273,8 +273,8 @@ class Place(NamedTuple):
     def next_cursor(self) -> Cursor:
         """Where the next iterator begins: after the epoch that was begun, over or not.
 
-        A caller who only looks whether there is an iterator, as Lightning does, does not begin an
-        interrupted epoch by that.
+        A caller who only looks whether there is an iterator, as Lightning does, has not gone on
+        with an interrupted epoch: the next iterator begins there again.
         """
         cursor = self.cursor
         if cursor.epoch == self.begun and not self.unasked:

@@ -461,7 +461,7 @@ class Run:
         `tally` has counted the wait for it.
         """
         if outcome.job is None and self._supply.engine.failed is not None:
-            self._supply.check_open()  # it is not the order that has failed, but our threads
+            self._supply.check_open()  # it is not the order that has failed, but a thread of ours
         self._supply.forget()  # nobody knows how much of the time was for what has failed
         retried = 0 if outcome.job is None else outcome.job.retried
         place = place.settled()._replace(tally=tally.tried(0, retried))

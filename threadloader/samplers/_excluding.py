@@ -64,7 +64,7 @@ class Kept:
         return None if gone else index - before
 
     def among(self, indices: Indices) -> Indices:
-        """Give those of some dataset indices, shape (m,), that are kept; if all, the same array.
+        """Give those of some dataset indices, shape (m,), that are kept; if all are, the same.
 
         >>> Kept(4, np.array([2])).among(np.array([3, 2, 0]))
         array([3, 0])
@@ -86,7 +86,7 @@ class Kept:
         return kept
 
     def of(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Give the kept samples' values, of an array of all samples' values; if all, the same."""
+        """Give the kept samples' values, from an array of all samples'; if all are kept, that."""
         return values if self.all else values[self.everything()]
 
     def gone_from(self, indices: range) -> Indices:

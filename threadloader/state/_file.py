@@ -20,8 +20,8 @@ from ._state import FORMAT, Excluded, checksum, hashed
 
 __all__ = ["read", "write"]
 _ATTEMPTS = 100
-"""How often to write. Chosen: more than the runs whose first save may take our file for a left-over
-at that moment."""
+"""Most tries of a write. Chosen: more than there can be runs whose first save takes a file of ours
+for a left-over."""
 
 _LONGEST = 64
 """Bytes of the file's own name in that of a temporary one. Chosen: what is added is some 40, and
