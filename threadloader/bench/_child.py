@@ -1,4 +1,4 @@
-"""The process of one run: is asked on stdin what to run, and says on stdout what came of it."""
+"""The process of one run: it reads on stdin what to run, and writes to stdout what came of it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
         The numbers of a run as `_report.Run` has them; with ``samples`` 0 for no batch.
     """
     names = {part: spec[part] for part in CODE if spec[part]}
-    if names:  # else nothing of it may be imported
+    if names:  # else no module of that folder may be imported
         sys.path.insert(0, spec["folder"])
     given = {part: named(f"--{part}", name) for part, name in names.items()}
     step = make_step(spec["step"], spec["size"])
@@ -65,7 +65,7 @@ def _ours(spec: dict[str, Any], given: dict[str, Any], bounds: dict[str, Any]) -
     config = LoaderConfig(**spec["config"])
     if config.pin_memory:
         with contextlib.suppress(Exception):
-            torch_loader.find()  # what torch itself takes is not the loader's memory
+            torch_loader.find()  # before: torch's own memory is not the loader's
     memory, stored = Memory(), storage_bytes()
     source = given_by(given["source"]) if "source" in given else None
     try:
@@ -120,7 +120,7 @@ def _torch(spec: dict[str, Any], given: dict[str, Any], bounds: dict[str, Any]) 
             return {"samples": 0}
         peak = memory.with_children() if config.num_workers else memory.bytes_above_start()
         numbers = _numbers(timing, timing.rows, len(loader), None, peak, stored)
-        if config.num_workers:  # what other processes do is not in this one's counts
+        if config.num_workers:  # this process's counts do not have what its workers do
             numbers |= {"cpu_seconds": None, "storage_bytes": None}
         return numbers | {"version": loader.version}
 
@@ -137,7 +137,7 @@ def _has_connections(source: Any) -> bool:
 class _Transform:
     """A config's transform, or the one in its place, for a loader without epochs and positions.
 
-    Seed and index stand for those.
+    It is called with the seed as its key and the index as the position.
     """
 
     def __init__(self, config: LoaderConfig, given: Any) -> None:
@@ -147,7 +147,7 @@ class _Transform:
 
     def __call__(self, sample: Any, index: int) -> Any:
         if self._bound is None:
-            # Made as the loader makes it, in each process: what comes of it cannot be pickled.
+            # Made as the loader makes it, in each process: the bound one cannot be pickled.
             self._bound = bind(transform_of(self._config, self._given))
         return self._bound(sample, self._config.seed, index)
 

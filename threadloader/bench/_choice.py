@@ -27,15 +27,15 @@ GAIN = 1.10
 """From here on a rate counts as higher: more than runs differ by."""
 
 READY = 0.5
-"""Batches that were ready on average, from which it is not their making alone that the loop waits
-for. Below 1, since with `prefetch_batches` 1 there are no more than that."""
+"""If so many batches were ready on average, the loop did not only wait for batches to be made.
+Below 1, since with `prefetch_batches` 1 there are no more than that."""
 
 BUSY = 0.85
 """A core that computes for this part of the time is busy; the system has its share, too."""
 
 KEPT = 0.01
-"""From this part of samples that came from the config's cache on, rates are those of kept samples:
-without them they may be hundreds of times lower."""
+"""If this part of the samples came from the config's cache, rates are those of cached samples:
+without the cache they may be hundreds of times lower."""
 
 CHEAP_SECONDS = 200e-6
 """A batch that is made faster than this has little work in it to be shared: to hand it from
@@ -106,8 +106,8 @@ def findings(rows: Sequence[Row], *, step_seconds: float, cores: int, gil: bool)
 
     Args:
         rows: at least one, in the order of workers.
-        step_seconds: how long it takes where nothing else runs; 0: there is none.
-        cores: of the machine, as far as this process may use them.
+        step_seconds: how long the training step takes where nothing else runs; 0: there is none.
+        cores: how many cores of the machine this process may use.
         gil: whether this Python has the GIL.
     """
     told = []
@@ -121,7 +121,7 @@ def findings(rows: Sequence[Row], *, step_seconds: float, cores: int, gil: bool)
         )
     elif step_seconds:
         told += _with_step(rows, step_seconds)
-    elif len(rows) > 1:  # a step's own computing would be taken for loading
+    elif len(rows) > 1:  # not with a step: its own computing would be taken for loading
         told.append(_without_step(rows, cores, gil))
     if not kept and not step_seconds and choose(rows).num_workers == 0 and len(rows) > 1:
         told.append(
@@ -243,7 +243,7 @@ def _without_step(rows: Sequence[Row], cores: int, gil: bool) -> str:
 
 
 def _no_gain(base: Row, rest: Sequence[Row], gain: float, cores: int, gil: bool) -> str:
-    # Workers that help more than a little are chosen: of them nothing is said here.
+    # From 1 / NEAR on more workers are chosen: they must not be said not to help.
     help_ = "help little" if gain * NEAR > 1 else "do not help"
     told = f"More workers than {base.num_workers} {help_} ({gain:.2f} times at best)."
     most = max(row.cpu_cores or 0.0 for row in rest)

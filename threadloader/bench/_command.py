@@ -120,9 +120,9 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         for problem in error.problems:
             refuse(problem)
         return USAGE
-    if arguments.svg == "":  # as of a variable of the shell that is not set
+    if arguments.svg == "":  # as from a variable of the shell that is not set
         return refuse("--svg: expected the name of a file, got ''")
-    # Said before it takes its time.
+    # Before the runs, which take long.
     if arguments.svg and (refused := _refused(Path(arguments.svg))):
         return refuse(f"cannot write {arguments.svg}: {refused}")
     arguments.source_in_code = bool(arguments.source)
@@ -132,7 +132,7 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         return code
     if arguments.svg and _same(report.file, arguments.svg):
         return refuse(f"--svg: expected another file than the config, got {arguments.svg}")
-    # A process of torch's own would find that out when one of ours has run.
+    # Else torch's first process would find that out, after one of ours has run.
     if plan.compare and (broken := _broken_torch()):
         return refuse(broken)
     shown = progress(sys.stderr, plan.runs, json=arguments.json)
@@ -169,7 +169,7 @@ def _refused(path: Path) -> str:
             return "expected a regular file or a new name, got a pipe, a socket or a device"
         asked = path
     except FileNotFoundError:
-        # Of a link, where it leads to.
+        # For a link, the folder that it leads to.
         asked = Path(os.path.realpath(path) if path.is_symlink() else path).parent
         if not asked.is_dir():
             return os.strerror(errno.ENOENT)

@@ -56,9 +56,10 @@ def take_time(
 ) -> Timing | None:
     """Run epochs until the time is over.
 
-    Each batch that is counted has its step and its wait in the measured time: it begins when the
-    first batch is there, of which `after_first` is told, and ends when the last one is: `seconds`
-    later, one more batch in any case, or with so many `batches`, the first one included.
+    The measured time begins when the first batch is there, and `after_first` is called then. It
+    ends with a later batch: the first that comes after `seconds`, or the one with which there are
+    `batches`, the first one included. So each batch that is counted has its step and its wait in
+    that time.
 
     Returns:
         The times, or None where the first epoch has no batch.
@@ -104,10 +105,9 @@ def take_time(
 
 
 class Memory:
-    """The peak of this process's resident memory, above what it is when this is made.
+    """The peak of this process's resident memory, above what it is when this object is made.
 
-    It is read where the system keeps it: on Linux and macOS. Mapped files count as far as
-    they are in memory.
+    Only Linux and macOS tell it. Mapped files count as far as they are in memory.
     """
 
     def __init__(self) -> None:
@@ -122,9 +122,9 @@ class Memory:
         return None if peak is None or self._before is None else max(0, peak - self._before)
 
     def with_children(self) -> int | None:
-        """Give the same with the memory that child processes have to themselves.
+        """Give that peak plus the memory that child processes have to themselves.
 
-        Theirs is read now, not at its peak. None where the system does not tell.
+        Theirs is what it is now, not at its peak. None where the system does not tell.
         """
         above = self.bytes_above_start()
         try:
@@ -162,6 +162,6 @@ def storage_bytes() -> int | None:
 
 
 def _in_proc(file: str, start: str) -> list[int]:
-    """Give the numbers of the lines in a file of /proc that begin so."""
+    """Give the number in each line of a file of /proc that begins with `start`."""
     lines = Path("/proc", file).read_text(encoding="utf-8").splitlines()
     return [int(line.split()[1]) for line in lines if line.startswith(start)]

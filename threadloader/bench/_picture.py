@@ -21,9 +21,9 @@ __all__ = ["picture"]
 
 WIDTH = 760
 LEFT, RIGHT = 84, 676
-"""Between them lie the plots; right of it stand the names of the bands."""
+"""The plots lie between them; right of RIGHT stand the names of the bands."""
 TOP, HEIGHT, GAP = 112, 210, 92
-"""Of the first plot, of each plot, and between two of them."""
+"""Where the first plot begins, how high each plot is, and the gap between two of them."""
 
 STYLE = """\
 text{font-size:13px;fill:#24292f}
@@ -76,7 +76,7 @@ class Plot:
     mark: Callable[[float], str]
 
     def y(self, value: float) -> float:
-        """Give the height of a value."""
+        """Give where a value stands, in the picture's y."""
         return self.top + HEIGHT * (1 - value / self.most)
 
 
@@ -122,7 +122,7 @@ def picture(report: Report) -> str:
 def _title(report: Report) -> str:
     file, mark, section = report.config.replace("\\", "/").partition("#")
     name = file.rpartition("/")[2] + mark + section
-    # A file may be named by anything. Not all of it can stand in XML, or in UTF-8.
+    # The name of a file may have characters that cannot stand in XML, or in UTF-8.
     name = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
     name = name if len(name) <= 40 else f"{name[:39]}…"
     step = report.plan.step_ms
@@ -207,7 +207,7 @@ def _series(
         )
         if loader == "threadloader" and len(points) * 44 < RIGHT - LEFT:
             above = min(y, plot.y(high)) if high > low else y
-            # Twice: first what keeps lines of the plot off the letters.
+            # Twice: first a halo that keeps lines of the plot off the letters.
             yield _text(x, above - 10, value, "halo", "middle")
             yield _text(x, above - 10, value, "", "middle")
 

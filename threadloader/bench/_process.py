@@ -24,14 +24,14 @@ PATIENCE_SECONDS = 10.0
 """How long a process may take to end when it has said what came of it, or was told to end."""
 
 _LOOK_SECONDS = 0.2
-"""How often it is looked whether a process has ended that says nothing."""
+"""How long to wait between two looks whether a process that says nothing has ended."""
 
 
 class BenchError(LoaderError, RuntimeError):
     """A run could not be made.
 
     Attributes:
-        usage: whether that lies in how it was asked for: a package or a function that is
+        usage: whether the fault lies in what was asked for: a package or a function that is
             not there.
     """
 
@@ -64,8 +64,8 @@ def in_process(spec: dict[str, Any]) -> dict[str, Any]:
                 _end_rest(child)
             else:
                 _end(child)
-            # Last: it is by the end of its stdin that a process which an interrupt of the
-            # lines above has left behind ends itself.
+            # Last: if an interrupt of the lines above has left the process running, it ends
+            # itself when its stdin ends.
             child.stdout.close()
             with contextlib.suppress(OSError):
                 child.stdin.close()
@@ -88,8 +88,8 @@ def _begun() -> tuple[subprocess.Popen[bytes], IO[bytes]]:
                 stdout=subprocess.PIPE,
                 stderr=noise,
                 env=child_environment(),
-                # A Ctrl-C of the terminal is for this process; it ends that one, with all that one
-                # has started. (Windows has no such groups; there the Ctrl-C reaches them all.)
+                # A Ctrl-C of the terminal is for this process alone, which ends the child and all
+                # that it has started. (Windows has no such groups; there it reaches them all.)
                 start_new_session=os.name != "nt",
             )
             undo.pop_all()
@@ -109,9 +109,9 @@ def _begun() -> tuple[subprocess.Popen[bytes], IO[bytes]]:
 
 
 def _said(child: subprocess.Popen[bytes]) -> bytes:
-    """Give what a process answers, or nothing when it has ended without that.
+    """Give what a process answers, or nothing when it has ended without an answer.
 
-    The end of its pipe says nothing: what user code has forked holds it open, perhaps for long.
+    Its pipe does not end with it: what user code has forked holds it open, perhaps for long.
     """
     assert child.stdout is not None
     if os.name == "nt":
@@ -131,20 +131,20 @@ def _said(child: subprocess.Popen[bytes]) -> bytes:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it has started: ask, then do not ask."""
+    """End a process and all that it has started: by SIGTERM and, if that is not enough, SIGKILL."""
     for number in (signal.SIGTERM, _KILL):
         _send(child, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(PATIENCE_SECONDS)
-            _end_rest(child)  # which may have been deaf to what has ended the process
+            _end_rest(child)  # the signal that ended the process may not have ended them
             return
 
 
 def _end_rest(child: subprocess.Popen[bytes]) -> None:
-    """End what a process that has ended has left behind: it would take time from the next run.
+    """End the processes that an ended one has left behind: they would take time from the next run.
 
-    Not at once: multiprocessing's resource tracker, which does not heed SIGTERM, may be removing
-    shared memory.
+    They get a second: multiprocessing's resource tracker, which does not heed SIGTERM, may be
+    removing shared memory.
     """
     if os.name == "nt":
         return  # pragma: no cover - Windows

@@ -37,7 +37,7 @@ class Lines(Progress):
             self._write(f"{line}\n")
             return
         columns = (_size(self._stream) or (0, 0))[0]
-        if columns:  # what goes on in another line would stay there
+        if columns:  # the part of a line that wraps would not be wiped out
             line, self._shown = line[: columns - 1], min(self._shown, columns - 1)
         self._write(f"\r{line:<{self._shown}}")
         self._shown = len(line)
@@ -52,7 +52,7 @@ class Lines(Progress):
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (OSError, ValueError):  # whoever looked on has gone
+        except (OSError, ValueError):  # nobody reads it any more
             pass
 
 
@@ -74,15 +74,15 @@ class Bar(Progress):
 
 
 def progress(stream: TextIO | None, total: int, *, json: bool) -> Progress:
-    """Give what tells of so many runs on stderr.
+    """Give what tells of `total` runs on `stream`, which is stderr.
 
-    Where JSON was asked for, only people are told, at a terminal.
+    Where JSON was asked for, it tells only people, at a terminal.
     """
     terminal = is_terminal(stream)
     if stream is None or (json and not terminal):
         return Progress()
-    # On a terminal that says it has no columns, or no lines, tqdm is silent. So say some that no
-    # person has sized: a serial line, or one that a program has made.
+    # tqdm is silent on a terminal that says it has no columns, or no lines. Serial lines and
+    # terminals that a program has made say so.
     drawn = bar(total, stream) if terminal and 0 not in (_size(stream) or ()) else None
     return Lines(stream, total, rewrite=terminal) if drawn is None else Bar(drawn)
 

@@ -96,7 +96,7 @@ class Row:
 
 
 def row_of(loader: str, workers: int, runs: Sequence[Run], *, has_step: bool) -> Row:
-    """Give what the runs of one setting, at least one, come to."""
+    """Sum up the runs of one setting, at least one, in a row."""
     rates = [run["samples"] / run["seconds"] for run in runs]
     gaps = [gap for run in runs for gap in run["epoch_gap_seconds"]]
     hits, misses = (sum(run[name] for run in runs) for name in ("cache_hits", "cache_misses"))

@@ -22,7 +22,8 @@ from ._steps import amount
 __all__ = ["run"]
 
 MOST_SKIPPED = 2**53 - 1
-"""As the schema has it. A run often has more epochs than the user's, which the budget is for."""
+"""The largest budget that the schema allows. A run often has more epochs than the user's, for which
+the budget is meant."""
 
 # What `_child` does in a process of its own; tests put a function in its place.
 Runner = Callable[[dict[str, Any]], dict[str, Any]]
@@ -89,7 +90,7 @@ def run(
     number = 0
     try:
         for turn in range(plan.repeat):
-            # Every second turn backwards: what drifts, as a processor's heat, hits all alike.
+            # Every second turn backwards: a drift, as of a processor's heat, hits all alike.
             for loader, workers in settings[:: -1 if turn % 2 else 1]:
                 number += 1
                 setting = f"{'PyTorch ' if loader == 'torch' else ''}num_workers {workers}"
@@ -107,16 +108,16 @@ def _endless(options: LoaderConfig) -> dict[str, Any]:
     """Give the options of a run that goes on for as many epochs as its time lets it."""
     endless = options.as_dict() | {"num_epochs": None}
     on_error = endless["on_error"]
-    if on_error != "raise" and on_error["skip"]:  # 0 permits none in whatever run
+    if on_error != "raise" and on_error["skip"]:  # 0 permits no failure, however long the run
         endless["on_error"] = {**on_error, "skip": MOST_SKIPPED}
     return endless
 
 
 def _refuse(plan: Plan, options: LoaderConfig) -> None:
-    """Say what keeps torch from being compared with.
+    """Refuse a comparison with torch that cannot be made.
 
     Raises:
-        BenchError: it is to be, and cannot be.
+        BenchError: torch is not there, or the config has a sampler or exclude.
     """
     if plan.compare and not torch_loader.found():
         raise BenchError(
@@ -142,7 +143,7 @@ def _numbers(runner: Runner, asked: dict[str, Any], setting: str, on_error: Any)
     except BenchError as error:
         if error.usage:
             raise
-        # There a sample that fails ends the run, which with ours it need not.
+        # With torch a sample that fails ends the run; with ours, on_error may let it pass.
         bare = asked["loader"] == "torch" and on_error != "raise"
         why = " (on_error is not given to torch)" if bare else ""
         if '"num_workers" asks for' in str(error):  # a thread that could not start was the loader's
@@ -188,6 +189,6 @@ def _report(
         },
         rows=rows,
         choice=choose(ours),
-        # A cache is not given to the others.
+        # Torch is given no cache: there is nothing to compare cached rates with.
         findings=(*told, *([compared(ours, theirs)] if theirs and not cached(ours) else [])),
     )

@@ -11,7 +11,7 @@ import numpy as np
 __all__ = ["amount", "make_step"]
 
 SIDE = 192
-"""Of the matrices that are multiplied: 0.1 to 0.5 ms a product, fine enough to make up a step."""
+"""Side of the matrices that are multiplied: 0.1 to 0.5 ms a product, fine enough for a step."""
 
 
 def make_step(kind: str, size: float) -> Callable[[], object] | None:
@@ -30,10 +30,10 @@ def make_step(kind: str, size: float) -> Callable[[], object] | None:
 
 
 def amount(kind: str, milliseconds: float, clock: Callable[[], float] | None = None) -> float:
-    """Give how much of a kind of step takes so long where nothing else runs.
+    """Give how much work of a kind takes so long where nothing else runs.
 
-    It is found once and then the same for all runs, so that a step which its workers slow
-    down takes longer in the run, and is seen to. `clock` gives seconds;
+    It is found once and then the same for all runs, so that a step that the workers slow
+    down takes longer in the run, which shows it. `clock` gives seconds;
     None: the one that suits the kind.
 
     Returns:
@@ -43,8 +43,8 @@ def amount(kind: str, milliseconds: float, clock: Callable[[], float] | None = N
         return milliseconds / 1000
     work = _python if kind == "gil" else _products()
     if clock is None:
-        # Python code takes processor time, which other programs do not add to as to wall time;
-        # but products have threads of their own, and Windows counts in steps of 16 ms.
+        # Python code is measured in processor time, to which other programs add nothing. Not
+        # products, which have threads of their own, nor on Windows, which counts steps of 16 ms.
         alone = kind == "gil" and os.name != "nt"
         clock = time.thread_time if alone else time.perf_counter
     rounds, best = 1, 0.0

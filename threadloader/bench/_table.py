@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["table"]
 
 WIDTH = 100
-"""Of the sentences; the table itself is narrower."""
+"""Columns of the sentences; the table itself is narrower."""
 
 
 def table(report: Report) -> str:

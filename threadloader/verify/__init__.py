@@ -2,12 +2,12 @@
 
 It sits on top, like the other commands. `_run` puts it together: `_plan` says how much is
 compared and in which runs, `_case` opens source and batches, `_record` makes the batches of a
-run, `_difference` says where one is not the first run's, with `_compare`. `_causes` looks for
-what makes them differ, with the experiments of `_probe` (one thread; `_inner_state` sees what a
-function keeps, `_clock` stops the time) and `_stress` (several) on the calls that `_parts`
-makes and of which `_result` gives a digest; `_cause_texts` says it. `_process` asks
-another process, which runs `_child`. `_report` is what was found, `_progress` tells how far it has
-got, `_command` is the command.
+run, `_difference` finds the first that is not as in the first run, with `_compare`. `_causes` looks
+for what makes batches differ, by experiments in one thread (`_probe`; `_inner_state` sees what a
+function keeps, `_clock` stops the clocks) and in several (`_stress`). They make the calls that
+`_parts` prepares and compare their digests, which are of `_result`; `_cause_texts` has the words.
+`_process` asks another process, which runs `_child`. `_report` is what was found, `_progress` tells
+how far it has got, `_command` is the command.
 """
 
 from ._command import add_command

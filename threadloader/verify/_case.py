@@ -25,18 +25,18 @@ from ._plan import Leg
 __all__ = ["CODE", "PARTS", "Case", "hurried"]
 
 PARTS = ("source", "transform", "collate")
-"""What a user may give in code that several threads run, and so what a lock may help."""
+"""The parts that a user may give in code and several threads call, so that a lock may help."""
 
 CODE = (*PARTS, "sampler")
-"""All that a user may give in code, and so what may be to blame. One thread asks a sampler."""
+"""All parts that a user may give in code, and that may be to blame. One thread calls a sampler."""
 
 HURRY_SECONDS = 1e-6
-"""How often threads take turns in a hurried run: about as often as they can."""
+"""The switch interval of a hurried run: threads take turns about as often as they can."""
 
 
 @contextlib.contextmanager
 def hurried() -> Iterator[None]:
-    """Let threads take turns as often as they can, so that what is rare happens sooner."""
+    """Let threads take turns as often as they can, so that rare interleavings come sooner."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(HURRY_SECONDS)
     try:
@@ -46,9 +46,9 @@ def hurried() -> Iterator[None]:
 
 
 class Case:
-    """The config and what takes its place in code, each as `run` takes it.
+    """The config and the parts given in code in its place, each as `run` takes them.
 
-    In each run workers, prefetch and number of epochs are replaced.
+    Each run has its own workers, prefetch and number of epochs in place of the config's.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class Case:
         self.sampler = sampler
         self._base = base
         self._given = source
-        # A source of the user's that has close(). It is closed when the next one has come,
-        # unless that is the same object: then it is closed at the end, once.
+        # The user's source that was opened last, if it has close(). It is closed when the next
+        # one has come, unless that is the same object: then it is closed once, at the end.
         self._open: Any = None
 
     @property
@@ -82,7 +82,7 @@ class Case:
         return 0 if isinstance(policy, str) else int(policy["retry"])
 
     def stamp(self) -> str:
-        """Give what is another when the files that the config names have been written to."""
+        """Give a text that changes when the files that the config names are written to."""
         if self.source_in_code or self.config.source is None:
             return ""
         try:
@@ -105,7 +105,7 @@ class Case:
             except Exception as error:
                 if self._open is None or from_signal(error):
                     raise
-                self.close()  # one that a process may have open once only, as of LMDB
+                self.close()  # perhaps a process may open it only once, as with LMDB
                 given = given_by(self._given)
             if given is not self._open:
                 self.close()
@@ -127,15 +127,15 @@ class Case:
 
     @contextlib.contextmanager
     def batches(self, leg: Leg, guarded: Iterable[str] = ()) -> Iterator[Batches]:
-        """Open the batches of a leg; the parts that `guarded` names have one lock around all."""
+        """Open the batches of a leg; one lock is around every call of the `guarded` parts."""
         config = dataclasses.replace(
             unlisted(self.config),
             num_workers=leg.workers,
             prefetch_batches=leg.depth,
             num_epochs=None,
-            # A run would be given what another one has kept there, and the user's be filled.
+            # Else a run would be given what another one has kept, and the user's cache be filled.
             cache=None,
-            # A StalledError stands in the place of no batch: it would shift all that follow.
+            # A StalledError comes between two batches: it would shift all that follow.
             stall_action="log",
         )
         lock = threading.Lock()
@@ -156,7 +156,7 @@ class Case:
             yield stack.enter_context(based(loader, self._base, opened=self._given is None))
 
     def reader(self, source: Any) -> Callable[[int], Any]:
-        """Give how one sample is read, by the method of the source that the loader would use."""
+        """Give a function that reads one sample, by the source's method that the loader uses."""
         plain = self.collate is None and self.config.collate["type"] == "stack"
         changed = self.transform is not None or self.config.transform is not None
         whole = read_by(source, plain=plain and not changed)
@@ -199,7 +199,7 @@ class _GuardedSource:
         self._source = source
         self._lock = lock
         for name in ("take", "__getitems__", "locate"):
-            if hasattr(source, name):  # of its own, which is what the loader looks for
+            if hasattr(source, name):  # only then: the loader looks whether a source has them
                 setattr(self, name, _guarded(getattr(source, name), lock))
 
     def __len__(self) -> int:

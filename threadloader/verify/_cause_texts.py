@@ -1,4 +1,4 @@
-"""The causes in words: what it is, what has shown it, what to do."""
+"""Puts causes into words: what the cause is, what has shown it, what to do."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ PERHAPS = (
 
 
 def repeat(part: str, name: str, found: Repeat) -> Cause:
-    """Say why a part gives something else when the same is asked of it, or uses global state."""
+    """Say why a part gives something else for the same call, or that it uses global state."""
     moved = " and ".join(found.moved)
     random = partial(Cause, part=part, kind="global-random", advice=_RNG[part])
     alone = partial(Cause, part=part, advice=_ALONE[part])
@@ -107,7 +107,7 @@ def repeat(part: str, name: str, found: Repeat) -> Cause:
 
 
 def not_repeatable(part: str, *evidence: str) -> Cause:
-    """Say that a part gives something else when the same is asked of it, and nobody knows why."""
+    """Say that a part gives something else for the same call, and that no reason was found."""
     return Cause(
         part=part,
         kind="not-repeatable",
@@ -118,7 +118,7 @@ def not_repeatable(part: str, *evidence: str) -> Cause:
 
 
 def _tried(found: Repeat) -> tuple[str, ...]:
-    """Say what has not shown why a part gives something else: what was tried, and nothing more."""
+    """Say which experiments have not shown the reason: those that were made, and no others."""
     looked = "none of the variables that it names was seen to change"
     if not found.tried:
         return ("from some call on it always gave the same, so nothing could be tried", looked)
@@ -128,7 +128,7 @@ def _tried(found: Repeat) -> tuple[str, ...]:
 
 
 def reused(part: str, one: str, other: str) -> Cause:
-    """Say that a part hands out memory that it writes again."""
+    """Say that a part hands out memory that its next call overwrites."""
     return Cause(
         part=part,
         kind="reused-buffer",
@@ -195,10 +195,10 @@ def other_process(part: str, shown: str, *, alike: bool = False, hashed: bool = 
     """Say that another process gives something else.
 
     Args:
-        part: which does; "" where it is not known.
-        shown: the call that does; or what was found instead.
-        alike: whether two others gave the same as each other, which hash str alike.
-        hashed: whether one gave something else than those, which hashes them in another way.
+        part: the part that does; "" where it is not known.
+        shown: the name of a call that does; without a part, what was found instead.
+        alike: whether two other processes that hash str alike gave the same as each other.
+        hashed: whether a third, which hashes str in another way, gave something else than those.
     """
     if not part:
         says, evidence = "another process gives something else", shown
@@ -247,9 +247,9 @@ def unsafe(part: str, free: Stress, locked: Stress, moved: tuple[str, ...]) -> C
 
 
 def locked(parts: tuple[str, ...], differed: int, runs: int) -> Cause:
-    """Say that no run differs with a lock around a part, or the same around several.
+    """Say that no run differs with a lock around a part, or with one lock around several.
 
-    Without it so many of as many runs differed.
+    Without a lock, `differed` of as many `runs` differed.
     """
     names = " and ".join(f"the {part}" for part in parts)
     if len(parts) == 1:
@@ -270,7 +270,7 @@ def locked(parts: tuple[str, ...], differed: int, runs: int) -> Cause:
 
 
 def order(*, in_code: bool) -> Cause:
-    """Say that the order differs for no reason that was seen; of a sampler in code, its own."""
+    """Say that the order differs for no reason that was seen; `in_code`: a sampler's in code."""
     says = "other samples came, or in another order. The source's length and the seed decide "
     says += "that, and nothing of yours besides: it may be a fault of threadloader"
     advice = "if the source's length is always the same, please report it, with the config"
@@ -283,7 +283,7 @@ def order(*, in_code: bool) -> Cause:
 
 
 def unknown(tried: tuple[str, ...]) -> Cause:
-    """Say that nothing was found."""
+    """Say that no cause was found, and what was tried."""
     return Cause(
         part="",
         kind="unknown",

@@ -26,32 +26,32 @@ from ._stress import differs, stressed
 __all__ = ["causes", "faults"]
 
 SAMPLES = 8
-"""Samples that are looked at, those that differ first."""
+"""How many samples are looked at, those that differ first."""
 
 GLANCE = 3
-"""Samples, and calls of each, where nothing differs."""
+"""How many samples are looked at where no run differs, and how often each call is made."""
 
 GLANCE_SECONDS = 0.3
-"""How long calls in several threads are made then, for each part that is given in code."""
+"""How long each part given in code is called in several threads, where no run differs."""
 
 TRIES = 3
-"""Hurried runs with and without a lock, each of a second or less."""
+"""How many hurried runs are made without a lock, and with each; each takes a second or less."""
 
 ALONE_SECONDS = 1.1
-"""How long a part is called in one thread before its difference is laid on other threads: in this
-time also a clock of whole seconds has moved."""
+"""How long a part is called in one thread before other threads are blamed for its differences:
+long enough for a clock of whole seconds to move."""
 
 STRESS_SECONDS = 1.0
-"""How long calls in several threads are made where something differs."""
+"""How long each part given in code is called in several threads, where a run differs."""
 
 
 class Found(NamedTuple):
     """What looking at the parts in one thread gave.
 
     Attributes:
-        shown: what makes a difference.
-        may: what may make one.
-        moved: by part, the global random states that it changes.
+        shown: the causes: what makes a difference.
+        may: the dangers: what may make one.
+        moved: the global random states that each part changes, by its name.
     """
 
     shown: list[Cause]
@@ -62,10 +62,10 @@ class Found(NamedTuple):
 def faults(
     case: Case, indices: Sequence[int], calls: int = GLANCE
 ) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
-    """Find what made no run differ: by a few calls of each part in one thread, and in several.
+    """Look for faults that made no run differ, by some calls of each part, also in threads.
 
     Returns:
-        What is at fault all the same, since every run has it; and what is a danger.
+        Causes that are faults all the same, since every run has them; and dangers.
     """
     indices = list(dict.fromkeys(indices))[:SAMPLES]
     try:
@@ -86,18 +86,18 @@ def causes(
     alone: bool,
     tell: Callable[[str], None],
 ) -> tuple[Cause, ...]:
-    """Find what makes batches differ, by samples of which those that differ come first.
+    """Find what makes batches differ, by the samples at `indices`, those that differ first.
 
-    `alone` is whether they differ without workers as well.
+    `alone` is whether batches differ without workers as well.
 
     Returns:
-        What was found; last, one of kind "unknown" where nothing was shown.
+        The causes; one of kind "unknown" where nothing was shown. Dangers may follow it.
     """
     indices = list(dict.fromkeys(indices))[:SAMPLES]
     try:
-        # Where samples that fail are left out, what fails decides which ones come.
+        # Where on_error leaves samples out, the failures decide which samples come.
         if difference.kind == "order" and not _leaves_out(case):
-            found = _alone(case, [], CALLS)  # of no sample: what remains is the sampler
+            found = _alone(case, [], CALLS)  # without samples, the sampler alone is called
             shown = found.shown or _reopened(case, indices) or [*_in_threads(case, [], {}, 0)]
             return tuple(shown or [_cause_texts.order(in_code=callable(case.sampler))])
         tell("each part alone")
@@ -117,7 +117,7 @@ def causes(
 
 
 def _also_alone(cause: Cause) -> Cause:
-    """Take back that threads are to blame for what differs without them, too."""
+    """Give a cause that does not blame threads, since batches differ without them as well."""
     if cause.kind not in ("not-thread-safe", "other-thread"):
         return cause
     without = "but num_workers 0 a second time differed as well, where there are no threads"
@@ -130,7 +130,7 @@ def _leaves_out(case: Case) -> bool:
 
 
 def _alone(case: Case, indices: list[int], most: int) -> Found:
-    """Look at each part in one thread."""
+    """Look for causes and dangers in each part by itself, in one thread."""
     found = Found([], [], {})
     with case.source() as source:
         for part in parts_of(case, source, indices):
@@ -152,10 +152,10 @@ def _alone(case: Case, indices: list[int], most: int) -> Found:
 
 
 def _in_place(case: Case, source: Any, indices: list[int]) -> Iterator[tuple[Cause, bool]]:
-    """Look whether the source gives other samples once a part has run on what it gave.
+    """Look whether a part changes its input, so that the source gives other samples afterwards.
 
     Yields:
-        That it does, and whether the part then gives something else than the first time.
+        The cause, and whether the part's own result is then another one; else it is a danger.
     """
     read = partial(again, case.retries, case.reader(source))
     transform = case.bound_transform()
@@ -181,7 +181,7 @@ def _in_place(case: Case, source: Any, indices: list[int]) -> Iterator[tuple[Cau
 
 
 def _reopened(case: Case, indices: list[int]) -> list[Cause]:
-    """Look whether the source is another one when it is opened again."""
+    """Look whether the source holds something else when it is opened a second time."""
     openings = []
     for _ in range(2):
         with case.source() as source:
@@ -197,7 +197,7 @@ def _reopened(case: Case, indices: list[int]) -> list[Cause]:
 def _in_threads(
     case: Case, indices: list[int], moved: dict[str, tuple[str, ...]], seconds: float
 ) -> Iterator[Cause]:
-    """Look at each part that is given in code in another thread, and in several at once."""
+    """Try each part that is given in code in another thread, and in several threads at once."""
     with case.source() as source:
         for part in parts_of(case, source, indices):
             if part.name == "source" and not case.source_in_code:
@@ -206,7 +206,7 @@ def _in_threads(
             other = next((it for it in threads if it[1] != it[2]), None)
             if other is not None:
                 name, _, there = other
-                # What differs in this thread, too, is no matter of the other one.
+                # If it differs in this thread as well, the other thread is not the reason.
                 here = repeated(part.calls[name], part.function, seconds=ALONE_SECONDS)
                 if here.differs or here.ahead:
                     yield _cause_texts.repeat(part.name, name, here)
@@ -218,7 +218,7 @@ def _in_threads(
             free = stressed(calls, seconds) if calls else None
             if free is not None and free.wrong:
                 alone = stressed(calls, max(seconds, ALONE_SECONDS), count=1)
-                if alone.wrong:  # as by a clock that nobody can move
+                if alone.wrong:  # as with a clock that no experiment can move
                     yield _cause_texts.not_repeatable(
                         part.name,
                         f"called in one thread, {alone.wrong:,} of {alone.calls:,} calls gave "

@@ -1,6 +1,6 @@
-"""Another process: makes a run beside what the first one gave, or tries the parts one by one.
+"""The other process: compares a run with the first run's tape, or makes single calls of the parts.
 
-It is asked on stdin what to do, and says on stdout what came of it.
+It reads on stdin what to do, and writes to stdout what came of it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
             `_process` writes it, or ``indices`` of the dataset.
 
     Returns:
-        For a tape ``difference``, the first one or None, and ``indices`` around it. For indices
-        ``results``, of each call of each part.
+        For a tape ``difference``, the first one or None, and ``indices``, those of its batch. For
+        indices ``results``, the digest of each call of each part.
 
     Raises:
         VerifyError: a batch holds something that cannot be compared.

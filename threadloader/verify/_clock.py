@@ -1,6 +1,7 @@
-"""Clocks that stand still, or are ahead: what gives something else with them depends on the time.
+"""Stops Python's clocks, or moves them ahead, to see whether a function depends on the time.
 
-While they stand still it gives the same each time; when they are ahead, not what it gave before.
+One that does gives the same each time while they stand still, and something else when they are
+ahead.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ CLOCKS = tuple(
     for name in (clock, f"{clock}_ns")
 )
 ASKED = ("clock_gettime", "clock_gettime_ns", "localtime", "gmtime", "asctime", "ctime", "strftime")
-"""The same for those that may be asked for something; not every system has all of them."""
+"""Clocks that take arguments; not every system has all of them."""
 
 LOOKS = 30_000
-"""How often a stopped clock is looked at before it goes on, for whoever waits for it: ten times
-for each call that an experiment makes."""
+"""How often a stopped clock is read before it goes on, so that code which waits for it to move does
+not wait for ever: ten times for each call that an experiment makes."""
 
 _datetime = dt.datetime
 
@@ -37,7 +38,7 @@ def stopped_clock(function: Any) -> Iterator[None]:
     """Stop Python's clocks: those of `time` and `datetime`.
 
     Args:
-        function: where its module has them by names of its own, they are stopped, too.
+        function: clocks that its module has imported by name are stopped there, too.
     """
     clocks = [getattr(time, name) for name in (*CLOCKS, *ASKED) if hasattr(time, name)]
     stopped: dict[int, Any] = {id(clock): _stopped(clock) for clock in clocks}
@@ -50,11 +51,12 @@ def stopped_clock(function: Any) -> Iterator[None]:
 def clock_ahead(function: Any, seconds: float) -> Iterator[None]:
     """Move the clocks ahead that tell the time of day: those of `time` and `datetime`.
 
-    The others tell nobody the time, but how long to wait: once they were put back again, a wait
-    would take so much longer.
+    The others serve to measure how long to wait: code that noted a deadline meanwhile would wait so
+    much longer once they were put back.
 
     Args:
-        function: as for `stopped_clock`; within that, these clocks are ahead and stand still.
+        function: as for `stopped_clock`. Within its ``with``, these clocks are ahead and stand
+            still.
         seconds: by how much.
     """
     now, now_ns, local, date = time.time, time.time_ns, time.localtime, dt.datetime
@@ -84,7 +86,7 @@ def clock_ahead(function: Any, seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(function: Any, others: dict[int, Any]) -> Iterator[None]:
-    """Put others in place of clocks, by their `id`."""
+    """Within, ``others[id(clock)]`` stands in the place of each clock."""
     places = [
         (home, name, it)
         for home in (time, dt, *_homes(function))
@@ -110,7 +112,7 @@ def _homes(function: Any) -> Iterator[ModuleType]:
 
 
 def _stopped(clock: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a clock that always says what it has said first, to whoever asks it for the same."""
+    """Give a clock that, for the same arguments, says what it said first, for `LOOKS` times."""
     looks, said = itertools.count(), functools.cache(clock)
 
     def stopped(*arguments: Any, **options: Any) -> Any:
@@ -122,7 +124,7 @@ def _stopped(clock: Callable[..., Any]) -> Callable[..., Any]:
 def _standing(now: Callable[..., Any], utcnow: Callable[..., Any]) -> type:
     """Give a class in place of `datetime.datetime`, whose methods in C cannot be replaced.
 
-    What it makes are objects of the real one.
+    Calling it makes objects of the real one.
     """
     return _Standing(
         "datetime",
@@ -136,7 +138,7 @@ def _standing(now: Callable[..., Any], utcnow: Callable[..., Any]) -> type:
 
 
 class _Standing(type):
-    """Of a class that stands for `datetime.datetime`: has as its objects those of the real one."""
+    """The metaclass of such a class: for `isinstance`, objects of the real one are its objects."""
 
     def __instancecheck__(cls, thing: Any) -> bool:
         return isinstance(thing, _datetime)

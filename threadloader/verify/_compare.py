@@ -30,7 +30,7 @@ class Field(NamedTuple):
 
 
 def differing(there: Any, here: Any, rows: int) -> list[Field]:
-    """List the fields in which a batch of so many rows is not as it should be, in its order.
+    """List the fields in which a batch, `here`, is not as it should be, `there`; both of `rows`.
 
     >>> differing({"x": np.array([1, 2])}, {"x": np.array([1, 3])}, 2)
     [Field(name="batch['x']", what='1 of 2 values differs, the first at [1]: expected 2, got 3', \
@@ -43,7 +43,8 @@ def _fields(there: Any, here: Any, rows: int, path: Path) -> Iterator[Field]:
     if digest(there) == digest(here):
         return
     found = list(_within(there, here, rows, path))
-    # As an attribute of an object whose class derives from dict, or the key 1 in place of True.
+    # `_within` sees no attributes, as of an object of a class derived from dict, and takes the key
+    # 1 for True.
     other = f"the same items, but other keys or attributes of the {_kind(there)}"
     yield from found or [Field(place(path), other)]
 
@@ -65,7 +66,7 @@ def _within(there: Any, here: Any, rows: int, path: Path) -> Iterator[Field]:
         if len(there) != len(here):
             yield Field(name, f"expected {len(there)} items, got {len(here)}")
         elif len(there) == rows and not any(map(_is_field, there)):
-            # A row each, as of texts.
+            # One item for each row, as in a list of texts.
             wrong = [row for row in range(rows) if digest(there[row]) != digest(here[row])]
             for at in wrong[:1]:  # none where only attributes of the list differ
                 what = f"expected {_short(there[at])}, got {_short(here[at])}"

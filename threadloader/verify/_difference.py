@@ -1,4 +1,4 @@
-"""Makes a run beside what the first one gave, up to the first batch that differs."""
+"""Makes a run and compares it with the first one, up to the first batch that differs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ShortError(Exception):
 
 
 INDICES = 8
-"""Dataset indices that are shown."""
+"""How many dataset indices are shown."""
 
 
 def compared(case: Case, run: Run, tape: Tape) -> tuple[Difference | None, list[int]]:
@@ -47,7 +47,7 @@ def compared(case: Case, run: Run, tape: Tape) -> tuple[Difference | None, list[
                     return _steps(run, item.place[0], item.mark, what), []
                 mark = due[1]
                 if item.mark != mark:
-                    # A copy: workers that are ahead may be writing into what it is made of.
+                    # A copy: workers that are ahead may be writing into the memory of this batch.
                     item = item._replace(batch=copy.deepcopy(item.batch))
                     break
             else:
@@ -65,7 +65,7 @@ def compared(case: Case, run: Run, tape: Tape) -> tuple[Difference | None, list[
             raise ShortError(str(error)) from error  # where gevent has replaced threads
         # Opening and resuming run the user's code.
         return Difference(run=str(run), kind="run", what=told(error)), []
-    # Here, where the run is closed: it opens the source once more.
+    # Only now that the run is closed: this opens the source once more.
     return _difference(case, run, item, mark, tape)
 
 

@@ -30,14 +30,14 @@ CALLED = ("__call__", "__getitem__", "__getitems__", "take")
 """Methods by which the loader uses an object: what they name is looked at."""
 
 DEEPEST = 3
-"""Attributes of attributes, functions that functions call. Chosen: deep enough for what people
-write, and quick."""
+"""How far attributes of attributes, and functions that functions call, are followed. Chosen: deep
+enough for what people write, and quick."""
 
 MOST_BYTES = 1 << 16
 """Arrays above this are not looked at: they are data, and would take long."""
 
 MOST_ITEMS = 1000
-"""The same for containers, and for places altogether."""
+"""How many items of a container are looked at, and how many places altogether."""
 
 CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset, deque)
 
@@ -54,7 +54,7 @@ def held(thing: Any) -> dict[str, bytes]:
     ['draws']
     """
     name = getattr(thing, "__name__", None)
-    if not isinstance(name, str):  # a class of the user's may give anything for what it lacks
+    if not isinstance(name, str):  # a class with __getattr__ may give anything
         name = type(thing).__name__
     marks: dict[str, bytes] = {}
     for place, mark in itertools.islice(_places(thing, name, DEEPEST, set()), MOST_ITEMS):
@@ -64,7 +64,7 @@ def held(thing: Any) -> dict[str, bytes]:
 
 
 def changed(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[str]:
-    """List the places whose marks differ, shortest names first; none inside of another one."""
+    """List the places whose marks differ, shortest names first, without those inside of others."""
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     inside = tuple(f"{name}{sign}" for name in names for sign in ".[")
     return sorted(
@@ -81,7 +81,7 @@ def _places(thing: Any, name: str, depth: int, seen: set[int]) -> Iterator[tuple
         return
     if mark is not None:
         yield name, mark
-    if inside:  # of constants there is none; one of them may be in two places, and is one object
+    if inside:  # not for constants: one object may stand in two places, and both have a mark
         seen.add(id(thing))
     for key, it in inside.items():
         joined = f"{name}{key}" if key.startswith((".", "[")) else key or name
@@ -89,7 +89,7 @@ def _places(thing: Any, name: str, depth: int, seen: set[int]) -> Iterator[tuple
 
 
 def _looked(thing: Any) -> tuple[bytes | None, dict[str, Any]]:
-    """Give the mark of a thing, at least of its size, and what is to be looked at inside of it."""
+    """Give the mark of a thing, or else of its size, and what inside of it is to be looked at."""
     mark = _mark(thing)
     if mark is not None:
         return mark, {}
@@ -152,7 +152,7 @@ def _variables(function: Any) -> dict[str, Any]:
     except (TypeError, ValueError):  # not written in Python, or a variable not yet there
         return {}
     home = getattr(function, "__module__", None)
-    # Functions and classes of other modules keep nothing for this one that one could name.
+    # Not functions and classes of other modules: what they keep has no name in this function.
     outside = {
         name: it
         for name, it in {**found.globals, **found.nonlocals}.items()

@@ -18,10 +18,10 @@ from ._result import Call, result
 __all__ = ["KEY", "Part", "again", "parts_of", "results"]
 
 KEY = 1
-"""Of a transform's generator: which one it is makes no difference."""
+"""The key of a transform's random generator: any would do."""
 
 POSITIONS = 1 << 20
-"""How many of an epoch's order are looked at: one that is a `range` may be of any length."""
+"""How many positions of an epoch's order are looked at: a `range` may have any length."""
 
 
 class Part(NamedTuple):
@@ -29,8 +29,8 @@ class Part(NamedTuple):
 
     Attributes:
         name: one of `CODE`.
-        function: it, for what it keeps.
-        calls: how a sample, or a batch, is named, and the call.
+        function: the part itself, to see what it keeps.
+        calls: each call, by the name of its sample or batch.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 
 def parts_of(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
-    """Give the parts, with calls of them on those of the samples that can be had."""
+    """Give the parts, with calls of them on those of the samples that do not fail."""
     read = partial(again, case.retries, case.reader(source))
     calls: dict[int, Call] = {index: partial(read, index) for index in indices}
     fresh = _fresh(calls)
@@ -51,7 +51,7 @@ def parts_of(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
             index: partial(again, case.retries, _call, bound, it, KEY, index)
             for index, it in fresh.items()
         }
-        if case.transform is not None:  # that of a config is ours, and looked at by nobody
+        if case.transform is not None:  # that of a config is ours, and needs no experiments
             named = {f"transform(source[{index}])": it for index, it in calls.items()}
             parts.append(Part("transform", case.transform, named))
         fresh = _fresh(calls)
@@ -68,9 +68,9 @@ def parts_of(case: Case, source: Any, indices: Sequence[int]) -> list[Part]:
 
 
 def results(case: Case, indices: Sequence[int]) -> dict[str, dict[str, str]]:
-    """Make each call of each part once, and give what came of it by part and by name of the call.
+    """Make each call of each part once, and give its digest, by part and by name of the call.
 
-    As text: to be compared with what another process gives.
+    As text, to be compared with that of another process.
     """
     with case.source() as source:
         found = {
@@ -85,9 +85,9 @@ def results(case: Case, indices: Sequence[int]) -> dict[str, dict[str, str]]:
 
 
 def _fresh(calls: Mapping[int, Call]) -> dict[int, Call]:
-    """Give what makes copies of what each call has given, without the calls that fail.
+    """Make each call; for those that do not fail, give a function that copies what it gave.
 
-    What changes its input, or writes its buffer again, must not change what the next call gets.
+    Code that changes its input, or writes its buffer again, must not change what others get.
     """
     found: dict[int, Call] = {}
     for index, call in calls.items():
@@ -109,7 +109,7 @@ def _call(function: Callable[..., Any], fresh: Call, *others: Any) -> Any:
 
 
 def again(retries: int, call: Callable[..., Any], *args: Any) -> Any:
-    """Make a call as `on_error` has it: again where it fails, but without the pauses."""
+    """Make a call, with the retries of `on_error` where it fails, but without their pauses."""
     for _ in range(retries):
         try:
             return call(*args)

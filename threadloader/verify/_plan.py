@@ -15,7 +15,7 @@ DEEP = 16
 """The deepest prefetch that is tried: far more than a training run needs."""
 
 EPOCHS = 2
-"""How many epochs a run has: the second one shows what is changed in the first and should not be.
+"""How many epochs a run has: the second shows what the first has changed and should not have.
 One where the config's own run has no more: its budget of `on_error` need not last for two."""
 
 MANY = 8
@@ -64,8 +64,8 @@ class Leg(NamedTuple):
     Attributes:
         workers: its num_workers.
         depth: its prefetch_batches.
-        until: the epoch and the number of its batches after which the state is taken; None:
-            it is the last.
+        until: the epoch and the number of its batches after which the leg ends and the state is
+            taken; None: this is the last leg.
         hurried: whether threads take turns as often as they can.
     """
 
@@ -87,8 +87,9 @@ class Run(NamedTuple):
     Attributes:
         legs: its parts.
         again: whether it is the first run once more.
-        begins: of one in another process, the epoch and the number of its batches where it begins
-            there, and the state, as JSON; "" for the beginning. None: it is made in this one.
+        begins: for a run in another process, where it begins there: the epoch and the number of its
+            batches before; and the state, as JSON, or "" at the very beginning. None: the run is
+            made in this process.
     """
 
     legs: tuple[Leg, ...]

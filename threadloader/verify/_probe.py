@@ -20,30 +20,31 @@ from ._result import RAISED, Call, result, seen
 __all__ = ["CALLS", "Repeat", "elsewhere", "overwritten", "repeated"]
 
 CALLS = 32
-"""How often a call is repeated to see it differ. Chosen: one in ten differs in 97% of cases."""
+"""How often a call is repeated to see it differ. Chosen: where one result in ten does, it
+is seen in 97% of cases."""
 
 SECONDS = 0.5
 """How much longer than its least time `repeated` may take."""
 
 TICK_SECONDS = 0.03
-"""How long at least: in this time each clock has moved that does not count whole seconds, the
-coarsest by 16 ms."""
+"""The least time of `repeated`: in it every clock moves that does not count whole seconds; the
+coarsest does by 16 ms."""
 
 AHEAD_SECONDS, FAR_AHEAD_SECONDS = 1.5, 61.5
-"""By how much the clock is moved, to see that whole seconds count and, where something differs,
-minutes. Chosen: no more, since code that notes meanwhile when to go on may wait for that long."""
+"""How far ahead the clock is moved, to see a dependence on whole seconds and, where a run differs,
+on minutes. Chosen: no more, since code that notes a deadline meanwhile may wait for that long."""
 
 MANY = 3000
-"""Calls that are enough to see that something does not differ."""
+"""How many calls are enough, at most, to see that results do not differ."""
 
 FEW, SLOW_SECONDS = 12, 0.02
-"""A call that takes longer than this is made less often to see that it does not differ."""
+"""For that FEW calls may be enough, and not CALLS, where one takes longer than SLOW_SECONDS."""
 
 SIZES, ALIKE = range(16, 512, 2 * np.dtype(np.intp).itemsize), 7
 """Before each call, small objects of these sizes are freed, so that what the call makes lands at
 other addresses. SIZES: bytes, all to which CPython's allocator rounds; ALIKE: how many of each, and
-how many such sets are made at once. Chosen: CPython keeps 80 places of some kinds, and by an odd
-number places differ in more of their bits."""
+how many such sets are made at once. Chosen: CPython keeps 80 freed objects of some types for reuse,
+and with an odd number addresses differ in more of their bits."""
 
 
 class Repeat(NamedTuple):
@@ -56,7 +57,7 @@ class Repeat(NamedTuple):
         tried: whether it was tried with these states put back, and with the clock stopped; not
             where by then it always gave the same by itself.
         by_state: whether it always gives the same with these states put back before each call.
-        by_clock: whether it does with the clock stopped.
+        by_clock: whether it always gives the same with the clock stopped.
         ahead: by how many seconds the clock was ahead when the result was another one, every
             time, while without that it stayed the same; 0 if that was not seen.
         places: names of what the function itself keeps and the calls changed.
@@ -73,7 +74,7 @@ class Repeat(NamedTuple):
 
 
 def _small() -> list[Any]:
-    """Make objects of each small size, and of the kinds of which CPython keeps places."""
+    """Make objects of each small size, and of the types that CPython keeps for reuse when freed."""
     return [
         [
             [bytes(size) for size in SIZES],
@@ -90,14 +91,14 @@ def repeated(call: Call, function: Any, most: int = CALLS, seconds: float = TICK
     The global random states are left as they were.
 
     Args:
-        call: it.
+        call: the call.
         function: what it calls in the end: what that keeps is looked at.
         most: how often it is called.
-        seconds: for how long at least, unless that is less often than by default.
+        seconds: for how long at least, unless `most` is less than by default.
     """
     before = _states()
     try:
-        # Runs before this one may have left the states where a call that seeds them puts them.
+        # Earlier calls may have left the states as this one seeds them: it would move nothing.
         _stir()
         stirred = _states()
         kept, began = held(function), time.monotonic()
@@ -113,12 +114,12 @@ def repeated(call: Call, function: Any, most: int = CALLS, seconds: float = TICK
             other = trial.anew()
             differs = calls if other != first else 0
         places = tuple(changed(kept, held(function)))
-        # So often that it is not so by chance, even of two results.
+        # So often that the same result is no chance, even if only two are possible.
         quick = time.monotonic() - began < calls * SLOW_SECONDS
         trial.again = max(min(3 * calls, MANY), CALLS if quick else FEW)
         if not differs:
             return Repeat(0, calls, moved, ahead=trial.ahead(first), places=places)
-        # What is steady by itself by now, as after a first call, is steady for no reason of these.
+        # A call that is steady by itself by now, as after a first one, tells nothing of the causes.
         tried = not trial.steady(lambda: None, time.monotonic() + TICK_SECONDS)
         by_state = tried and bool(moved) and trial.steady(lambda: _put_back(before))
         by_clock = tried and not by_state and trial.steady_by_clock((first, other))
@@ -133,7 +134,7 @@ class _Trial:
 
     Attributes:
         full: whether it is called as often as by default.
-        again: so many calls are enough to see that something does not differ.
+        again: how many calls are enough to see that results do not differ.
     """
 
     def __init__(self, call: Call, function: Any, *, full: bool) -> None:
@@ -152,7 +153,7 @@ class _Trial:
         return result(self._call)
 
     def ahead(self, usual: bytes) -> float:
-        """Give by how many seconds a clock must be ahead for an unusual result; 0: no matter."""
+        """Give how many seconds ahead the clock was when the result was not the usual; 0: never."""
         by = FAR_AHEAD_SECONDS if self.full else AHEAD_SECONDS
 
         def later() -> bytes:
@@ -161,7 +162,7 @@ class _Trial:
 
         if later() == usual:
             return 0
-        with stopped_clock(self._function):  # or its next second might begin
+        with stopped_clock(self._function):  # else its next second might begin in between
             both = self.anew(), later()
             told = both[0] != both[1] and not any(it.startswith(RAISED) for it in both)
             rounds = range(min(self.again, CALLS) // 2)
@@ -208,9 +209,9 @@ def overwritten(first: Call, second: Call) -> bool:
 def elsewhere(call: Call) -> tuple[bytes, bytes]:
     """Give the result of a call in this thread, and in another one."""
     found: list[bytes] = []
-    # A thread has a context of its own (contextvars, numpy.errstate, threading.local), and here an
-    # empty one, as those of the loader, also where Python hands on that of who starts it.
-    # A daemon: what never comes back must not keep the command from ending after a Ctrl-C.
+    # A thread has a context of its own (contextvars, numpy.errstate, threading.local). Here it is
+    # empty, as in the loader's threads, also where Python would hand on that of the starting one.
+    # A daemon: a call that never returns must not keep the command from ending after a Ctrl-C.
     empty = contextvars.Context()
     thread = threading.Thread(target=lambda: found.append(empty.run(result, call)), daemon=True)
     here = result(call)
@@ -232,7 +233,7 @@ def _states() -> dict[str, Any]:
 
 
 def _stir() -> None:
-    """Move each global random state to where nothing that seeds it leaves it."""
+    """Draw from each global random state, so that it is not as seeding leaves it."""
     random.getrandbits(32)
     np.random.bytes(4)  # noqa: NPY002 - as above
     torch = sys.modules.get("torch")

@@ -1,7 +1,7 @@
 """Looks whether another process gives the same: asks one, and says what the difference means.
 
-Each process hashes str in another way, so that the order of a set of them is another one, and
-keeps what it has once drawn or read. No run in one process can show that.
+Each process hashes str in its own way, which decides the order of a set of them, and keeps what it
+has once drawn or read. No run in a single process can show that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LostError(Exception):
 
 
 def other_run(tape: Tape, depth: int) -> Run:
-    """Give the run that goes on in another process, or is made there where nothing came before."""
+    """Give a run that is resumed in another process; without a state, it is all made there."""
     place, state = tape.resumable or ((0, 0), "")
     legs = (Leg(0, depth, place), Leg(0, depth)) if state else (Leg(0, depth),)
     return Run(legs, begins=(place, state))
@@ -41,7 +41,7 @@ def other_run(tape: Tape, depth: int) -> Run:
 class Process:
     """Other processes, with the same config and code.
 
-    That is found there by its MODULE:FUNCTION, which `names` has by part.
+    They import the code by MODULE:FUNCTION, which `names` has for each part.
     """
 
     def __init__(self, case: Case, base: Path, names: Mapping[str, str]) -> None:
@@ -70,7 +70,7 @@ class Process:
         plain = answer["difference"] | {"run": str(run)}
         plain |= {name: tuple(plain[name]) for name in ("rows", "indices", "fields")}
         found = Difference(**plain)
-        if found.kind == "content":  # its values are there, and those of the first run here
+        if found.kind == "content":  # the other process has no values of the first run to name
             found = dataclasses.replace(found, what="another process gives something else")
         return found, answer["indices"]
 
@@ -80,7 +80,7 @@ class Process:
         there = []
         try:
             here = results(self._case, indices)
-            # Two that hash str alike, and one that hashes them in another way.
+            # Two processes that hash str alike, and one that hashes them in another way.
             for seed in (one, one, other):
                 answer = self._ask({"indices": list(indices)}, seed)
                 if "error" in answer:
@@ -96,7 +96,7 @@ class Process:
         first, second, third = there
         for part, calls in here.items():
             for name in calls:
-                if again[part].get(name) != calls[name]:  # as by a clock that nobody can move
+                if again[part].get(name) != calls[name]:  # as with a clock that cannot be moved
                     shown = f"{name} gave something else when it was asked again here, too"
                     return _cause_texts.not_repeatable(part, shown)
             names = [it for found in there for it in calls if found[part].get(it) != calls[it]]
@@ -111,14 +111,14 @@ class Process:
         """Start a process, ask `_child.answer` there, and give what it says.
 
         Args:
-            what: what that takes besides the config.
-            seed: decides how it hashes str.
+            what: what that takes besides the config and code: a tape, or indices.
+            seed: decides how the process hashes str.
 
         Raises:
             LostError: it ended without an answer.
         """
-        # Files, since a pipe ends when the last process has closed it, and not when this one
-        # ends: what user code has started there holds it, too.
+        # Files, since a pipe ends only when every process has closed it: processes that user code
+        # has started there hold it, too.
         with contextlib.ExitStack() as files:
             try:
                 out, noise = (files.enter_context(tempfile.TemporaryFile()) for _ in range(2))
@@ -153,7 +153,7 @@ def _answered(child: subprocess.Popen[bytes], question: bytes) -> int:
             child.kill()
             raise
         finally:
-            # Not before: when its stdin ends, the process takes this one for ended.
+            # Not before: when its stdin ends, the child takes this process for ended.
             with contextlib.suppress(OSError):
                 child.stdin.close()
 

@@ -12,7 +12,8 @@ from .._messages import is_terminal
 __all__ = ["Progress"]
 
 PATIENCE_SECONDS = 1.0
-"""How long nothing is said where it would stay: who has the answer at once needs no progress."""
+"""How long nothing is said, except at a terminal, which keeps none of it: a quick answer needs no
+progress."""
 
 
 class Progress:
@@ -25,7 +26,7 @@ class Progress:
 
     def __init__(self, stream: TextIO | None = None, *, json: bool = False) -> None:
         self._open = partial(bench.progress, stream, json=json)
-        # At a terminal, where it is wiped out in the end, what takes long is told from its begin.
+        # At a terminal progress is wiped out in the end, so it is told from the beginning.
         patience = 0 if is_terminal(stream) else PATIENCE_SECONDS
         self._silent_until = time.monotonic() + patience
         self._shown: Any = None

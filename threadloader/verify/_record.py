@@ -27,10 +27,10 @@ BUDGET_SECONDS = 3.0
 nine runs, so a dataset of any size takes some tens of seconds."""
 
 KEPT_BYTES = 64 << 20
-"""Batches of the first run that are kept, to say what differs. Later ones are made anew."""
+"""How many bytes of the first run's batches are kept, to say what differs. Others are made anew."""
 
 FIRST = 16
-"""Dataset indices that are noted, to look at where no batch is to be named."""
+"""How many of the first dataset indices are noted, to look at where no batch is to be named."""
 
 
 class VerifyError(LoaderError, RuntimeError):
@@ -42,8 +42,9 @@ class Mark(NamedTuple):
 
     Attributes:
         content: the digest of the batch; b"" where it could not be made.
-        dealt: the digest of its step, its dataset indices and of what is padding. What is left out
-            is not among the indices; `info.skipped` may tell less of it behind a resume.
+        dealt: the digest of its epoch, its step, its dataset indices and of what is padding.
+            Samples left out are not among the indices, and `info.skipped` is not compared: after
+            a resume it may list fewer.
         error: what was raised in its place, without what differs from run to run.
         step: its step, which counts the batches that were passed over, too.
     """
@@ -75,8 +76,8 @@ class Item(NamedTuple):
 
 
 def told(error: BaseException) -> str:
-    """Say what was raised, with its notes and, where it only wraps another one, that."""
-    if isinstance(error, CodeError):  # its message says that
+    """Say what was raised, with its notes and, where it only wraps another exception, that one."""
+    if isinstance(error, CodeError):  # its message says both
         return str(error)
     return with_cause(error)
 
@@ -117,7 +118,7 @@ def _leg(
 ) -> Generator[Item, None, None]:
     for epoch in batches.epochs(epochs):
         number = first[1] if epoch.number == first[0] else 0
-        # One more than there should be is let through: it is a difference.
+        # One batch more than there should be is let through: it is a difference.
         while more(epoch.number, number) and number <= len(batches):
             place = (epoch.number, number)
             if leg.until == place:
@@ -153,7 +154,7 @@ def made(place: tuple[int, int], batch: Any, info: BatchInfo | None, before: str
 
 
 def _failed(error: Exception, step: int) -> Mark:
-    """Mark what was raised by its kind and place; a message may name a thread or an address."""
+    """Mark an error by its type and the loader's notes; its message may name a thread, say."""
     notes = [note for note in getattr(error, "__notes__", []) if note.startswith("threadloader")]
     text = "; ".join([type(error).__name__, *notes])
     return Mark(b"", b"", re.sub("0x[0-9a-fA-F]+", "0x", text), step)
@@ -166,10 +167,10 @@ class Tape:
         epochs: how many epochs each run has.
         marks: what every run must give, by place, in order.
         errors: what was raised, by place.
-        steps: batches of an epoch that are compared: those of the first one.
-        whole: whether epochs are compared to their end. One may have fewer batches than it should:
-            those of which all samples are left out do not come.
-        of_epoch: how many an epoch has on this shard.
+        steps: how many batches of an epoch are compared: as many as came in the first.
+        whole: whether epochs are compared to their end. An epoch may have fewer batches than it
+            should: those of which all samples are left out do not come.
+        of_epoch: how many batches an epoch has on this shard.
         samples: rows that are not padding.
         fingerprint: the running fingerprint of the batches.
         batch_bytes: bytes of the largest batch.
@@ -214,7 +215,7 @@ class Tape:
         size = nbytes(item.batch)
         self.batch_bytes = max(size, self.batch_bytes)
         if size <= self._room:
-            # A copy: what it is made of may be written again.
+            # A copy: the memory of the batch may be written again.
             with contextlib.suppress(Exception):
                 self.kept[item.place] = copy.deepcopy(item.batch)
                 self._room -= size
@@ -223,7 +224,7 @@ class Tape:
 def record(case: Case, epochs: int, most: int | None, tick: Callable[[], None]) -> Tape:
     """Make the first run, without workers, and write it down; `tick` is called for each batch.
 
-    An epoch has at most so many batches; None: as many as there is time for.
+    An epoch has at most `most` batches; None: as many as there is time for.
 
     Raises:
         VerifyError: it has no batch, or one that cannot be compared.
@@ -239,7 +240,7 @@ def record(case: Case, epochs: int, most: int | None, tick: Callable[[], None]) 
                 return tape.more(epoch, number)
             timely = number < 2 or time.monotonic() < deadline
             another = timely if most is None else number < most
-            # The last answer counts; after the last batch there is nothing that it cuts off.
+            # The last answer counts. No more after an epoch's last batch cuts nothing off.
             tape.whole = another or number >= tape.of_epoch
             return another
 

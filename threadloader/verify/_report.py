@@ -17,7 +17,7 @@ FORMAT = 1
 
 WIDTH = 100
 SHOWN = 5
-"""Rows, runs and failures that are named before it says how many more there are."""
+"""How many rows, indices, fields and failures are named; then how many more there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Cause:
     """What makes batches differ, or could.
 
     Attributes:
-        part: "source", "transform", "collate", "sampler"; "" where several are needed for it, or
+        part: "source", "transform", "collate", "sampler"; "" where it takes several of them, or
             where it is not known.
         kind: "global-random", "own-state", "clock", "not-repeatable", "reused-buffer",
             "in-place", "files-changed", "reopened", "other-thread", "not-thread-safe",

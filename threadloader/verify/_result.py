@@ -19,8 +19,9 @@ __all__ = ["RAISED", "Call", "result", "seen"]
 Call = Callable[[], Any]
 
 BLOCKS, BLOCK_BYTES = 8, 1 << 20
-"""Blocks of memory of each size that are filled anew between two calls, and for how many bytes, at
-least one. Chosen: numpy and the C library hand out the last ones again, of small sizes seven."""
+"""How many blocks of memory of each size are filled anew between two calls, and of how many bytes
+in all, but at least one block. Chosen: numpy and the C library hand out the blocks that were freed
+last again, of small sizes seven."""
 
 RAISED = b"raised "
 """How the result of a call that raised begins; the name of the exception follows."""
@@ -37,8 +38,8 @@ def seen(value: Any) -> bytes:
 def result(call: Call) -> bytes:
     """Give the digest of what a call gives, or of the kind of exception that it raises.
 
-    Memory like that of what it gave holds something new afterwards: the next call may be given it
-    by `numpy.empty`, and must not find there what this one has left.
+    Free memory of the sizes of its arrays is overwritten afterwards: `numpy.empty` may hand it to
+    the next call, which must not find there what this one has left.
     """
     try:
         value = call()

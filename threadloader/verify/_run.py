@@ -26,7 +26,7 @@ from ._report import Failure, Report
 __all__ = ["run"]
 
 AHEAD_BYTES = 1 << 30
-"""What the deepest prefetch may take; where batches are so large, it is less deep."""
+"""The memory that the deepest prefetch may take; where batches are larger, it is less deep."""
 
 
 def run(
@@ -103,7 +103,7 @@ def run(
 
 
 def _refuse(given: Mapping[str, Any], names: Mapping[str, str] | None) -> None:
-    """Refuse what would be other code in another process than here, and so differ."""
+    """Refuse code that cannot be called, or that another process would not find by `names`."""
     if names is not None and not isinstance(names, Mapping):
         expected = 'a mapping, as {"source": "module:function"}'
         raise ConfigError(Problem("names", expected, type(names).__name__))
@@ -158,10 +158,10 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
             first, indices, elsewhere = difference, [*around, *indices], there
     if first is None:
         found, may = faults(case, indices)
-    elif case.stamp() != before:  # what experiments find in them now says nothing of the runs
+    elif case.stamp() != before:  # experiments on changed files say nothing of the runs
         found, may = (CHANGED,), ()
     elif process is not None and elsewhere:
-        # What one process shows, too, comes first: each run has drawn something else, say.
+        # First what this process shows as well, such as that each run draws something else.
         found, may = faults(case, indices, CALLS)
         found, may = found or (process.cause(indices),), ()
     else:
@@ -195,7 +195,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
 def _failed(tape: Tape) -> list[int]:
     """Give the samples that the loader names in its errors, to look at where no batch came.
 
-    What the user's own errors say may name others, which are left out or are none of this source.
+    Not those in the user's own messages: they may be left out, or of another source.
     """
     wrapped, noted = r"WorkerError: .*? was", r".*; threadloader:"  # the last note is the loader's
     # The note first: a WorkerError may be the user's own, as of a loader in a transform.

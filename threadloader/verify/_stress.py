@@ -23,7 +23,7 @@ SECONDS = 1.0
 """How long one run may be compared."""
 
 ENOUGH = 20
-"""Wrong results after which it is plain."""
+"""How many wrong results are enough: then a thread stops all."""
 
 
 class Stress(NamedTuple):
@@ -45,13 +45,13 @@ def stressed(
 ) -> Stress:
     """Make calls in threads that take turns as often as they can, for so many seconds at most.
 
-    All are of one part, with another sample each, and give the same in one thread. With `lock`
-    one is made at a time. Where the system starts fewer threads than are asked for, two do.
+    All calls are of one part, with another sample each, and give the same in one thread. With
+    `lock` one is made at a time. Where the system starts fewer than `count` threads, two suffice.
     """
     expected = [result(call) for call in calls]
     one = threading.Lock() if lock else contextlib.nullcontext()
     counts: list[tuple[int, int]] = []
-    # A Ctrl-C inside of an Event may leave its lock held, for which the next to set it would wait.
+    # No Event: a Ctrl-C inside of one may leave its lock held, and setting it would wait for ever.
     together: SimpleQueue[None] = SimpleQueue()
     stop: list[bool] = []
     deadline = time.monotonic() + seconds
@@ -70,7 +70,7 @@ def stressed(
                 stop.append(True)
         counts.append((made, wrong))
 
-    # Daemons: what never comes back must not keep the command from ending after a Ctrl-C.
+    # Daemons: a call that never returns must not keep the command from ending after a Ctrl-C.
     threads = [
         threading.Thread(target=contextvars.Context().run, args=(work, number), daemon=True)
         for number in range(count)
