@@ -27,9 +27,9 @@ def make_collate(
     """Make the function that a config describes, safe to call in several threads.
 
     It is ``{"type": "stack"}``, or ``{"type": "pad"}`` with the options of `Pad`; what is not
-    given has its default there. ``fills`` are numbers that pad some fields where the options name
-    none for them; whatever the number for all is. Options that contradict each other, or another
-    type, are a ConfigError.
+    given has its default there. ``fills`` are numbers that pad some fields, unless ``value`` names
+    one for that field; they come before a number for all fields. Options that contradict each
+    other, or another type, are a ConfigError.
 
     >>> make_collate({"type": "stack"})([1.5, 2.5])
     array([1.5, 2.5])

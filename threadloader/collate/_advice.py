@@ -74,7 +74,7 @@ def no_array(value: Any, *, stacks: bool, named: bool) -> str:
 
 
 def has_texts(value: Any, deep: int = 8) -> bool:
-    """Tell whether a list or a tuple has what no array of numbers is made of, also further down."""
+    """Tell whether a list or a tuple has None or texts in it, also in lists and tuples inside."""
     return any(
         part is None
         or isinstance(part, (str, bytes))
@@ -89,7 +89,7 @@ def unfit(value: Any) -> str:
         return "return a dict of its fields from the transform, or give collate=... in code"
     if not isinstance(value, np.ndarray):
         return ARRAYS
-    # Newer numpy imports it only when it is asked for, and here there is an error anyway.
+    # Newer numpy imports numpy.ma at its first use; that may be here, where there is an error.
     if isinstance(value, np.ma.MaskedArray):
         return "return array.filled(value) and the mask as two fields from the transform"
     if value.dtype.kind == "T":

@@ -47,7 +47,7 @@ class Pad:
         multiple_of: the longest is rounded up to a multiple of this.
         value: what is padded with: a number, or a mapping from field to number, which pads
             fields that it does not name with 0. Every padded field's dtype must hold its
-            number exactly, but that a fraction is rounded to a float dtype. Names are those of
+            number exactly, except that a float dtype rounds a fraction. Names are those of
             ``fields``; a position may also be written as a string, as JSON has to
             (``{"1": -100}``).
         truncate: cut rows that are longer than ``length``, which is an error otherwise; only
@@ -70,7 +70,7 @@ class Pad:
     multiple_of: int = 1
     value: float | Mapping[Any, float] = 0  # to a checker no dict of str is one of str | int
     truncate: bool = False
-    # By field, what `filling` was told.
+    # The pad values that `filling` was given, by field.
     _own: Mapping[str, float] = field(default_factory=dict, init=False, repr=False)
     # What `_fill` has given; threads may make the same entry twice.
     _fills: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -147,7 +147,7 @@ class Pad:
         return batch
 
     def filling(self, fills: Mapping[str, float]) -> Pad:
-        """Give the same, with what pads some fields where ``value`` does not name them."""
+        """Give a copy that pads fields by ``fills``, unless ``value`` names a number for them."""
         other = replace(self)
         object.__setattr__(other, "_own", dict(fills))
         return other
@@ -169,7 +169,7 @@ class Pad:
             message = f"row 0 has {say(first)}, without an array of one dimension or more to pad; "
             hint = 'return one in a field of the sample itself, or take {"type": "stack"}'
             if isinstance(first, list) and {"number"}.issuperset(map(family_of, first)):
-                # Of differing length they are not stacked, and an array of texts is not padded.
+                # Lists that differ in length are not stacked, and arrays of texts are not padded.
                 hint = "return numpy.asarray(...) of it from the transform"
             for name in names:
                 if isinstance(first[name], list):
@@ -240,7 +240,7 @@ class Pad:
         return known
 
     def _held(self, dtype: np.dtype[Any], path: Path) -> Any:
-        """As `_fill`, the first time."""
+        """Find what `_fill` gives, at the first time for a dtype and path."""
         name = str(*path)
         named, others = ({}, self.value) if not isinstance(self.value, Mapping) else (self.value, 0)
         value: Any = named.get(name, self._own.get(name, others))
@@ -260,7 +260,7 @@ class Pad:
                 holds_fractions = dtype.type(0.5) == 0.5
                 if holds_fractions and np.isfinite(fill) and value != int(value):
                     return fill
-        # As for 10**400, or NaN in an integer; of another package for a long one.
+        # As for 10**400, or NaN in an integer dtype; other packages' dtypes for a long integer.
         except (OverflowError, ValueError, TypeError) as error:
             if by_handler(error):
                 raise
@@ -283,7 +283,7 @@ def _masks_of(
 
 def _mask_of(sizes: list[int], width: int) -> npt.NDArray[np.bool_]:
     """Tell where rows of some sizes, perhaps beyond the width, have data: bool (rows, width)."""
-    narrow = np.min_scalar_type(width)  # the sooner compared
+    narrow = np.min_scalar_type(width)  # which is compared faster
     ends = np.minimum(sizes, width).astype(narrow)
     mask: npt.NDArray[np.bool_] = np.arange(width, dtype=narrow) < ends[:, np.newaxis]
     return mask

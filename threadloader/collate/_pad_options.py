@@ -16,7 +16,7 @@ _COUNT = f"an integer from 1 to {_MOST}"
 
 
 def as_in_json(value: Any) -> Any:
-    """Give what Python has for numbers of numpy's, which a config may have, too."""
+    """Give an option with Python's numbers in place of numpy's."""
     if isinstance(value, Mapping):
         return {_plain(name): _plain(number) for name, number in value.items()}
     return list(map(_plain, value)) if isinstance(value, (list, tuple)) else _plain(value)
@@ -74,6 +74,6 @@ def _is_positive(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    # A time is an integer inside, and stands for none.
+    # `item` would make an integer of a numpy time, which stands for none.
     is_time = isinstance(value, (np.datetime64, np.timedelta64))
     return value.item() if isinstance(value, np.generic) and not is_time else value

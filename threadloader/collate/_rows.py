@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["Rows", "RowsMaker"]
 
 LARGE_BYTES = 16 << 10
-"""Arrays from this size on are written at once. Below, looking for them costs more than the
-copy that is saved."""
+"""Arrays from this size on are written into the batch as they come. Below, looking for them costs
+more than the copy that is saved."""
 
 Empty: TypeAlias = "Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]"
 """Makes memory of a shape and dtype: `numpy.empty`, or what uses memory again."""
@@ -27,7 +27,7 @@ class RowsMaker:
 
     def __init__(self, empty: Empty = np.empty) -> None:
         self._empty = empty
-        # Goes to False, once, by whichever worker sees a sample without a large array.
+        # A worker that sees a sample without a large array sets it to False; it stays that.
         self.useful = True
 
     def rows(self, count: int) -> Rows | None:
@@ -47,7 +47,7 @@ class Rows:
         self._written: dict[Path, npt.NDArray[np.bool_]] = {}
 
     def put(self, row: int, sample: Any) -> Any:
-        """Write a sample's large arrays into the batch; give the sample with what was written."""
+        """Write a sample's large arrays into the batch; give the sample with views of them."""
         lighter = self._replaced(row, sample, ())
         if not self._memories:
             self._maker.useful = False
@@ -68,8 +68,8 @@ class Rows:
         memory = self._memories.get(path)
         if memory is None:
             made = self._maker._empty((self._count, *value.shape), value.dtype)
-            # Another worker may have been faster; what this one made is let go. The memory comes
-            # last: whoever finds it, finds which of its rows are written, too.
+            # Another worker may have been faster; then what this one made is let go. The memory
+            # comes last: a worker that finds it finds the field in `_written`, too.
             self._written.setdefault(path, np.zeros(self._count, np.bool_))
             memory = self._memories.setdefault(path, made)
         if memory.shape[1:] != value.shape or memory.dtype != value.dtype:

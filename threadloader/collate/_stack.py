@@ -46,7 +46,7 @@ def stack(samples: Sequence[Any], whole: Mapping[Path, Any] | None = None) -> An
             - ``str`` or ``bytes`` (of numpy too): a list of them;
             - dicts, tuples, named tuples, lists: one such of their fields, stacked each.
 
-        whole: arrays ``(batch, *shape)`` of fields of which the samples are the rows already.
+        whole: by path, arrays ``(batch, *shape)`` of fields whose rows are written already.
 
     Returns:
         The batch. Its arrays are newly made, writable and C-contiguous.
@@ -69,7 +69,7 @@ def stack(samples: Sequence[Any], whole: Mapping[Path, Any] | None = None) -> An
 class Faults:
     """The fault of the lowest row so far: fields are compared one after the other.
 
-    ``ragged`` is what to do about arrays that differ in length.
+    ``ragged`` is the advice for arrays that differ in length.
     """
 
     def __init__(self, ragged: str = PAD) -> None:
@@ -126,7 +126,7 @@ def at_least_one(samples: Sequence[Any]) -> Sequence[Any]:
 def stack_field(
     rows: Sequence[Any], path: Path, faults: Faults, whole: Mapping[Path, Any] = _NOTHING
 ) -> Any:
-    """Stack one field; rows from a faulty one on are left out, to look for a lower one."""
+    """Stack one field. Rows from a faulty one on are left out: only a lower fault counts then."""
     first = rows[0]
     family = family_of(first)
     if family is None or len(path) > _DEEPEST:

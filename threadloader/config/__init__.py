@@ -87,7 +87,7 @@ class LoaderConfig:
     root: str | None = None
     transform: Mapping[str, Any] | None = None
     batch_size: int = 32
-    shuffle: bool = cast("bool", ...)  # not said: True, but False beside a sampler
+    shuffle: bool = cast("bool", ...)  # not given: True, but False beside a sampler
     sampler: Mapping[str, Any] | None = None
     exclude: str | Sequence[int] | None = None
     seed: int = 0
@@ -173,7 +173,7 @@ did you mean "num_workers"?
     in_code = {"source": source_in_code, "sampler": sampler_in_code}
     if isinstance(config, LoaderConfig):
         config = config.as_dict()
-        # It has a value whether or not somebody gave it.
+        # `shuffle` has a value whether or not somebody gave it.
         if sampler_in_code or config["shuffle"] is (config["sampler"] is None):
             del config["shuffle"]
     if isinstance(config, Mapping):
@@ -182,10 +182,10 @@ did you mean "num_workers"?
         found += _check.check(options, refused, in_code)
         refused.update(mismatch.path for mismatch in found)
         return _report(options, _check.problems(found, options), refused, Base.working())
-    from pathlib import Path  # where there is a file: as of `Base`
+    from pathlib import Path  # only where there is a file: see `Base`
 
     file, names = split(config)
-    data = read(file)  # first: where the current folder is gone, it says what was not found
+    data = read(file)  # first: where the current folder is gone, its error names the file
     base = Base(str(Path(file).absolute().parent))
     try:
         document = parse(data, file)
@@ -230,7 +230,7 @@ def _line_and_column(problem: Problem) -> tuple[int, int]:
 
 
 def _missing(document: Document, path: Place, value: Any, names: list[str]) -> Problem:
-    """That a section is not there, with the nearest one that is."""
+    """The problem of a section that is not there, with the nearest key that is."""
     near = (
         hint(names[len(path)], islice(value, 1000), is_key=True) if isinstance(value, dict) else ""
     )

@@ -34,7 +34,7 @@ class Base:
 
     @classmethod
     def working(cls) -> Base:
-        """The working folder, at which those of a config in code start."""
+        """The working folder, at which relative paths of a config in code start."""
         try:
             return cls(os.getcwd())  # noqa: PTH109 (see above)
         except FileNotFoundError as error:
@@ -51,7 +51,7 @@ class Base:
             from ._missing_cwd import Gone
 
             return Gone()
-        # One that is a path may be a `Gone`, which a command has passed on.
+        # A `Path` may be a `Gone`, which a command has passed on.
         return Path(self._folder) if isinstance(self._folder, str) else self._folder
 
     def __truediv__(self, path: str) -> Path:

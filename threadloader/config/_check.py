@@ -1,4 +1,4 @@
-"""What is wrong with the options of a config: the schema, and what it cannot say."""
+"""Finds what is wrong with the options of a config: by the schema, and what that cannot say."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ._hints import belongs, hint, one_edit
 __all__ = ["NO_SOURCE", "check", "filled", "ours", "plain", "problems", "schema"]
 
 _MOST_VALUES = LARGEST_TEXT // 2 + 1000  # what a file can hold ("0,"), and the defaults
-_HINTS = 100  # a section of nothing but unknown keys stays cheap: the first of them get hints
+_HINTS = 100  # problems that get a hint, so that a section of unknown keys alone stays cheap
 
 
 NO_SOURCE = "a source here or source=... in code"
@@ -72,8 +72,8 @@ def plain(options: Mapping[Any, Any]) -> tuple[dict[str, Any], list[Mismatch]]:
     """Options that were given in code, as JSON has them.
 
     Returns:
-        A copy made of nothing but plain JSON values, ``None`` where a value is none;
-        and what is wrong there.
+        A copy made of nothing but plain JSON values, ``None`` in place of what is no
+        such value; and what is wrong there.
 
     Raises:
         ConfigError: the options hold too many values, or hold themselves many times.
@@ -90,7 +90,7 @@ def plain(options: Mapping[Any, Any]) -> tuple[dict[str, Any], list[Mismatch]]:
 def _plain(value: Any, path: Place, found: list[Mismatch], left: Iterator[int]) -> Any:
     if next(left, None) is None:
         raise ConfigError(Problem(pointer(path[:1]), f"at most {_MOST_VALUES} values", "more"))
-    # A time is an integer inside, and stands for none.
+    # `item` would make an integer of a numpy time, which stands for none.
     if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
     elif isinstance(value, os.PathLike):
@@ -133,7 +133,7 @@ def _with_text_keys(
 def filled(options: Mapping[str, Any]) -> dict[str, Any]:
     """Valid options, with their defaults filled in."""
     whole: dict[str, Any] = schema().fill(options)
-    if whole["sampler"] is not None:  # what it gives is the order, and nothing shuffles that
+    if whole["sampler"] is not None:  # a sampler's order is not shuffled
         whole["shuffle"] = False
     return whole
 
@@ -145,12 +145,12 @@ def check(
 
     Args:
         options: the options; JSON values.
-        refused: paths at which something else is known to be wrong: not said again.
-        in_code: which options are given in code: without a source there, the config must
-            have one, and beside a sampler, there or here, it may not ask to shuffle.
+        refused: paths at which something is known to be wrong already: not said again.
+        in_code: which options are given in code. Without a source in code, the config must
+            have one; with a sampler, in code or in the config, it may not ask to shuffle.
 
     Returns:
-        What is wrong, each option in the order of the options.
+        What is wrong; `problems` puts it in order.
     """
     found = schema().check(options)
     if isinstance(options, dict):
@@ -205,7 +205,7 @@ def _advice(mismatch: Mismatch) -> str:
     near = hint(str(mismatch.path[-1]), mismatch.known, is_key=True)
     if len(mismatch.path) > 1 or near.startswith("did you mean"):
         return near
-    # The whole call: the key may have come by `replace`, which takes no such argument.
+    # The hint has the whole call: the key may have come by `replace`, which takes no `unknown`.
     own = (
         'Loader(config, unknown="ignore") (in a command: --unknown ignore) '
         "lets keys of your own through"

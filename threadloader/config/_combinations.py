@@ -1,4 +1,4 @@
-"""What is right alone and wrong beside what else stands there, option by option.
+"""Options that are right alone and wrong together, option by option.
 
 The one pair that is not here is ``sampler`` and ``shuffle``: a sampler may be given in code, of
 which `_check.check` knows.
@@ -19,11 +19,11 @@ _PATHS = "path", "folder", "pattern"  # options of a source that lead to files
 
 
 def wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mismatch]:
-    """What is right alone and wrong beside what else stands there.
+    """The options that are right alone and wrong together.
 
     Args:
         options: the options.
-        wrong: the paths of values that are wrong alone; they are compared to nothing.
+        wrong: the paths of values that are wrong alone; these are not compared with others.
     """
 
     def right(option: str, *keys: str) -> bool:

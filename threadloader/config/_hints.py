@@ -13,7 +13,7 @@ _IN_CODE = ("source", "transform", "collate", "sampler")  # what Loader takes of
 _MEANT = {"float": "float64", "double": "float64", "int": "int64"}  # dtypes, as numpy has them
 _SUFFIXES = {"txt": "text"} | {kind: kind for kind in ("npz", "npy", "csv", "jsonl", "tar")}
 _LISTS = dict.fromkeys(("range", "dict_keys", "dict_values", "deque", "generator"), "list(...)")
-_ARRAYS = "ndarray", "Tensor", "ArrayImpl", "Series"  # whose tolist() is one
+_ARRAYS = "ndarray", "Tensor", "ArrayImpl", "Series"  # whose tolist() gives a list
 _LISTS |= dict.fromkeys(("set", "frozenset"), "sorted(...)")  # types as `show` names them
 
 
@@ -43,13 +43,13 @@ def hint(word: str, known: Iterable[str], *, is_key: bool = False) -> str:
         return f"did you mean {show(_MEANT[word])}?"
     word = word[:_LONGEST]
     for other in known:
-        if other.lower() == word.lower():  # as of a variable of the shell
+        if other.lower() == word.lower():  # in capitals, say, as variables of the shell are
             return f"did you mean {show(other)}?"
 
     def apart(other: str) -> float:
         return _edits(word, other) / max(len(word), len(other[:_LONGEST]), 1)
 
-    # By the part of the letters that differ: by their number, most words are near a short one.
+    # Near is told by the share of letters that differ: by their number, short words are near most.
     nearest = min(known, key=apart, default="")
     if nearest and _edits(word, nearest) <= max(1, len(nearest) // 3):
         return f"did you mean {show(nearest)}?"
@@ -58,7 +58,7 @@ def hint(word: str, known: Iterable[str], *, is_key: bool = False) -> str:
 
 
 def belongs(place: Place, expected: str, got: str) -> str:
-    """What to do about a value that no option has in this form, though the loader takes it.
+    """What to do about a value that a config cannot have in this form, but a loader can take.
 
     Args:
         place: the path of the value.
@@ -80,7 +80,7 @@ def belongs(place: Place, expected: str, got: str) -> str:
     items = array or got.startswith(("an array", "an empty array"))
     if len(place) > 1 or option not in _IN_CODE:
         list_of = _LISTS.get(got.removeprefix("a Python ")) if foreign else None
-        # Where lists stand: in that option, and in the objects that say of what type one is.
+        # Where lists may stand: in `exclude`, and inside of the objects of `source` and the like.
         if list_of and (place == ("exclude",) or (len(place) == 2 and option in _IN_CODE)):
             return f"give {list_of} of it"
         data = ", or data in code: Loader(config, source=...)" if option == "source" else ""
@@ -98,7 +98,7 @@ def belongs(place: Place, expected: str, got: str) -> str:
 
 
 def one_edit(one: str, other: str) -> bool:
-    """Whether exactly one insert, delete, replacement or swap of neighbours lies between.
+    """Whether just one insert, delete, replacement or swap of neighbours turns one into the other.
 
     >>> one_edit("num_worker", "num_workers"), one_edit("sede", "seed"), one_edit("a", "a")
     (True, True, False)
@@ -117,7 +117,7 @@ def one_edit(one: str, other: str) -> bool:
 
 
 def _edits(one: str, other: str) -> int:
-    """How many inserts, deletes, replacements and swaps of neighbours lie between.
+    """How many inserts, deletes, replacements and swaps of neighbours turn one into the other.
 
     The optimal string alignment distance, after Damerau, "A technique for
     computer detection and correction of spelling errors", 1964.

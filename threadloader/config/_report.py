@@ -64,11 +64,11 @@ class Report(NamedTuple):
         """Says in an error of the options where in the document its problems stand.
 
         Args:
-            error: what the loader, its source or its sampler has raised; one that has been
-                here, or names a file already, is of another config, as of a loader in user code.
+            error: what the loader, its source or its sampler has raised. One that has its places,
+                or names a file, already is of another config, as of a loader in user code.
             in_code: options that were given in code, and stand in no document.
         """
-        # One of the user's own may have none, or be of a class that sets nothing.
+        # An error of the user's own may have no problems, or a class that does not set them.
         own = [type(it) is not Problem for it in getattr(error, "problems", ())]
         file: str = getattr(error, "file", "")
         if error._placed or not own or any(own) or file:

@@ -34,10 +34,10 @@ _LONGEST_INTEGER = 4300  # digits: what Python itself converts by default
 _SHORT_INTEGER = 640  # digits: no process can set a shorter limit
 _MOST_PROBLEMS = 100  # reading stops at the next one
 
-# What they have read they never read again: a character class is possessive, and the pieces
-# of blanks and strings follow one another in `_end_of_all`. Not in a group that is repeated:
-# CPython before 3.11.5 loses its place in a possessive one (gh-106052), and a greedy one
-# keeps some hundred bytes for each repetition. As texts, which `re` compiles at their first use and
+# No pattern goes back over what it has read: a character class is possessive, and `_end_of_all`
+# takes the pieces of blanks and strings one by one. No pattern repeats a group of them: CPython
+# before 3.11.5 loses its place in a possessive group (gh-106052), and a greedy one keeps some
+# hundred bytes for each repetition. They are texts, which `re` compiles at their first use and
 # remembers: a config that is no file needs none of them.
 _BLANK = r"[ \t\n\r]++|//[^\n\r]*+|/\*(?s:.*?)\*/"
 _PIECE = r'[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'

@@ -152,15 +152,15 @@ class MaskTokens:
     ) -> list[dict[Any, Any]]:
         """Hide tokens of several samples, as the loader does, each as if it were alone.
 
-        For each it gives what a call gives, but all arrays are views of the same memory. The key
-        has 128 bits, of the epoch; positions, int64 (samples,), are places in the global order.
+        For each it gives a dict as a call does, but all arrays are views of the same memory. The
+        key is the epoch's, of 128 bits; positions, int64 (samples,), are those in the global order.
         """
         return self._many(samples, self._rows(samples), seeds_of(key, positions))
 
     def columns(
         self, samples: Sequence[Any], key: int, positions: npt.NDArray[np.int64]
     ) -> Columns | list[dict[Any, Any]]:
-        """Give what `many` gives in the form that `collate.Pad` makes a batch of soonest."""
+        """Give what `many` gives; for rows of one dimension `Columns`, which are padded faster."""
         rows, seeds = self._rows(samples), seeds_of(key, positions)
         if set(map(attrgetter("ndim"), rows)) != {1}:
             return self._many(samples, rows, seeds)
@@ -192,7 +192,7 @@ class MaskTokens:
         return made
 
     def _rest(self, sample: Any) -> Mapping[Any, Any]:
-        """Give the fields that the masked tokens are put into."""
+        """Give the sample's fields, to which masked tokens and labels are added."""
         if self.field is None:
             return {}
         if self._name == self.field:
@@ -201,7 +201,7 @@ class MaskTokens:
 
     def _rows(self, samples: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """Give the tokens of each sample."""
-        # The usual samples are seen to be that by loops in C; others are looked at in turn.
+        # Loops in C see whether all samples are usual ones; otherwise each is looked at in turn.
         rows, usual = list(samples), True
         if self.field is not None and (usual := set(map(type, rows)) == {dict}):
             usual = not any(True in [name in sample for sample in rows] for name in self._taken)
@@ -247,8 +247,8 @@ class MaskTokens:
 def mlm(vocabulary: int, mask_token: int, **options: Any) -> MaskTokens:
     """Make the transform that a config describes, with the options of `MaskTokens`.
 
-    4.0 is the integer 4, as in JSON Schema. An option that there is not is a TypeError, one that is
-    out of bounds a ConfigError.
+    4.0 is the integer 4, as in JSON Schema. An unknown option is a TypeError, one that is out of
+    bounds a ConfigError.
 
     >>> mlm(50.0, 49, special=[0, 1])
     MaskTokens(vocabulary=50, mask_token=49, ..., special=(0, 1), field=None, ...)
@@ -268,7 +268,7 @@ def _is_token(value: Any, size: int) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Give what Python has for numbers of numpy's, which a config may have, too."""
+    """Give an option with Python's numbers in place of numpy's."""
     if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "iuf":
         return value.tolist()
     return list(map(_plain, value)) if isinstance(value, (list, tuple)) else value

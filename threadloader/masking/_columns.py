@@ -23,8 +23,8 @@ class Columns:
     spares one copy of all tokens, two of the labels, and what is done sample by sample.
 
     Rows, with a seed each, are the tokens of samples: arrays of one dimension, of any integer
-    dtype. ``plain`` is a dict of the other fields for each sample, or nothing at all; a field with
-    the name of the tokens is in the place that they will have, and not looked at.
+    dtype. ``plain`` is a dict of the other fields for each sample, or nothing at all; a field there
+    with the name of the tokens only says where among the others they stand.
 
     Attributes:
         first: row 0, not masked: it shows what the fields are.
@@ -50,8 +50,8 @@ class Columns:
 class _Tokens:
     """The tokens of all samples. Once padded, it knows which were chosen, and what they were.
 
-    ``sizes`` are tokens of each sample, ``places`` of the chosen ones in the padded array, counted
-    through, and ``originals`` what stood there.
+    ``sizes`` says how many tokens each sample has, ``places`` where the chosen ones are in the
+    flattened padded array, and ``originals`` what stood there.
     """
 
     dtype = np.dtype(np.int64)
@@ -77,7 +77,7 @@ class _Tokens:
         array = np.full((len(rows), width), fill, np.int64)
         for line, row in zip(array, rows, strict=True):
             line[: len(row)] = row
-        # If the array has such a value, it may be the fill.
+        # The fill may be outside of the vocabulary: then the tokens are looked at without it.
         if outside(array) and outside(array[_filled(sizes, width)]):
             raise self._hiding.refusal(self._rows)
         starts = np.arange(len(sizes), dtype=np.intp) * width

@@ -37,7 +37,7 @@ _LITTLE = np.dtype("<u8")
 def _number(value: int) -> Bits:
     """Give 64 bits as an array of shape ().
 
-    Each operation makes one of a scalar anew, a quarter of its time where arrays are small.
+    Of a scalar each operation would make one anew, a quarter of its time where arrays are small.
     """
     return np.array(value, np.uint64)
 
@@ -48,7 +48,7 @@ _GOLDEN = _number(0x9E3779B97F4A7C15)
 _BITS = 63
 """Bits of a number: one less than of a word, so that the end of all numbers fits into one."""
 _OWN = _BITS - 8
-"""Those of them that a token does not take from the word that it shares with seven others."""
+"""Those of them that do not come from the word that a token shares with seven others."""
 
 
 def seeds_of(key: int, positions: Integers) -> Bits:
@@ -91,8 +91,8 @@ _FIRST, _SECOND = _number(0xBF58476D1CE4E5B9), _number(0x94D049BB133111EB)
 class Hiding:
     """What may be hidden, how often, and what takes its place. Only read once it is made.
 
-    Of so many tokens, what is special is never chosen and never drawn; nor is the mask token,
-    which takes the place of most that are chosen.
+    Special tokens are never chosen and never drawn; nor is the mask token, which takes the place
+    of most tokens that are chosen.
 
     Attributes:
         ordinary: int32, the tokens that are not special.
@@ -107,11 +107,11 @@ class Hiding:
         self._may_hide[[mask_token, *special]] = False
         self.ordinary = np.flatnonzero(self._may_hide).astype(np.int32)
         self._count = _number(len(self.ordinary))
-        # The numbers before which a token is a random one, is kept, is chosen at all.
+        # A token whose number is below these becomes a random one, is kept, is chosen at all.
         chosen = round(probability * 2**_BITS)
         tenth = (chosen + 5) // 10
         self._random, self._kept, self._chosen = map(_number, (tenth, 2 * tenth, chosen))
-        # The highest byte of a number that may be chosen, and of one that may be random or kept.
+        # The top byte of the largest number that is chosen, and of one that is random or kept.
         self._highest, self._bound = (
             np.array(max(end - 1, 0) >> _OWN, np.uint8) for end in (chosen, 2 * tenth)
         )
@@ -170,7 +170,7 @@ class Hiding:
         chosen = self._may_hide.take(there, mode="clip")
         chosen &= places < (starts + sizes).repeat(counts)[at]
 
-        # Of most of these the byte says it all: chosen, and hidden. Others need their number.
+        # For most of these the byte says all: they become the mask token. Others need their number.
         high = shared[lanes]
         unsure = ((high <= self._bound) | (high == self._highest)).nonzero()[0]
         lanes = lanes[unsure]
@@ -197,9 +197,9 @@ class Hiding:
     def _replace(
         self, tokens: Integers, places: Places, shown: Places, numbers: Bits
     ) -> tuple[Places, Integers]:
-        """Put what belongs there in place of chosen tokens.
+        """Put the mask token in the place of each chosen token, or what it is to have instead.
 
-        Those at ``shown``, some of ``places``, have a random token or the original, by ``numbers``.
+        At ``shown``, some of ``places``, that is a random token or the original, by ``numbers``.
         """
         originals, new = tokens[places], tokens[shown]
         tokens[places] = self._mask_token
