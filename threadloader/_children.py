@@ -42,7 +42,7 @@ def child_command(child: str) -> list[str]:
         OSError: ENOTSUP: in a bundle, as of PyInstaller, or in a program that Python is a part of,
             there is no Python to start.
     """
-    # A bundle would start itself, again and again; and what has Python inside may know of none.
+    # A bundle would start itself, again and again; a program with Python inside may know of none.
     if getattr(sys, "frozen", False) or not sys.executable:
         raise OSError(errno.ENOTSUP, "this program is a bundle, with no Python to start")
     path = list(_absolute(sys.path))
@@ -89,8 +89,8 @@ def _absolute(path: Iterable[str]) -> Iterator[str]:
 def child_environment(**more: str) -> dict[str, str]:
     """Give the environment of a child: that of this process, and more.
 
-    Where this interpreter does not heed ``PYTHON...`` (``-E``, ``-I``), the child has none of
-    these, and not the option: it is to heed PYTHONHASHSEED.
+    Where this interpreter does not heed variables ``PYTHON...`` (``-E``, ``-I``), the child is
+    given none of them, but not the option: it has to heed PYTHONHASHSEED.
     """
     own = dict(os.environ)
     if sys.flags.ignore_environment:
@@ -115,9 +115,9 @@ def _options() -> list[str]:
 
 
 def answered(answer: Callable[[Any], Any], told: Callable[[BaseException], Any]) -> None:
-    """Answer the question, which is what a child has been started for; all are plain JSON values.
+    """Answer the question for which this child has been started; both are plain JSON values.
 
-    `told` gives the answer in place of what `answer` raises.
+    If `answer` raises, `told` makes the answer of what it raised.
     """
     question, out = _asked()
     if not question:
@@ -159,8 +159,9 @@ def _asked() -> tuple[bytes, int]:
 
 
 def _end_with(question: int) -> None:  # pragma: no cover - it ends by SIGKILL
+    """Wait until the one who asked has ended, then end this process and all that it has started."""
     while os.read(question, 4096):
         pass
     if hasattr(os, "getpgid") and os.getpgid(0) == os.getpid():
-        os.killpg(0, signal.SIGKILL)  # this process leads a group: all that it has started
+        os.killpg(0, signal.SIGKILL)  # the group that this process leads has all of them
     os._exit(1)

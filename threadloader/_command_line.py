@@ -54,7 +54,7 @@ def new_command(
 ) -> argparse.ArgumentParser:
     """Add a command to what `argparse` calls subparsers; give its parser, to add to.
 
-    It has the config, which its help calls `metavar`, and what becomes of unknown keys in it.
+    The command takes the config, which its help calls `metavar`, and ``--unknown`` for keys in it.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -83,7 +83,7 @@ def add_code(parser: argparse.ArgumentParser, *parts: str) -> None:
 
 
 def names_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Give what the command line names, by its part."""
+    """Give the MODULE:FUNCTION of each part that the command line names."""
     names = {part: getattr(arguments, part, None) for part in _CODE}
     return {part: name for part, name in names.items() if name}
 
@@ -92,7 +92,7 @@ def names_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def code_of(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Import what the command line names; give it by its part.
 
-    Within, modules of the current folder can be imported, but not where no code is named.
+    Within, modules of the current folder can be imported; not if no code is named.
 
     Raises:
         CodeError, UsageError: as of `named`.

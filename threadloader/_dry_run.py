@@ -39,7 +39,7 @@ _REPLACED: Mapping[str, Mapping[str, Any]] = {
 """Options that say nothing where a part is given in code, as in a `Loader`."""
 
 _BOUNDED = ("sampler", "exclude", "cache", "on_error")
-"""Those that may name files, which `root` bounds: where that is wrong, none of them is tried."""
+"""Those of them that may name files, which `root` bounds: where `root` is wrong, none is tried."""
 
 
 def examined(
@@ -50,8 +50,8 @@ def examined(
 ) -> tuple[Report | None, int, list[str]]:
     """Reads a config and tries it out; what is wrong is put into ``said`` or ``err``.
 
-    ``given``, as `code_of` gives it, is tried in the place of what the config says; what the
-    command line names and ``given`` has not is not tried, and neither is what it replaces.
+    ``given``, as `code_of` gives it, is tried in the place of what the config says. A part that the
+    command line names and ``given`` lacks is not tried, and neither is the option it replaces.
 
     Returns:
         The report, unless there is none; the exit code up to now; what to say about a batch.
@@ -115,10 +115,10 @@ def _try_out(
                 problems += from_source(report, error)
         parts = _Parts(report.base, {**given, "source": source}, "source" not in given)
         config = report.config or _right_part(report)
-        if config and not arguments.cache:  # to open one makes its folder
+        if config and not arguments.cache:  # to open a cache makes its folder
             config = dataclasses.replace(config, cache=None)
         if config:
-            for part in names_of(arguments):  # what the config's names need not be there
+            for part in names_of(arguments):  # files of an option that code replaces may be missing
                 config = dataclasses.replace(config, **_REPLACED.get(part, {}))
             problems += [it for it in _kept_out(report, config, parts) if it not in problems]
         if report.config and not problems and arguments.batch:
@@ -138,7 +138,8 @@ def _try_out(
 class _Parts(NamedTuple):
     """What a config is tried with; its relative paths start at ``base``.
 
-    The loader is ``given`` a source in any case, or None for none; ``ours`` is the config's.
+    ``given`` has the parts in code, and the source in any case, None for none; ``ours`` is whether
+    that is the config's.
     """
 
     base: Base
@@ -178,9 +179,9 @@ def _right_part(report: Report) -> LoaderConfig | None:
 def _kept_out(report: Report, config: LoaderConfig, parts: _Parts) -> list[Problem]:
     """What keeps a loader of a config, or of what is right of it, from entering.
 
-    Entering ends at the first thing that is wrong. The option that names it goes back to its
-    default then, what is given in code is left out, and what is left is tried, until that enters,
-    or nothing is known to be at fault.
+    Entering ends at the first thing that is wrong. Then the option that names it goes back to its
+    default, or the part in code that it lies in is left out, and the rest is tried, until that
+    enters, or nothing is known to be at fault.
     """
     problems: list[Problem] = []
     defaults = LoaderConfig()
@@ -194,7 +195,7 @@ def _kept_out(report: Report, config: LoaderConfig, parts: _Parts) -> list[Probl
         places = {it.pointer for it in wrong}
         blamed = [part for part, it in parts.given.items() if it is not None and part in places]
         known = {_option(place.removeprefix(pointer(report.section))) for place in places}
-        # A source that fails at a sample, which a sampler has asked for.
+        # The source may have failed at a sample that a sampler has asked for.
         known |= {"sampler"} if "source" in known else set()
         known |= set(_BOUNDED) if "root" in known else set()
         default = {option: getattr(defaults, option) for option in known.intersection(_TRIED)}
@@ -205,7 +206,7 @@ def _kept_out(report: Report, config: LoaderConfig, parts: _Parts) -> list[Probl
 
 
 def _wrong(error: Exception, report: Report, config: LoaderConfig, parts: _Parts) -> list[Problem]:
-    """What an error says that has kept a loader from entering, at what is at fault."""
+    """The problems of an error that has kept a loader from entering, at what is at fault."""
     if wrong := _no_threads(error, config):
         return [report.locate(wrong)]
     naming = _naming(error, config, report.base)

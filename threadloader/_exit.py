@@ -23,10 +23,10 @@ def leave(code: int = 0) -> NoReturn:
     are called, such as those that remove a temporary folder.
     """
     try:
-        multiprocessing = sys.modules.get("multiprocessing")  # not imported, it has no children
+        multiprocessing = sys.modules.get("multiprocessing")  # there are no children without it
         if multiprocessing is not None:
-            # Its daemons it ends itself, a pool's in their order: one may hold the lock of a queue
-            # that an exit function waits for.
+            # multiprocessing ends its daemons itself, a pool's in their order: one of them may hold
+            # the lock of a queue that an exit function waits for.
             children = [each for each in multiprocessing.active_children() if not each.daemon]
             for child in children:
                 child.terminate()

@@ -19,8 +19,8 @@ def first_batch(config: LoaderConfig, make: Callable[[LoaderConfig], Loader]) ->
     """Lines about the first batch, and about what `on_error` has left out by then.
 
     Raises:
-        ConfigError: it leaves out everything.
-        Exception: whatever is raised for a batch that it does not let pass.
+        ConfigError: `on_error` leaves out everything.
+        Exception: whatever is raised for a batch, if `on_error` does not let that pass.
     """
     config = dataclasses.replace(unlisted(config), num_workers=0)
     if config.on_error == "raise":
@@ -51,9 +51,9 @@ def _built(
 
 
 def at_fault(error: Exception, given: Mapping[str, Any]) -> str:
-    """The option at which it is told why there is no batch: a JSON pointer, or the name in code."""
+    """What an error of the first batch lies in: an option, by JSON pointer, or a part in code."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if error.__cause__ is not None:  # of a WorkerError that is where the code is
+    if error.__cause__ is not None:  # that of a WorkerError has the frames of the code
         frames += [frame for frame, _ in traceback.walk_tb(error.__cause__.__traceback__)]
     codes = {_python_code(it): part for part, it in given.items() if part != "source"}
     if found := next((frame.f_code for frame in frames if frame.f_code in codes), None):

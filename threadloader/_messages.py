@@ -36,12 +36,12 @@ GOOD, PROBLEM, USAGE = 0, 1, 2
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Say how many there are of what is called so, and of several by `many`, or with an "s"."""
+    """Say a number of things: one is called `one`, several `many`, or `one` with an "s"."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Tell whether a stream is a terminal; one of the program's own may have no word of that."""
+    """Tell whether a stream is a terminal; one of the program's own may have no ``isatty``."""
     try:
         return stream is not None and stream.isatty()
     except (AttributeError, OSError, ValueError):  # or it is closed
@@ -52,7 +52,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 def telling() -> Iterator[None]:
     """Within, what is logged is shown at a terminal, as how far a source is with a large file.
 
-    Not where whoever runs the command has said what becomes of the log.
+    Not if a handler of the log is there already.
     """
     log = logging.getLogger("threadloader")
     if not is_terminal(sys.stderr) or log.hasHandlers():
@@ -80,7 +80,7 @@ def from_source(report: Report, error: Exception) -> list[Problem]:
     if not isinstance(error, SourceError):
         return located(report, error, "/source", "a source that opens")
     option = "/source" + (error.option or _option_of(error.path, report))
-    # The sources say what they expected and what came; said once is enough.
+    # A source's message says itself what it expected and what came: that is not said twice.
     told = re.fullmatch("expected (.+?),? (?:got|found):? (.+)", error.message, re.DOTALL)
     expected, got = told.groups() if told else ("a source that opens", error.message)
     place = ", ".join(part for part in (error.path, error.place) if part)
@@ -94,7 +94,7 @@ def _option_of(path: str, report: Report) -> str:
     for option, text in texts({name: it for name, it in source.items() if name != "type"}):
         if path in (text, str(report.base / text)):
             return option
-    # One of those that a pattern or a folder stands for.
+    # Else it is one of the files that a pattern or a folder stands for.
     return next((f"/{option}" for option in ("path", "folder") if source.get(option)), "")
 
 

@@ -36,7 +36,7 @@ def answering() -> Iterator[TextIO | None]:
 def to_stderr() -> TextIO:
     """Give a stream that writes to stderr, and loses what that does not take.
 
-    It is one of its own: who closes it has not closed stderr.
+    It is a stream of its own: closing it does not close stderr.
     """
     return io.TextIOWrapper(
         cast("IO[bytes]", _ToStderr()),
@@ -71,7 +71,7 @@ def _kept(stdout: TextIO | None) -> Iterator[TextIO | None]:
 
 
 class _ToStderr(io.RawIOBase):
-    """Writes to stderr, whatever that is by then; where that is this one, to the first stderr."""
+    """Writes to `sys.stderr`, whatever that is by then; if it leads here, to `sys.__stderr__`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class _ToStderr(io.RawIOBase):
 
     @contextlib.contextmanager
     def _stderr(self) -> Iterator[TextIO | None]:
-        """Give what stands for stderr: user code may have put in its place what leads here."""
+        """Give `sys.stderr`; to a write that has come here through that, `sys.__stderr__`."""
         if getattr(self._thread, "inside", False):
             yield sys.__stderr__
             return

@@ -141,8 +141,8 @@ def _print(lines: list[str], stream: TextIO | None) -> bool:
     Raises:
         KeyboardInterrupt: Ctrl-C came, perhaps while a pager let it wait.
     """
-    # Closed as by user code, whose stream may have no more than is used below; None: a Windows
-    # program without console.
+    # User code may have closed it, or put a stream in its place that has no more than is used
+    # below; it is None in a Windows program without console.
     if stream is None or getattr(stream, "closed", False):
         return True
     try:

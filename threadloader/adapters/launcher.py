@@ -67,7 +67,7 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
     # Else each of many processes might load everything.
     if told is not None:
         raise told
-    if "PMIX_RANK" in environ:  # of a launcher that gives the count to those alone who ask it
+    if "PMIX_RANK" in environ:  # its launcher tells the count only to a program that asks by PMIx
         raise _problem("a launcher that tells the number of processes", "only PMIX_RANK")
     return 0, 1
 
@@ -75,16 +75,16 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
 def _refuse_left_over(launcher: str, environ: Mapping[str, str], count: str, total: int) -> None:
     """Refuse a count that other variables say is that of an outer launcher, or of another job.
 
-    A job that is sent from a task of another one is handed the variables of that. What they mean
-    was looked at under the launchers themselves: docs/reliability.md, "Under launchers".
-    What to unset is said where it is known to be old: without what a running launcher has set, each
-    process would read everything.
+    A job that is sent from a task of another one is handed the variables of that task. What they
+    mean was looked at under the launchers themselves: docs/reliability.md, "Under launchers".
+    The error names variables to unset only where they are known to be old: without those of a
+    running launcher, each process would read everything.
     """
-    # SLURM's PMI says "job.step"; where the step is not told otherwise, the job alone is compared.
+    # SLURM's PMI_JOBID is "job.step"; where no other variable has the step, only jobs are compared.
     job, told = environ.get("SLURM_JOB_ID"), environ.get("PMI_JOBID", "")
     step = environ.get("SLURM_STEP_ID") or environ.get("SLURM_STEPID") or told.rpartition(".")[2]
     other = told != f"{job}.{step}" and re.fullmatch(r"[0-9]+\.[0-9]+", told)
-    # MPICH's mpiexec, which sets the other one, leaves PMI_JOBID as it was.
+    # MPICH's mpiexec sets MPI_LOCALRANKID, and leaves PMI_JOBID as it was.
     if launcher == "PMI" and job and other and "MPI_LOCALRANKID" not in environ:
         hint = "unset PMI_RANK, PMI_SIZE and PMI_JOBID, which another step has left"
         raise _problem(f"the PMI_JOBID of this step of SLURM, {job}.{step}", told, hint)
@@ -102,14 +102,14 @@ def _in_batch_script(environ: Mapping[str, str]) -> bool:
 
     The script of a job has rank 0 and the job's number of tasks in its environment, but it
     is one process, and no step: taken for shard 0 it would silently load a part of the data.
-    Another rank is that of a task, also where something has taken the step out.
+    A rank above 0 is that of a task, also where something has removed the step's variables.
     """
     if environ.get("SLURM_PROCID", "0").strip() not in ("", "0") or "SLURM_JOB_ID" not in environ:
         return False
     step = ("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS")
     if not any(name in environ for name in step):
         return True
-    # Of a job that was sent from a task of another one, it is that task's step; but the list of
+    # In a job that was sent from a task of another one, the step is that task's; but the list of
     # the tasks on this node is the job's own. A job's shell is on its first node, and so is task 0,
     # unless `srun -m arbitrary` has put it elsewhere: of "3,1" or "2(x2)" the first number counts.
     listed = environ.get("SLURM_GTIDS", "").strip()
@@ -142,21 +142,21 @@ def _torch_processes() -> tuple[int, int] | None:
     if not hasattr(there, "is_initialized") or not there.is_initialized():
         return None
     count = int(there.get_world_size())
-    # A group of one may be there to write a checkpoint: then others are asked.
+    # A group of one may be there to write a checkpoint: then the environment is asked.
     return (int(there.get_rank()), count) if count > 1 else None
 
 
 def _jax_processes() -> tuple[int, int] | ConfigError | None:
     """Ask jax, if the program has imported it, for index and count of the processes.
 
-    None where there is this one alone; what is to be raised where it cannot be told, unless a
-    launcher tells it.
+    None where this process is alone. Where jax does not tell, the error to raise unless a launcher
+    tells.
     """
     jax: Any = sys.modules.get("jax")
     if not hasattr(jax, "distributed"):
         return None
     if hasattr(jax.distributed, "is_initialized"):  # since 0.5.1
-        # One process of its own may be there among many: then others are asked, as of torch.
+        # A jax of one process may run in each of many: then the environment is asked.
         running = jax.distributed.is_initialized() and int(jax.process_count()) > 1
         return (int(jax.process_index()), int(jax.process_count())) if running else None
     state: Any = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)

@@ -106,7 +106,7 @@ def image_decoder(
         )
     for plugin in _PLUGINS:
         importlib.import_module(f"PIL.{plugin}ImagePlugin")
-    # A Pillow built without WebP knows one less; to ask it would load all its readers.
+    # A Pillow built without WebP lacks that; to ask Pillow would load all its readers.
     formats = [name for name in FORMATS if name in Image.OPEN]
 
     def decode(data: bytes) -> npt.NDArray[Any]:
@@ -160,7 +160,7 @@ def _pixels(module: Any, image: Any, data: bytes, mode: str, max_pixels: int) ->
 def _as_it_lies(module: Any, image: Any) -> Any:
     """Load the pixels, and turn back those of a TIFF, which Pillow turns as its tag says.
 
-    Without the tag it would mistake width for height.
+    If the tag were removed instead, Pillow would mistake width for height.
     """
     turned = image.getexif().get(_ORIENTATION) if image.format == "TIFF" else None
     image.load()
@@ -188,7 +188,7 @@ def _refuse_what_would_change(image: Any, data: bytes, mode: str) -> None:
     if image.format == "TIFF":
         _refuse_tiff(image, mode)
     if image.format == "BMP" and image.mode in ("1", "L") and image.tile[0][0] == "raw":
-        # By the greys of the palette alone Pillow chooses how to unpack the file.
+        # Pillow chooses how to unpack the file by the greys of its palette, not by its bit depth.
         taken = 1 if image.mode == "1" else 8
         bits = _bits_of_bmp(data)
         if bits != taken:
@@ -240,7 +240,7 @@ def _lacks_tiles(image: Any) -> bool:
     tiles = image.tile
     if tiles and tiles[0][0] == "libtiff":
         return False
-    # At 0 stands the file's own head: so some writers mark what they have left out.
+    # At offset 0 is the file's own head: with a 0 some writers mark what they have left out.
     boxes = [box for _, box, offset, _ in tiles if offset]
     there = sum((right - left) * (lower - upper) for left, upper, right, lower in boxes)
     planes = len(image.getbands()) if image.tag_v2.get(_PLANES) == _APART else 1
@@ -256,7 +256,7 @@ def _bits_of_bmp(data: bytes) -> int:
 def _is_cut(image: Any) -> bool:
     """Tell whether Pillow is going to cut values to 8 bits, which it does without a word.
 
-    Its mode does not show that. Its notes of how to unpack the file do.
+    The mode does not show that; Pillow's notes of how to unpack the file (`tile`) do.
     """
     if image.mode.startswith(_WIDE) or not image.tile:
         return False

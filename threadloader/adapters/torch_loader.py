@@ -148,7 +148,7 @@ class TorchLoader:
 
 
 class _Opened:
-    """The source of this process."""
+    """The source, which a process opens for itself if it has inherited none that it may use."""
 
     reopen = False
 

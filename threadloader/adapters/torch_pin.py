@@ -52,7 +52,7 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Pinning | None, str]:
             missing = f"torch {torch.__version__} without a CUDA device"
             install = "use a build and a machine with CUDA"
         # Not public, but nothing else tells before the first batch, which raises CUDA's error. It
-        # is true behind a parent that has only asked whether there is a device, and in vain, too.
+        # is also true if the parent has only asked whether there is a device, even in vain.
         elif getattr(torch.cuda, "_is_in_bad_fork", bool)():
             missing = "a fork of a process that has used CUDA, which CUDA does not allow"
             install = "start the process by 'spawn' or 'forkserver'"
@@ -63,7 +63,7 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Pinning | None, str]:
     except Exception as error:  # a broken installation raises what it likes
         if from_signal(error):
             raise
-        # A folder of that name somewhere on the path is imported, too, as a module of nothing.
+        # Also a folder called torch somewhere on the path, which is imported as an empty module.
         missing, install = f"a torch that does not work ({error})", "install it anew"
     if not missing:
         return Pinning(lambda batch: _pinned(torch, batch, ""), partial(_empty, torch)), ""
@@ -76,11 +76,11 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Pinning | None, str]:
 def _empty(torch: Any, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Make an array in page-locked memory, which torch uses again after the last copy from it.
 
-    Each is torch's own to allocate: it alone knows which copies to a device are still reading
+    So torch allocates each array: it alone knows which copies to a device are still reading
     the memory of a tensor that nobody holds any more.
     """
     kind = None if np.dtype(dtype).subdtype else _kind(torch, dtype)
-    if kind is None:  # told of by `_pinned`, which knows the field
+    if kind is None:  # `_pinned`, which knows the field, tells of it
         return np.empty(shape, dtype)
     # What `torch.set_default_device` says must not count here.
     make = partial(torch.empty, shape, dtype=kind, device="cpu", pin_memory=True)
@@ -92,7 +92,7 @@ def _locked(make: Callable[[], Any]) -> Any:
     """Have torch make a tensor in page-locked memory; an error says what takes less of it."""
     try:
         return make()
-    except RuntimeError as error:  # of torch's, and new each time: it takes notes, and has none
+    except RuntimeError as error:  # torch makes a new one each time: it has no notes yet
         if not from_signal(error):
             error.add_note(
                 "threadloader: raised while memory was page-locked for a batch; if there is too "
@@ -114,9 +114,9 @@ def _kind(torch: Any, dtype: npt.DTypeLike) -> Any:
 def _held(torch: Any, array: npt.NDArray[Any]) -> Any:
     """Give an array that lies in the page-locked memory of a tensor as a tensor of that memory.
 
-    None where it lies elsewhere, or otherwise than row after row. torch knows a copy to a device
-    by the storage of the tensor, and lends that again when the copy is done. A tensor that it
-    makes of the array has a storage of its own: a copy from that is not known.
+    None where it lies elsewhere, or otherwise than row after row. torch keeps track of a copy to a
+    device by the tensor's storage, and uses that again when the copy is done. A tensor that it
+    makes of the array has another storage, and a copy from that goes unnoticed.
     """
     whole = array
     while isinstance(whole.base, np.ndarray):
@@ -129,7 +129,7 @@ def _held(torch: Any, array: npt.NDArray[Any]) -> Any:
         return None
     storage = tensor.untyped_storage()
     begin, rest = divmod(array.__array_interface__["data"][0] - storage.data_ptr(), array.itemsize)
-    # Not a view of the tensor: what changes one batch in place would count as a change of all.
+    # Not a view of the tensor: changing one batch in place would count as a change of all.
     made = torch.empty(0, dtype=kind, device="cpu")
     return None if rest else made.set_(storage, begin, array.shape)
 
@@ -152,7 +152,7 @@ def _pinned(torch: Any, part: Any, field: str) -> Any:
             fit = part.flags.writeable
             fit &= all(step >= 0 and not step % max(part.itemsize, 1) for step in part.strides)
             part = torch.from_numpy(part if fit else part.copy())
-            if part.is_pinned():  # it would be given back as it is, of a storage of its own
+            if part.is_pinned():  # pin_memory() would give it back as it is, with a foreign storage
                 part = part.clone()
         except (TypeError, ValueError) as error:
             if from_signal(error):

@@ -18,7 +18,7 @@ with a note of sample, epoch and step; what would be taken for an end comes in a
 
 Since every room may know this one, also here: `_handlers` tells what a signal handler raised,
 `_callables` whether a callable takes what it will be given, `_log` logs, and `_open_files` tells of
-too many of them, and waits a moment where somebody else is at one.
+too many open files, and waits a moment where another program has one open.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +47,7 @@ def one_line(text: str) -> str:
 
 
 class LoaderError(Exception):
-    """Base of the errors below; of wrong calls Python's own are raised as well."""
+    """Base of the errors below; for wrong calls Python's own are raised as well."""
 
 
 class Problem(NamedTuple):
@@ -91,7 +91,7 @@ class ConfigError(LoaderError, ValueError):
         file: the config file as it was named; ``""`` when the config is not a file.
     """
 
-    _placed = False  # whether it says where in its document the problems stand, if it has one
+    _placed = False  # whether the problems have their places in the document, if there is one
 
     def __init__(self, problems: Iterable[Problem] | Problem | str, file: str = "") -> None:
         self.problems: tuple[Problem, ...] = ()
@@ -103,10 +103,10 @@ class ConfigError(LoaderError, ValueError):
         super().__init__(problems if isinstance(problems, str) else self.problems, file)
 
     def __str__(self) -> str:
-        text = self.args[0] if self.args else ""  # none: of a subclass of the user's
+        text = self.args[0] if self.args else ""  # a user's subclass may have none
         if isinstance(text, str):
             return text
-        # Without a line it is about what was given in code, and nothing of it stands in the file.
+        # A problem without a line is about what was given in code, and not about the file.
         return "\n".join(
             f"{self.file}:{it}" if self.file and it.line else f"{it}" for it in self.problems
         )
@@ -140,7 +140,7 @@ class SourceError(LoaderError, OSError):
     def errno(self) -> int | None:  # type: ignore[override]  # it is not written to
         """As of the attribute."""
         first: Any = raised_first(self)
-        number: int | None = vars(self).get("_errno")  # that of the one it is a copy of
+        number: int | None = vars(self).get("_errno")  # in a copy: that of its original
         if issubclass(type(first), OSError) and not issubclass(type(first), LoaderError):
             number = vars(OSError)["errno"].__get__(first)
         return number
@@ -151,7 +151,7 @@ class SourceError(LoaderError, OSError):
         return self.path or None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        number = self.errno  # of the cause, which a copy has not
+        number = self.errno  # that of the cause, which a copy does not have
         known = vars(self) if number is None else {**vars(self), "_errno": number}
         return type(self), (self.message, self.path, self.place, self.option), known
 
@@ -261,7 +261,7 @@ def at_need(room: dict[str, Any], files: Mapping[str, str]) -> tuple[Any, Any]:
 
 
 def shown(value: object) -> str:
-    """Give a value as Python writes it, in 80 characters; its type where that cannot be done.
+    """Give a value as Python writes it, in 80 characters at most; its type where that fails.
 
     >>> shown("x"), shown(10**5000)
     ("'x'", 'a value of type int')
@@ -275,7 +275,7 @@ def shown(value: object) -> str:
 
 
 name_of: Callable[[type], str] = vars(type)["__name__"].__get__
-"""Give the name of a class, past one of its own class that answers for it, and may raise."""
+"""Give the name of a class, also where its metaclass has a ``__name__``, which may raise."""
 
 # Last: it knows the exceptions above.
 from . import _callables, _handlers, _log, _open_files  # noqa: E402

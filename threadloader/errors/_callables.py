@@ -1,4 +1,4 @@
-"""Whether what the user gave to be called can be called as it is going to be."""
+"""Tells whether a callable of the user's can be called as the loader is going to call it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 def signature(called: Callable[..., Any], *, follow_wrapped: bool = True) -> inspect.Signature:
     """Give the parameters of a callable, as `inspect.signature`, whatever its annotations name."""
     if sys.version_info >= (3, 14):
-        # There they are evaluated for that, and may name what only a checker knows (PEP 649).
+        # Here annotations are evaluated, and may name what only a type checker knows (PEP 649).
         try:
             return inspect.signature(called, follow_wrapped=follow_wrapped)
         except Exception as error:
             if from_signal(error):
                 raise
-        # Not at first: it evaluates nothing, but leaves what it makes in a cycle.
+        # Only then as texts: that evaluates nothing, but leaves a reference cycle.
         from annotationlib import Format
 
         text = Format.STRING
@@ -47,8 +47,8 @@ def misfit(
         keywords: likewise.
 
     Returns:
-        What came, and what to do, for a `Problem`: its result would have to be awaited, or it
-        takes other arguments. None for any other, and for one that does not say what it takes.
+        What came, and what to do, for a `Problem`, if the result would have to be awaited or the
+        callable takes other arguments. Else None, also if it does not say what it takes.
     """
     if (function := _awaited(called)) is not None:
         advice = "nothing awaits it: give a plain function, which may call asyncio.run(...)"
@@ -59,7 +59,7 @@ def misfit(
 
 
 def _awaited(called: Callable[..., Any]) -> FunctionType | None:
-    """Give the function whose result would have to be awaited, if that is one.
+    """Give the function behind a callable if its result would have to be awaited, or else None.
 
     A generator function is none: a collate may take what a transform yields.
     """
@@ -75,7 +75,7 @@ def _awaited(called: Callable[..., Any]) -> FunctionType | None:
 def _refused(called: Callable[..., Any], args: Any, keywords: Any) -> str | None:
     """Say why it surely cannot be called with these; None where it may be."""
     try:
-        if hasattr(called, "__signature__"):  # it may be that of what it wraps, and adds to
+        if hasattr(called, "__signature__"):  # perhaps of what it wraps and gives more arguments
             return None
         takes = signature(called, follow_wrapped=False)
     except (TypeError, ValueError) as error:  # a builtin that does not say what it takes
@@ -92,10 +92,10 @@ def _refused(called: Callable[..., Any], args: Any, keywords: Any) -> str | None
 
 
 def has_order(given: Any) -> bool:
-    """Tell whether it can be gone through in an order of its own, as a list can.
+    """Tell whether something has items in an order of its own, as a list has.
 
-    A number or a text cannot, and a set may come in another order in another process; of a mapping
-    the names would come.
+    A number or a text has none; a set may have another order in another process; of a mapping the
+    names would come.
     """
     if isinstance(given, _NO_LIST) or getattr(given, "ndim", 1) == 0:
         return False

@@ -1,14 +1,14 @@
 """Whether a signal handler raised an exception, and not the code that it interrupted.
 
 A handler runs in the main thread between two bytecodes of whatever runs there, so a Ctrl-C during
-a read looks like an exception of the source. What catches errors of the system, or of data, asks
-`by_handler`; what calls user code asks `from_signal`, since that may raise any of them itself.
+a read looks like an exception of the source. Code that catches errors of the system, or of data,
+asks `by_handler`; code that calls user code asks `from_signal`, since user code may raise any.
 """
 
 from __future__ import annotations
 
-# What `signal` is made of, and part of the interpreter: that module costs each import half a
-# millisecond, and behind an error it may be that no file can be opened any more.
+# Not `signal`, which is made of it: importing that takes half a millisecond, and after an error
+# perhaps no file can be opened any more. `_signal` is part of the interpreter.
 import _signal  # type: ignore[import-not-found]  # mypy knows the other alone
 import functools
 import opcode
@@ -27,9 +27,9 @@ __all__ = ["by_handler", "from_signal", "lost_interrupt", "raised_first", "trace
 def by_handler(error: BaseException) -> bool:
     """Tell whether a signal handler has raised this, and not the file or the data.
 
-    An error of the system has a number, and a `TimeoutError` that a timer raises has none.
+    An error of the system has a number; a `TimeoutError` that a timer's handler raises has none.
     """
-    # Past a class that answers for itself, and may raise: it may be any error of the user's.
+    # The error is not asked itself: a user's class may answer for its attributes, and raise.
     kind = type(error)
     if not issubclass(kind, OSError) or issubclass(kind, LoaderError):
         return from_signal(error)
@@ -45,33 +45,33 @@ def lost_interrupt() -> NoReturn:
 
 
 _RAISING = {opcode.opmap[name] for name in ("RAISE_VARARGS", "YIELD_VALUE", "RETURN_GENERATOR")}
-"""Where Python code raises what ``raise`` or ``throw`` says; no signal is looked for there."""
+"""The instructions that raise what ``raise`` or ``throw`` says; none of them looks for signals."""
 
 _MAKING = opcode.opmap["RETURN_GENERATOR"]
 
 traceback_of: Callable[[BaseException], TracebackType | None]
 traceback_of = vars(BaseException)["__traceback__"].__get__
-"""Give an exception's traceback, past a class that answers for its attributes, and may raise."""
+"""Give an exception's traceback, also where its class answers for attributes, and may raise."""
 
 
 def from_signal(error: BaseException) -> bool:
     """Tell whether a signal handler raised this, and not the code that it interrupted.
 
-    It is told apart by its traceback. A handler written in Python stands in it: what is called
-    with a signal's number and the frame that it interrupted is one, and so is what is installed
-    as one now. (A handler may have put another in its place before it raised.) Python's own,
-    written in C, leaves no frame: its KeyboardInterrupt ends neither at a ``raise`` nor where
-    only ``throw`` of a generator can raise. That of ``asyncio.run`` cancels a
-    task, and what it comes to is raised by ``asyncio.Runner.run``.
+    Its traceback tells. A handler written in Python has a frame there: a function counts as one if
+    it was called with a signal's number and the frame that it interrupted, or is installed as one
+    now. (A handler may have installed another in its place before it raised.) Python's own handler,
+    written in C, leaves no frame: its KeyboardInterrupt ends neither at a ``raise`` nor where only
+    ``throw`` of a generator can raise. The handler of ``asyncio.run`` cancels a task; the
+    KeyboardInterrupt is then raised by ``asyncio.Runner.run``.
 
     What this cannot see: a handler written in C by somebody else; one in Python that has lost what
     it was called with, and is not installed any more; a KeyboardInterrupt that user code has caught
-    and raises anew. What passes for a handler's: what a function raises that user code calls just
-    as one; and, from CPython 3.13 on, a KeyboardInterrupt that user code throws into a generator
-    that has begun.
+    and raises anew. What it wrongly takes for a handler's: what a function raises that user code
+    calls with what a handler gets; and, from CPython 3.13 on, a KeyboardInterrupt that user code
+    throws into a generator that has begun.
 
-    An error of ours that was made of such an exception counts as one, since a file of ours took
-    it for the system's.
+    An error of ours whose cause is such an exception counts as one: a file of ours took that for
+    the system's.
     """
     if threading.current_thread() is not threading.main_thread():
         return False
@@ -80,8 +80,8 @@ def from_signal(error: BaseException) -> bool:
     codes.add(lost_interrupt.__code__)
     error = raised_first(error)
     last = step = traceback_of(error)
-    # The first frame has caught the exception. It still runs, and a look at its locals could leave
-    # one behind that leads to the exception.
+    # The first frame has caught the exception, and still runs: a look at its `f_locals` could leave
+    # those behind, and with them the exception.
     first = None if step is None else step.tb_frame
     inside = {first}
     while step is not None and _is_inside(step.tb_frame, first, inside):
@@ -103,21 +103,21 @@ def from_signal(error: BaseException) -> bool:
 def _is_inside(frame: FrameType, first: FrameType | None, inside: set[FrameType | None]) -> bool:
     """Tell whether a frame of a traceback was called, however deep, by the first one.
 
-    An exception that is raised again has the frames of the time before behind those of this one.
-    Where nothing tells, it counts as inside: of what has run in a generator, and where the first
-    one is a generator, into which a ``with`` throws what was raised below its own caller.
+    An exception that is raised again has the frames of the raise before behind those of this one.
+    Where it cannot be told, a frame counts as inside: if it ran in a generator, or if the first one
+    is a generator's, into which a ``with`` throws what was raised below its own caller.
 
     Args:
         frame: the frame.
         first: the first one, which still runs.
-        inside: those that were looked at before; this one is put with them.
+        inside: the frames known to be inside; this one is put with them if it is.
     """
     at: FrameType | None = frame
     bottom = frame
     while at is not None and at not in inside:
         bottom, at = at, at.f_back
     if at is None and first is not None and not first.f_code.co_flags & CO_GENERATOR:
-        # Not called by the first one; and by what that was called by?
+        # Not called by the first one; perhaps by one of those that called that.
         while first is not None and first is not bottom:
             first = first.f_back
         if first is not None:

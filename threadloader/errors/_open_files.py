@@ -1,4 +1,4 @@
-"""Files that the system does not open, or replace: too many are open, or somebody is at one."""
+"""Files that the system does not open, or replace: too many are open, or another program has it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._handlers import by_handler
 __all__ = ["TOO_MANY", "most_open", "once_free", "too_many"]
 
 TOO_MANY: frozenset[int] = frozenset({errno.EMFILE, errno.ENFILE})
-"""Errors of a process, or a system, that has as many files open as it may."""
+"""The `errno` where a process, or the system, has as many files open as it may."""
 
 _PART = 8
 """The part of a process's limit that one source, or one folder of a cache, takes. Chosen: several
@@ -22,16 +22,16 @@ loaders at once have room, each with both, and threads."""
 _WINDOWS = os.name == "nt"
 
 _SECONDS, _PAUSE_SECONDS = 1.0, 0.01
-"""How long it is tried, and how often. Chosen: who reads a small file, or looks through new ones,
-has it for a moment."""
+"""How long a call is tried again, and the pause between two tries. Chosen: a program that reads a
+small file, or looks through new ones, has it open for a moment."""
 
 _T = TypeVar("_T")
 
 
 def most_open(most: int) -> int:
-    """Give how many files one that opens them now may keep open: so many, or a part of the limit.
+    """Give how many files a source, or a cache, may keep open: `most`, or a part of the limit.
 
-    Where no limit can be asked for, so many.
+    Where the limit cannot be asked for, `most`.
     """
     try:
         import resource  # of Unix alone
@@ -56,7 +56,7 @@ def too_many(error: BaseException) -> str:
 def once_free(call: Callable[..., _T], *paths: Any) -> _T:
     """Make a call that is refused while somebody else has the file open, or replaces it.
 
-    Windows does so, and file systems by FUSE say for a moment that there is none.
+    Windows refuses it, and file systems by FUSE say for a moment that there is no such file.
 
     Raises:
         PermissionError: it still is after a second; elsewhere at once.
@@ -71,8 +71,8 @@ def once_free(call: Callable[..., _T], *paths: Any) -> _T:
             if by_handler(error) or time.monotonic() >= until:
                 raise
             denied = isinstance(error, PermissionError)
-            # FUSE says so to who opens what is just replaced. Who replaces it has two paths, and
-            # tries again by himself.
+            # FUSE says so when a file is opened that is just being replaced. A call that replaces
+            # one has two paths; its caller tries again.
             if not (_WINDOWS if denied else len(paths) == 1 and _is_there(paths[0])):
                 raise
         time.sleep(_PAUSE_SECONDS)
