@@ -71,7 +71,7 @@ class Pad:
     value: float | Mapping[Any, float] = 0  # to a checker no dict of str is one of str | int
     truncate: bool = False
     # The pad values that `filling` was given, by field.
-    _own: Mapping[str, float] = field(default_factory=dict, init=False, repr=False)
+    _field_fills: Mapping[str, float] = field(default_factory=dict, init=False, repr=False)
     # What `_fill` has given; threads may make the same entry twice.
     _fills: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -149,7 +149,7 @@ class Pad:
     def filling(self, fills: Mapping[str, float]) -> Pad:
         """Give a copy that pads fields by ``fills``, unless ``value`` names a number for them."""
         other = replace(self)
-        object.__setattr__(other, "_own", dict(fills))
+        object.__setattr__(other, "_field_fills", dict(fills))
         return other
 
     def pads(self, names: Collection[Any]) -> bool:
@@ -243,7 +243,7 @@ class Pad:
         """Find what `_fill` gives, at the first time for a dtype and path."""
         name = str(*path)
         named, others = ({}, self.value) if not isinstance(self.value, Mapping) else (self.value, 0)
-        value: Any = named.get(name, self._own.get(name, others))
+        value: Any = named.get(name, self._field_fills.get(name, others))
         try:
             if dtype.kind in "iu":
                 bounds = np.iinfo(dtype)

@@ -67,7 +67,7 @@ class MaskTokens:
     labels: str = "labels"
     # Made of the options above, and only read afterwards: threads share them.
     _name: str = dataclasses.field(init=False, repr=False, compare=False)
-    _taken: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    _added: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
     _hiding: Hiding = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class MaskTokens:
         made = {
             "special": tuple(self.special),
             "_name": name,
-            "_taken": tuple(n for n in (name, self.labels) if n != self.field),
+            "_added": tuple(n for n in (name, self.labels) if n != self.field),
             "_hiding": hiding,
         }
         for option, value in made.items():
@@ -204,7 +204,7 @@ class MaskTokens:
         # Loops in C see whether all samples are usual ones; otherwise each is looked at in turn.
         rows, usual = list(samples), True
         if self.field is not None and (usual := set(map(type, rows)) == {dict}):
-            usual = not any(True in [name in sample for sample in rows] for name in self._taken)
+            usual = not any(True in [name in sample for sample in rows] for name in self._added)
             rows = [sample.get(self.field) for sample in rows]
         if usual and set(map(type, rows)) == {np.ndarray}:
             dtype = rows[0].dtype
@@ -225,7 +225,7 @@ class MaskTokens:
             raise SourceError(f"mlm: the sample: expected a dict with {self.field!r}, got {got}")
         hint = 'name its dtype in the source ("dtypes"), or encode text before'
         tokens = self._integers(sample[self.field], f"field {self.field!r}", hint)
-        for name in self._taken:
+        for name in self._added:
             if name in sample:
                 raise SourceError(
                     f"mlm: the sample: expected no field {name!r} of its own, "

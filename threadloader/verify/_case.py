@@ -65,15 +65,15 @@ class Case:
         self.collate = collate
         self.sampler = sampler
         self._base = base
-        self._given = source
+        self._opener = source
         # The user's source that was opened last, if it has close(). It is closed when the next
         # one has come, unless that is the same object: then it is closed once, at the end.
-        self._open: Any = None
+        self._opened: Any = None
 
     @property
     def source_in_code(self) -> bool:
         """Whether the source is the user's, and not one of ours that the config names."""
-        return self._given is not None
+        return self._opener is not None
 
     @property
     def retries(self) -> int:
@@ -99,17 +99,17 @@ class Case:
     @contextlib.contextmanager
     def source(self) -> Iterator[Any]:
         """Open the source, as for one run."""
-        if self._given is not None:
+        if self._opener is not None:
             try:
-                given = given_by(self._given)
+                given = given_by(self._opener)
             except Exception as error:
-                if self._open is None or from_signal(error):
+                if self._opened is None or from_signal(error):
                     raise
                 self.close()  # perhaps a process may open it only once, as with LMDB
-                given = given_by(self._given)
-            if given is not self._open:
+                given = given_by(self._opener)
+            if given is not self._opened:
                 self.close()
-            self._open = given if callable(getattr(given, "close", None)) else None
+            self._opened = given if callable(getattr(given, "close", None)) else None
             yield as_source(given)
             return
         opened = open_configured(self.config.source or {}, self._base, self.config.root)
@@ -120,7 +120,7 @@ class Case:
 
     def close(self) -> None:
         """Close the user's source that is still open. A second time does nothing."""
-        given, self._open = self._open, None
+        given, self._opened = self._opened, None
         if given is not None:
             with contextlib.suppress(Exception):
                 given.close()
@@ -153,7 +153,7 @@ class Case:
                 source = _GuardedSource(source, lock)
             given = {"transform": transform, "collate": collate, "sampler": self.sampler}
             loader = Loader(config, source, **given)
-            yield stack.enter_context(based(loader, self._base, opened=self._given is None))
+            yield stack.enter_context(based(loader, self._base, opened=self._opener is None))
 
     def reader(self, source: Any) -> Callable[[int], Any]:
         """Give a function that reads one sample, by the source's method that the loader uses."""

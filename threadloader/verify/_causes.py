@@ -49,13 +49,13 @@ class Found(NamedTuple):
     """What looking at the parts in one thread gave.
 
     Attributes:
-        shown: the causes: what makes a difference.
-        may: the dangers: what may make one.
+        causes: what makes a difference.
+        dangers: what may make one.
         moved: the global random states that each part changes, by its name.
     """
 
-    shown: list[Cause]
-    may: list[Cause]
+    causes: list[Cause]
+    dangers: list[Cause]
     moved: dict[str, tuple[str, ...]]
 
 
@@ -70,8 +70,8 @@ def faults(
     indices = list(dict.fromkeys(indices))[:SAMPLES]
     try:
         found = _alone(case, indices[:GLANCE], calls)
-        rare = [] if found.shown else _in_threads(case, indices, found.moved, GLANCE_SECONDS)
-        return (*found.shown, *rare), tuple(found.may)
+        rare = [] if found.causes else _in_threads(case, indices, found.moved, GLANCE_SECONDS)
+        return (*found.causes, *rare), tuple(found.dangers)
     except Exception:  # noqa: BLE001 - all runs were the same; there is nothing to explain
         return (), ()
 
@@ -98,11 +98,11 @@ def causes(
         # Where on_error leaves samples out, the failures decide which samples come.
         if difference.kind == "order" and not _leaves_out(case):
             found = _alone(case, [], CALLS)  # without samples, the sampler alone is called
-            shown = found.shown or _reopened(case, indices) or [*_in_threads(case, [], {}, 0)]
+            shown = found.causes or _reopened(case, indices) or [*_in_threads(case, [], {}, 0)]
             return tuple(shown or [_cause_texts.order(in_code=callable(case.sampler))])
         tell("each part alone")
         found = _alone(case, indices, CALLS)
-        shown = [*found.shown, *([] if found.shown else _reopened(case, indices))]
+        shown = [*found.causes, *([] if found.causes else _reopened(case, indices))]
         if not shown:
             tell("each part in several threads at once")
             shown = list(_in_threads(case, indices, found.moved, STRESS_SECONDS))
@@ -110,7 +110,7 @@ def causes(
                 shown = list(map(_also_alone, shown))
         if not shown:
             tell("whole runs, with a lock around each part")
-            shown = [_locked(case, tape, depth), *found.may]
+            shown = [_locked(case, tape, depth), *found.dangers]
     except Exception as error:  # noqa: BLE001 - the difference is told all the same
         return (_cause_texts.unknown((f"the experiments themselves failed: {told(error)}",)),)
     return tuple(shown)
@@ -138,16 +138,16 @@ def _alone(case: Case, indices: list[int], most: int) -> Found:
             found.moved[part.name] = next((it.moved for it in repeats.values() if it.moved), ())
             differing = (it for it in repeats.items() if it[1].differs or it[1].ahead)
             if unsteady := next(differing, None):
-                found.shown.append(_cause_texts.repeat(part.name, *unsteady))
+                found.causes.append(_cause_texts.repeat(part.name, *unsteady))
             elif moving := next((it for it in repeats.items() if it[1].moved), None):
-                found.may.append(_cause_texts.repeat(part.name, *moving))
+                found.dangers.append(_cause_texts.repeat(part.name, *moving))
             for (one, first), (other, second) in itertools.pairwise(part.calls.items()):
                 if overwritten(first, second):
-                    found.shown.append(_cause_texts.reused(part.name, one, other))
+                    found.causes.append(_cause_texts.reused(part.name, one, other))
                     break
-        if not found.shown:
+        if not found.causes:
             for cause, shown in _in_place(case, source, indices):
-                (found.shown if shown else found.may).append(cause)
+                (found.causes if shown else found.dangers).append(cause)
     return found
 
 

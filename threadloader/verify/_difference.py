@@ -82,7 +82,7 @@ def _difference(
 ) -> tuple[Difference, list[int]]:
     """Say how a batch differs from that of the first run."""
     differs = partial(Difference, run=str(run), epoch=item.place[0], step=item.mark.step)
-    there = tape.kept.get(item.place)
+    expected = tape.kept.get(item.place)
     anew = _anew(case, item)
     info = item.info or (anew and anew.info)
     indices = [] if info is None else info.indices.tolist()
@@ -96,13 +96,13 @@ def _difference(
         if skipped:
             what += f"; left out {_first(skipped)}"
         return differs(kind="order", what=what), [*skipped, *indices]
-    if there is None and anew and anew.mark.content == mark.content:
-        there = anew.batch
-    if there is None:
+    if expected is None and anew and anew.mark.content == mark.content:
+        expected = anew.batch
+    if expected is None:
         what = "not known: the first run's batch is not kept, and made once more it is yet another"
         fields: list[Field] = []
     else:
-        fields = differing(there, item.batch, len(indices))
+        fields = differing(expected, item.batch, len(indices))
         what = fields[0].what if fields else "it was overwritten while it was looked at"
     rows = sorted({row for field in fields for row in field.rows})
     found = differs(

@@ -164,9 +164,9 @@ class _Trial:
             return 0
         with stopped_clock(self._function):  # else its next second might begin in between
             both = self.anew(), later()
-            told = both[0] != both[1] and not any(it.startswith(RAISED) for it in both)
+            depends = both[0] != both[1] and not any(it.startswith(RAISED) for it in both)
             rounds = range(min(self.again, CALLS) // 2)
-            return by if told and all((self.anew(), later()) == both for _ in rounds) else 0
+            return by if depends and all((self.anew(), later()) == both for _ in rounds) else 0
 
     def steady(self, prepare: Callable[[], object], end: float = 0) -> bool:
         """Say whether the call always gives the same, where `prepare` is called before each.

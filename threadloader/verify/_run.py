@@ -141,7 +141,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
     tried = runs(own, deep, epochs=epochs, steps=tape.steps, whole=tape.whole, seed=config.seed)
     others = () if process is None else (other_run(tape, own[1]),)
     left = _left_out(case, tape, deep)
-    same, first, indices, elsewhere = [], None, tape.indices or _failed(tape), False
+    outcomes, first, indices, elsewhere = [], None, tape.indices or _failed(tape), False
     for number, run in enumerate((*tried, *others), 2):
         there = run.begins is not None
         shown.begin(expected if there else number, expected, str(run))
@@ -153,25 +153,25 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         except (ShortError, LostError) as error:
             left.append(f"{'another process' if there else run}: {error}")
             continue
-        same.append((run, difference is None))
+        outcomes.append((run, difference is None))
         if difference is not None and first is None:
             first, indices, elsewhere = difference, [*around, *indices], there
     if first is None:
-        found, may = faults(case, indices)
+        found, dangers = faults(case, indices)
     elif case.stamp() != before:  # experiments on changed files say nothing of the runs
-        found, may = (CHANGED,), ()
+        found, dangers = (CHANGED,), ()
     elif process is not None and elsewhere:
         # First what this process shows as well, such as that each run draws something else.
-        found, may = faults(case, indices, CALLS)
-        found, may = found or (process.cause(indices),), ()
+        found, dangers = faults(case, indices, CALLS)
+        found, dangers = found or (process.cause(indices),), ()
     else:
 
         def tell(what: str) -> None:
             shown.begin(expected, expected, f"looking for the cause: {what}")
 
-        alone = any(run.again and not it for run, it in same)
+        alone = any(run.again and not it for run, it in outcomes)
         found = causes(case, tape, first, indices, depth=deep, alone=alone, tell=tell)
-        may = ()
+        dangers = ()
     return Report(
         config=name,
         epochs=epochs,
@@ -181,11 +181,11 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         samples=tape.samples,
         seconds=time.monotonic() - began,
         fingerprint=tape.fingerprint,
-        runs=tuple(same),
+        runs=tuple(outcomes),
         not_compared=tuple(left),
         difference=first,
         causes=found,
-        dangers=may,
+        dangers=dangers,
         failures=tuple(
             Failure(place[0], tape.marks[place].step, error) for place, error in tape.errors.items()
         ),

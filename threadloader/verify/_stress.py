@@ -49,20 +49,20 @@ def stressed(
     `lock` one is made at a time. Where the system starts fewer than `count` threads, two suffice.
     """
     expected = [result(call) for call in calls]
-    one = threading.Lock() if lock else contextlib.nullcontext()
+    guard = threading.Lock() if lock else contextlib.nullcontext()
     counts: list[tuple[int, int]] = []
     # No Event: a Ctrl-C inside of one may leave its lock held, and setting it would wait for ever.
-    together: SimpleQueue[None] = SimpleQueue()
+    begin: SimpleQueue[None] = SimpleQueue()
     stop: list[bool] = []
     deadline = time.monotonic() + seconds
 
     def work(number: int) -> None:
         made = wrong = 0
-        together.get()
+        begin.get()
         while not stop and time.monotonic() < deadline:
             # Neighbours are at different samples: the same one would hide a mix-up.
             at = (number + made) % len(calls)
-            with one:
+            with guard:
                 got = result(calls[at])
             made += 1
             wrong += got != expected[at]
@@ -79,13 +79,13 @@ def stressed(
         try:
             started = _started(threads)
             for _ in started:
-                together.put(None)
+                begin.put(None)
             for thread in started:
                 thread.join()
         except BaseException:
             stop.append(True)
             for _ in threads:
-                together.put(None)
+                begin.put(None)
             raise
     wrong = sum(wrong for _, wrong in counts)
     return Stress(sum(made for made, _ in counts), wrong, len(started))
