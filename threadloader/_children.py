@@ -163,5 +163,5 @@ def _end_with(question: int) -> None:  # pragma: no cover - it ends by SIGKILL
     while os.read(question, 4096):
         pass
     if hasattr(os, "getpgid") and os.getpgid(0) == os.getpid():
-        os.killpg(0, signal.SIGKILL)  # the group that this process leads has all of them
+        os.killpg(0, signal.SIGKILL)  # this process leads a group: that has all of them
     os._exit(1)

@@ -75,7 +75,7 @@ def _awaited(called: Callable[..., Any]) -> FunctionType | None:
 def _refused(called: Callable[..., Any], args: Any, keywords: Any) -> str | None:
     """Say why it surely cannot be called with these; None where it may be."""
     try:
-        if hasattr(called, "__signature__"):  # perhaps of what it wraps and gives more arguments
+        if hasattr(called, "__signature__"):  # perhaps that of what it wraps, and adds to
             return None
         takes = signature(called, follow_wrapped=False)
     except (TypeError, ValueError) as error:  # a builtin that does not say what it takes
