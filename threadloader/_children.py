@@ -90,7 +90,7 @@ def child_environment(**more: str) -> dict[str, str]:
     """Give the environment of a child: that of this process, and more.
 
     Where this interpreter does not heed variables ``PYTHON...`` (``-E``, ``-I``), the child is
-    given none of them, but not the option: it has to heed PYTHONHASHSEED.
+    given none of them; nor is it given the option, since it has to heed PYTHONHASHSEED.
     """
     own = dict(os.environ)
     if sys.flags.ignore_environment:
