@@ -492,6 +492,15 @@ def test_every_fault_of_code_is_told(check, own):
     assert (1, ["collate", "sampler", "transform"]) == (code, sorted(places))
 
 
+@pytest.mark.parametrize("command", ["check", "verify"])
+def test_what_a_sampler_in_code_replaces_is_not_tried(own, capsys, command):
+    lost = {"type": "subset", "indices": "none.txt"}
+    name = write({"batch_size": 4, "sampler": lost})
+    options = (f"--source={own}:source", f"--transform={own}:cut")
+    assert 1 == cli.main([command, name, *options])
+    assert 0 == cli.main([command, name, *options, f"--sampler={own}:backwards"])
+
+
 @pytest.mark.parametrize("command", ["check", "bench --workers 0 --batches 2 --repeat 1", "verify"])
 def test_what_a_transform_in_code_replaces_is_not_tried(own, capsys, command):
     mlm = {"type": "mlm", "vocabulary": 2, "mask_token": 0, "special": [0, 1]}

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from links import make_link
 
 from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import (
@@ -240,6 +241,35 @@ def test_of_more_files_than_may_be_open_some_are_opened_for_each_read(tmp_path, 
         batch = source.take(order)
         assert (array[order] == batch["x"]).all()
         assert (array[order] == batch["y"]).all()
+
+
+@EACH_WAY
+def test_an_array_in_several_files_is_gathered_as_one(tmp_path, open_, mapped):
+    """What tells how many batches are made together, and memory that is used again."""
+    arrays = {"x": np.arange(60.0).reshape(20, 3), "y": np.arange(20, dtype=np.uint8)}
+    fields = {"x": split(tmp_path, "x", arrays["x"], [7, 12]), "y": save(tmp_path, **arrays)["y"]}
+    source = open_(mapped, fields=fields)
+    assert (25, mapped) == (source.sample_bytes, source.in_memory)
+    for rows in ([3, 1], [19, 0, 8]):  # of one file, and of three
+        made = []
+
+        def empty(*given, made=made):
+            made.append(np.empty(*given))
+            return made[-1]
+
+        batch = source.take_into(rows, empty)
+        assert (arrays["x"][rows] == batch["x"]).all()
+        assert any(np.shares_memory(batch["x"], each) for each in made)
+        assert sum(each.nbytes for each in made) <= 2 * 25 * len(rows)
+
+
+@EACH_WAY
+def test_a_link_to_a_file_of_the_same_array_is_refused(tmp_path, open_, mapped):
+    save(tmp_path, x=np.arange(3))
+    make_link(tmp_path / "y.npy", "x.npy")
+    with pytest.raises(SourceError, match="expected each file once"):
+        open_(mapped, path="*.npy")
+    assert 3 == len(open_(mapped, fields={"x": "x.npy", "y": "y.npy"}))
 
 
 def test_how_an_array_is_cut_is_part_of_its_fingerprint(tmp_path, open_):

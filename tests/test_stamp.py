@@ -67,6 +67,20 @@ def test_each_file_counts_by_size_and_time(kind, tmp_path):
     assert 1 + 2 * len(names) == len(seen)
 
 
+def test_each_file_of_a_pattern_counts_within_the_root(tmp_path):
+    (tmp_path / "in").mkdir()
+    seen = set()
+    for name in ("a.npy", "b.npy"):
+        (tmp_path / "in" / name).write_bytes(b"some")
+        for spec in ({"path": "in/*.npy"}, {"fields": {"x": "in/*.npy"}}):
+            seen.add(stamp({"type": "npy", **spec}, tmp_path, tmp_path / "in"))
+    assert 2 == len(seen)
+    for spec in ({"path": "in/../*"}, {"fields": {"x": "in/../*"}}):
+        (tmp_path / "out.npy").write_bytes(b"some")
+        with pytest.raises(SourceError, match='inside the folder "root"'):
+            stamp({"type": "npy", **spec}, tmp_path, tmp_path / "in")
+
+
 def test_a_name_that_no_system_has_is_an_error_of_the_source(tmp_path):
     """As without a cache, where the opening says it."""
     config = {"source": {"type": "npy", "fields": {"x": "a\0b/x.npy"}}}
