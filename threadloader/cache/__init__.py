@@ -16,10 +16,10 @@ is 0.9. Where a sampler asks for some samples more often than for others, those 
 and so are more likely to be among the first.
 
 `_base` is what caches have in common, `_memory` and `_folder` are the two kinds; `_samples`
-makes samples safe to share, `_encode` makes them bytes, `_segments` are the files of a folder, and
-`_shelf` says which of them has which sample; `_key` tells what kept samples depend on: `_walk` goes
-through it, `_kinds` asks things what they are, `_arrays` what is in arrays, `_code` what functions
-name, and `_graph` makes one digest of them all.
+makes samples safe to share, `_encode` turns them into bytes, `_segments` are the files of a folder,
+and `_shelf` says which of those has which sample. `_key` says what kept samples depend on: `_walk`
+meets all objects, `_kinds`, `_arrays` and `_code` say what is in objects, arrays and functions, and
+`_graph` makes one digest of all.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ __all__ = ["Cache", "Cached", "key_of", "open_cache"]
 
 
 _FOLDER_BYTES = 16 << 30
-"""What a folder may take if nobody says. Chosen: several times what 100,000 tokenised samples
+"""The bound of a folder without ``max_bytes``. Chosen: several times what 100,000 tokenised samples
 take (2 to 4 GB, see docs/tuning.md), and not the whole disk, which others need as well."""
 
 
 def open_cache(
     spec: Mapping[str, Any], base: str | Path, samples: int, key: Callable[[], str]
 ) -> Cache:
-    """Open the cache that a config describes, to be closed in the end.
+    """Open the cache that a config describes; the caller closes it.
 
     Args:
-        spec: ``"max_bytes"`` and ``"max_samples"`` bound one in memory; ``"folder"`` makes it
-            one in files, which ``"max_bytes"`` bounds (16 GiB without it).
-        base: the folder to which a relative path in it is relative.
+        spec: ``"max_bytes"`` and ``"max_samples"`` bound a cache in memory; ``"folder"`` puts it
+            into files, which ``"max_bytes"`` bounds (16 GiB without it).
+        base: the folder to which a relative ``"folder"`` is relative.
         samples: how many samples the source has.
-        key: gives what the samples depend on; asked for a folder only. See `key_of`. Where it
-            cannot tell, the cache keeps nothing, and the log says why.
+        key: gives what the samples depend on; called for a folder only. See `key_of`. If it
+            raises UntoldError, the cache keeps nothing, and the log says why.
 
     Raises:
         ConfigError: the folder cannot be made or read, or there is no memory for so many samples.
@@ -86,8 +86,8 @@ def open_cache(
 class Cached:
     """A source whose samples come prepared, from a cache where it has them.
 
-    ``make`` prepares the sample of an index: reads it from the source and does to it what does
-    not depend on chance.
+    ``make`` prepares the sample of an index: reads it from the source and applies the
+    deterministic part of the transforms.
     """
 
     def __init__(self, cache: Cache, source: Any, make: Callable[[int], Any]) -> None:
@@ -102,7 +102,7 @@ class Cached:
         return self._get(index, self._make)
 
     def __getattr__(self, name: str) -> Any:
-        # Not `take` or `__getitems__`: they would go round the cache.
+        # The source's `take` and `__getitems__` stay hidden: they would bypass the cache.
         if name == "locate":
             return self.source.locate
         raise AttributeError(name)

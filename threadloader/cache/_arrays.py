@@ -1,4 +1,4 @@
-"""Arrays, their dtypes, and what torch has, as `key_of` tells them from others."""
+"""What tells arrays, dtypes and torch's tensors from others, for `key_of`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def tell_array(walk: Walk, array: Any, base: Any) -> None:
     """Say what is in an array or a scalar of numpy's."""
     tell_dtype(walk, array.dtype, base)
     walk.put(str(array.shape))
-    if array.dtype.hasobject:  # what is stored there are addresses
+    if array.dtype.hasobject:  # its own bytes are addresses
         walk.add(np.asarray(array).reshape(-1).tolist())
     else:
         walk.put(contents(array))
 
 
 def tell_tensor(walk: Walk, tensor: Any) -> None:
-    """Say what is in a tensor, wherever it is; an UntoldError where that cannot be read."""
-    # What it would be pickled as has addresses in it.
+    """Say what is in a tensor, on any device; an UntoldError where that cannot be read."""
+    # Not by its pickle, which has addresses in it.
     try:
-        walk.put(str(tensor.dtype), str(tuple(tensor.shape)))  # a nested one has no shape
+        walk.put(str(tensor.dtype), str(tuple(tensor.shape)))  # a nested tensor has no shape
         array = tensor.detach().cpu().resolve_conj().resolve_neg()
         if array.dtype.is_floating_point and array.dtype.itemsize < 4:
             array = array.float()  # the same values; numpy has no bfloat16
@@ -41,18 +41,18 @@ def tell_tensor(walk: Walk, tensor: Any) -> None:
 
 def tell_dtype(walk: Walk, dtype: Any, base: Any) -> None:
     """Say all that a dtype is."""
-    # Byte order, size, fields and where they stand.
+    # The two texts give byte order, size, fields and their offsets.
     walk.put(f"{dtype.str} {said(dtype)}")
     if dtype.metadata:
         walk.add(dict(dtype.metadata))
 
 
 def contents(array: Any) -> memoryview | bytes:
-    """Give the bytes of an array or scalar in C order, not copied where they stand so.
+    """Give the bytes of an array or scalar in C order, not copied if they lie in that order.
 
-    Those under a mask, too: code may read them.
+    Values under a mask are among them: code may read those.
     """
-    if type(array) not in (np.ndarray, np.memmap) or not array.nbytes:  # of nothing no view is made
+    if type(array) not in (np.ndarray, np.memmap) or not array.nbytes:  # an empty one has no view
         return bytes(np.asarray(array).tobytes())
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
@@ -63,5 +63,5 @@ def tensor_class() -> Any:
 
 
 def module_class() -> Any:
-    """Give torch's class of modules, likewise: some refuse to be pickled, and say no weights."""
+    """Give torch's class of modules, likewise: some have no pickle, and a repr without weights."""
     return getattr(sys.modules.get("torch.nn"), "Module", ())

@@ -45,16 +45,16 @@ class CacheStats:
 
 
 class Count(threading.local):
-    """What has been counted by one thread, in a list that goes to all of them.
+    """What one thread has counted: a list that is also put into ``all_of_them``.
 
-    Each thread counts in a list of its own: no lock on the way of a hit, no increment
-    lost, and threads that run at once do not write to one place.
+    Each thread counts in a list of its own: a hit takes no lock, no increment is lost, and
+    threads that run at once do not write to the same memory.
     """
 
     HITS, MISSES, UNCACHEABLE, DAMAGED = range(4)
 
     def __init__(self, all_of_them: list[list[int]]) -> None:
-        # Run anew in each thread that touches this object: see threading.local.
+        # threading.local runs this once in each thread that uses the object.
         self.mine = [0, 0, 0, 0]
         all_of_them.append(self.mine)
 
@@ -69,14 +69,14 @@ class Cache:
     def __init__(self) -> None:
         self._counted: list[list[int]] = []
         self._count = Count(self._counted)
-        # Taken by the first thread that says it, and never released.
+        # Taken by the thread that logs the first foreign sample, and never released.
         self._said_foreign = _thread.allocate_lock()
 
     def get(self, index: int, make: Callable[[int], Any]) -> Any:
-        """Give a sample, prepared now by ``make`` of its index where it is not kept.
+        """Give the sample of an index; ``make(index)`` prepares it if it is not kept.
 
-        Hit or miss, its arrays are read-only and its containers are the receiver's own; one that
-        cannot be kept (of a type that is not known) comes as ``make`` gave it.
+        Hit or miss, its arrays are read-only and its containers are the receiver's own; a sample
+        that cannot be kept (its type is not known) comes as ``make`` gave it.
         """
         sample = self.find(index)
         return self.keep(index, make(index)) if sample is MISSING else sample
@@ -86,7 +86,7 @@ class Cache:
         raise NotImplementedError  # pragma: no cover - each cache has its own
 
     def keep(self, index: int, sample: Any) -> Any:
-        """Keep a sample if it can be kept and there is room; give the one to hand out, as `get`."""
+        """Keep a sample if it can be kept and there is room; give the one that `get` hands out."""
         try:
             frozen = freeze(sample)
             self._keep(index, frozen)
@@ -119,7 +119,7 @@ class Cache:
         )
 
     def _forked(self) -> None:
-        """In a forked child: wait for no lock that a thread holds which is not there."""
+        """In a forked child: replace the locks, which threads of the parent may have held."""
         raise NotImplementedError  # pragma: no cover - each cache has its own
 
     def _held(self) -> tuple[int, int]:
@@ -132,12 +132,12 @@ class Cache:
 
 
 _caches: dict[weakref.ref[Cache], None] = {}
-"""The caches that there are. Without a lock: each use is one operation of a dict. And not a
-WeakSet, whose callbacks are Python code and would swallow a Ctrl-C that lands in them."""
+"""All caches that live. It needs no lock: each use is one operation of a dict. It is no WeakSet:
+the callbacks of those are Python code and would swallow a Ctrl-C that lands in them."""
 
 
 def follow(cache: Cache) -> None:
-    """Look after a cache that has all its locks, in each child that is forked."""
+    """Call a cache's `_forked` in each forked child, from now on; it has all its locks."""
     _caches[weakref.ref(cache, _caches.pop)] = None
 
 

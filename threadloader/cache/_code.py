@@ -20,11 +20,11 @@ _IMPORT = dis.opmap["IMPORT_NAME"]
 _BY_NAME = {"import_module", "__import__"}
 
 _OF_TYPES = {"types", "typing", "typing_extensions", "collections.abc"}
-"""Modules of the classes of aliases and variables of types."""
+"""The modules whose classes are those of type aliases and type variables."""
 
 
 def named_in_texts(kind: type, namespace: dict[str, Any]) -> dict[str, Any]:
-    """Give what is named in those annotations of a class that are texts, or lead to such.
+    """Give what the annotations of a class name in texts, directly or inside type aliases.
 
     >>> class Pair:
     ...     one: "Part"
@@ -34,11 +34,11 @@ def named_in_texts(kind: type, namespace: dict[str, Any]) -> dict[str, Any]:
     """
     said = vars(kind).get("__annotations__")
     told: list[Any] = list(said.values()) if type(said) is dict else []
-    # From 3.14 on they stand in the code of what gives them.
+    # From 3.14 on a function gives the annotations, and has them in its code.
     code = getattr(vars(kind).get("__annotate_func__"), "__code__", None)
     told += [] if code is None else [*code.co_consts, *code.co_names]
     found: dict[str, Any] = {}
-    seen: dict[int, Any] = {}  # by id; held, so that no id comes twice
+    seen: dict[int, Any] = {}  # by id; kept alive, so that no id is reused
     while told:
         each = told.pop()
         if type(each) is typing.ForwardRef:
@@ -48,26 +48,26 @@ def named_in_texts(kind: type, namespace: dict[str, Any]) -> dict[str, Any]:
             for name in (namespace.keys() & names) - found.keys():
                 found[name] = namespace[name]
                 told.append(namespace[name])
-        # Of other classes it may be anything, which is not to be asked what it is.
+        # An object of another class may be anything, and is not asked for its attributes.
         elif id(each) not in seen and home(type(each)) in _OF_TYPES:
             seen[id(each)] = each
-            # This alias hands a question on to what it is of, which may be a class of the user's.
+            # A GenericAlias passes look-ups on to its origin, which may be a class of the user's.
             alias = type(each) is types.GenericAlias
             stands = [each.__origin__] if alias else stood_for(each)
-            # Several are a tuple for a variable, a list for what a callable takes.
+            # Constraints of a type variable are a tuple, the parameters of a callable a list.
             for part in (*stands, *typing.get_args(each)):
                 told += part if type(part) in (list, tuple) else [part]
     return found
 
 
 def stood_for(thing: Any) -> list[Any]:
-    """Give what a variable, an alias or a new type stands for; None for what cannot be said."""
+    """Give what a type variable, alias or NewType stands for; None for what it does not say."""
     found = []
     for name in ("__value__", "__bound__", "__constraints__", "__default__", "__supertype__"):
         told = None
         try:
             told = getattr(thing, name, None)
-        except Exception as error:  # from 3.12 on, names that only type checkers import, say
+        except Exception as error:  # from 3.12 on: a name that only type checkers import, say
             if from_signal(error):
                 raise
         found.append(told)
@@ -83,14 +83,14 @@ def names_used(code: types.CodeType) -> Iterator[str]:
 
 
 def warn_of_imports(function: types.FunctionType, told: set[str]) -> None:
-    """Warn of modules of the user's that a function imports in its body.
+    """Warn of modules of the user's that a function imports in its body, but for those in ``told``.
 
-    No key can have what stands in them: they may not be there before it runs.
+    No key can have what is in them: they may not be imported before the function runs.
     """
     names = function.__globals__
     for name in dict.fromkeys(_own_imports(function.__code__, names.get("__package__"))):
         if name == names.get("__name__") or isinstance(names.get(name), types.ModuleType):
-            continue  # it counts, as the module of the function, or since that has it
+            continue  # it counts: it is the function's module, or held by that
         if name in told:
             continue
         told.add(name)
@@ -105,15 +105,15 @@ def warn_of_imports(function: types.FunctionType, told: set[str]) -> None:
 def _own_imports(code: types.CodeType, package: str | None) -> Iterator[str]:
     """Give the modules that code, or a function inside it, imports, but for those of libraries.
 
-    Nothing is imported for that but the package that a relative text is in. What cannot be
-    found is left out: to import it would fail.
+    To find them nothing is imported but the parent package of a relative name. A module that
+    cannot be found is left out: to import it would fail.
     """
     steps = []
-    if _IMPORT in code.co_code[::2]:  # it takes long to go through them
+    if _IMPORT in code.co_code[::2]:  # to disassemble takes long
         steps = [it for it in dis.get_instructions(code) if it.opcode != dis.EXTENDED_ARG]
     for number, step in enumerate(steps):
         if step.opcode == _IMPORT:
-            # Two steps before it stands how many packages up a relative import begins.
+            # The second instruction before it loads the level: 0, or how many packages up it is.
             name, up = step.argval, steps[number - 2].argval
             if up or _is_own(name.partition(".")[0]):
                 yield "." * up + name
@@ -139,8 +139,8 @@ def _is_own(
 ) -> bool:
     """Tell whether a module at the top, or of a package, is neither standard nor installed.
 
-    ``below`` are further parts of the name, and ``in_file`` is whether one of all must have a
-    file, as a folder of data of that name has none.
+    ``below`` are further parts of the name. With ``in_file`` one of all parts must have a file:
+    the name may also be that of a folder of data, which has none.
     """
     try:
         spec = find_spec(name, package)
@@ -148,12 +148,12 @@ def _is_own(
             if spec is None or spec.has_location:
                 break
             spec = PathFinder.find_spec(part, list(spec.submodule_search_locations or ()))
-    except Exception as error:  # finders are anybody's
+    except Exception as error:  # of any class: a finder of any package may be asked
         if from_signal(error):
             raise
         return False
     if spec is None or (in_file and not spec.has_location):
         return False
-    folders = spec.submodule_search_locations or ()  # of what has no file, as several may share it
+    folders = spec.submodule_search_locations or ()  # for a namespace package: it has no file
     file = spec.origin if spec.has_location else next(iter(folders), None)
     return not library_at(name, file or "")

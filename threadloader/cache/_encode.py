@@ -64,17 +64,17 @@ def encode(frozen: Any) -> list[Part]:
 
 
 def decode(data: bytes, begin: int = 0) -> Any:
-    """Give a sample from its bytes, which hold it from the beginning on to their end.
+    """Give the sample that the bytes from ``begin`` to their end hold.
 
-    Nothing is believed about them, and no memory taken that they do not justify. The arrays
-    are read-only views of the bytes. What is no sample is a DamagedError.
+    They may be damaged in any way; no more memory is taken than their length justifies. Arrays are
+    read-only views of the bytes, or of a copy in another byte order. No sample: a DamagedError.
 
     >>> decode(b"".join(encode({"x": [1, None, "a"]})))
     {'x': [1, None, 'a']}
     """
     try:
         value, at = _decode(data, begin, begin, DEEPEST)
-    # SystemError: of a character that there is not.
+    # SystemError: from numpy, of a code point above Unicode's last.
     except (struct.error, LookupError, ValueError, TypeError, OverflowError, SystemError) as error:
         if by_handler(error):
             raise
@@ -128,7 +128,7 @@ def _encode_array(array: npt.NDArray[Any], parts: list[Part], at: int) -> int:
 
 def _named_as(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
     """Give a dtype's name with its length before it, and the little-endian form of it."""
-    if dtype.metadata:  # which does not count where dtypes are compared, as below
+    if dtype.metadata:  # `_stored` would not see it: its cache compares dtypes without metadata
         raise ForeignError(f"an array or scalar of dtype {dtype} with metadata")
     return _stored(dtype)
 
@@ -137,7 +137,7 @@ def _named_as(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
 def _stored(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
     little = dtype.newbyteorder("<")
     name = little.str
-    # One that another package has registered may have a name that numpy does not know, as "<f1".
+    # A dtype of another package may have a name that numpy does not know, as "<f1".
     foreign = dtype.isbuiltin == 2 or not _DTYPE.fullmatch(name)
     if foreign or dtype.itemsize == 0 or dtype.char in "gG":
         raise ForeignError(f"an array or scalar of dtype {dtype}")
@@ -188,7 +188,7 @@ def _decode(data: bytes, at: int, begin: int, deepest: int) -> tuple[Any, int]:
         raise DamagedError(f"no value begins with {tag!r}")
     if deepest == 0:
         raise DamagedError(f"more than {DEEPEST} containers inside each other")
-    # Each item takes a byte at least, and past the end there is none: this ends.
+    # It ends, whatever `count` says: an item takes at least a byte, and one past the end raises.
     items = []
     for _ in range(2 * count if tag == b"D" else count):
         item, at = _decode(data, at, begin, deepest - 1)
@@ -214,15 +214,15 @@ def _decode_array(data: bytes, at: int, begin: int, tag: bytes) -> tuple[Any, in
     shape = struct.unpack_from(f"<{dimensions}Q", data, at + 1)
     at += 1 + 8 * dimensions
     at += -(at - begin) % _ALIGNMENT
-    array: npt.NDArray[Any] = np.ndarray(shape, little, data, at)  # refuses what has no room
+    array: npt.NDArray[Any] = np.ndarray(shape, little, data, at)  # raises if the data end before
     if little != wanted:
-        # Of bytes, as above: of memory of its own it could be made writable again.
+        # Over a bytes object: an array with memory of its own could be made writable again.
         array = np.ndarray(shape, wanted, array.astype(wanted).tobytes())
     return array, at + array.nbytes
 
 
 def _named(data: bytes, at: int, tag: bytes) -> tuple[np.dtype[Any], np.dtype[Any], int]:
-    """Give the dtype of the contents and that of the value, and what follows the name."""
+    """Give the dtype of the contents, the dtype of the value, and where the name ends."""
     end = at + 1 + data[at]
     return *_dtypes(data[at + 1 : end], tag), end
 

@@ -43,11 +43,11 @@ _SUB_FOLDER = re.compile(r"[0-9a-f]{32}")
 class Folder(Cache):
     """Keeps samples in files, for the next epoch, the next run and other processes.
 
-    In ``folder``, which is made where it does not exist, each key, as `key_of` gives it, has a
+    ``folder`` is made if it does not exist. In it each key, as `key_of` gives it, has a
     sub-folder of its own, so that samples of another source or transform are never taken for
     those of this one. Indices are 0 to ``samples - 1``; ``max_bytes`` bounds the files for this
-    key. ``clock`` gives seconds; for tests. A folder that cannot be made or read, or no memory for
-    so many samples, is a ConfigError.
+    key. ``clock`` gives seconds; for tests. A folder that cannot be made or read, or too little
+    memory for so many samples, is a ConfigError.
     """
 
     def __init__(
@@ -65,21 +65,21 @@ class Folder(Cache):
         self._max_bytes = max_bytes
         self._shelf = _shelf(self._folder, self._key, samples)
         self._clock = clock
-        self._looked = clock()  # written by whoever looks
-        # Held by the one thread that writes. What it waits for is the disk, for which the
-        # others, who come to write as well, would wait all the same; hits do not take it. A
+        self._looked = clock()  # when `look` ran last; written by each thread that looks
+        # Held by the one thread that writes, even while it waits for the disk: other threads
+        # that want to write would wait for the disk all the same, and hits do not take it. A
         # forked child makes another.
         self._writing = _thread.allocate_lock()
         self._writer: Writer | None = None
-        self._ended: tuple[Writer, ...] = ()  # those before it that are not closed yet
-        self._number = 0  # of the writer's segment; 0 while that has none yet
-        self._stopped = False  # set and never taken back: by close, or when the disk is full
-        lock = _thread.allocate_lock  # each taken by the first that says it, and never released
+        self._ended: tuple[Writer, ...] = ()  # earlier writers that are not closed yet
+        self._number = 0  # of the writer's segment on the shelf; 0: it is not there yet
+        self._stopped = False  # writes no more; set for good, by close, _forked or a failed write
+        lock = _thread.allocate_lock  # each is taken for good by the first to log its message
         self._said_damaged, self._said_full, self._said_short = lock(), lock(), lock()
         follow(self)
         try:
             _make_folder(self._folder)
-            segment_names(self._folder)  # that it can be listed
+            segment_names(self._folder)  # raises if it cannot be listed
         except BaseException as error:
             self.close()  # nobody else has it
             # ValueError: a path that no system has.
@@ -94,7 +94,7 @@ class Folder(Cache):
         try:
             self._shelf.look()
             self._tell()
-        except BaseException:  # of a handler of the log, or of a signal
+        except BaseException:  # raised by a handler of the log, or of a signal
             self.close()
             raise
 
@@ -102,7 +102,7 @@ class Folder(Cache):
         samples, _ = self._shelf.held()
         try:
             names = [path.name for path in self._folder.parent.iterdir()]
-        except OSError as error:  # it may be gone through, and not listed
+        except OSError as error:  # it may be a folder that we cannot list
             if by_handler(error):
                 raise
             names = []
@@ -131,7 +131,7 @@ class Folder(Cache):
         unless_held(self._writing, self._leave_to_parent)
         try:
             self._shelf.look()
-        except OSError as error:  # samples are prepared; if writing fails too, that says why
+        except OSError as error:  # samples are prepared; if writing fails too, the log says why
             if by_handler(error):
                 raise
 
@@ -169,14 +169,14 @@ class Folder(Cache):
                 # In the meantime another thread may have kept it, or found the disk full.
                 if not self._stopped and self._shelf.find(index) is None:
                     said = self._write_if_it_fits(index, parts, size)
-        finally:  # a signal handler may have closed this, and raised
+        finally:  # a signal handler may have closed this cache, and raised
             if self._stopped:
                 self._retire()
-        if said is not None:  # here: a log that hangs keeps nobody else from writing
+        if said is not None:  # outside the lock: a log that hangs keeps no other from writing
             log(*said)
 
     def _write_if_it_fits(self, index: int, parts: list[Part], size: int) -> tuple[Any, ...] | None:
-        """Keep a sample, or not; give what is to be logged of that, as `log` takes it."""
+        """Keep a sample if it fits; give the arguments for `log` if there is something to say."""
         self._leave_to_parent()
         samples, kept = self._shelf.held()
         more = size + ENTRY_BYTES + (HEADER_BYTES if self._writer is None else 0)
@@ -188,8 +188,8 @@ class Folder(Cache):
         try:
             self._write(index, record(parts, self._key, index))
         except BaseException as error:
-            # Where its files end is not known any more. After an interrupt the next sample
-            # goes to new ones.
+            # Where the writer's files end is not known any more. After an interrupt the next
+            # sample goes to a new segment.
             self._close_writer()
             if by_handler(error) or not isinstance(error, OSError):
                 raise
@@ -205,7 +205,7 @@ class Folder(Cache):
     def _write(self, index: int, made: bytearray) -> None:
         if self._writer is None:
             name = new_name(self._folder)
-            self._shelf.leave_out(name)  # before it is there: nobody else counts it
+            self._shelf.leave_out(name)  # before its files exist: else `look` could count them, too
             self._number = 0
             self._writer = Writer(self._folder, name, self._key)
             self._number = self._shelf.add(name)
@@ -214,28 +214,28 @@ class Folder(Cache):
         self._shelf.note(index, Place(offset, len(made), self._number))
 
     def _leave_to_parent(self) -> None:
-        """In a fork: let go of the files that its parent writes, and read them from now on."""
+        """In a forked child: close the files that the parent writes; from now on only read them."""
         writer = self._writer
         if writer is not None and writer.pid != os.getpid():
-            self._close_writer()  # this process's copy of it
+            self._close_writer()  # this process's copies of its files
             if self._number:
                 self._shelf.look_at(writer.name, self._number, writer.size)
 
     def _forked(self) -> None:
-        # What another thread was at is not counted to the last byte: so this process adds nothing
-        # to the folder, and leaves the files to its parent.
+        # A thread that was writing or looking is missing here, and its counts are incomplete: so
+        # this process adds nothing to the folder, and leaves the files to its parent.
         busy = self._writing.locked()
         self._writing = _thread.allocate_lock()
         if self._shelf.forked() or busy:
             self._stopped = True
 
     def _retire(self) -> None:
-        """Close the writer, unless somebody is writing: then they do it when they are done."""
+        """Close the writer, unless a thread is writing: that one closes it when it is done."""
         unless_held(self._writing, self._close_writer)
 
     def _close_writer(self) -> None:
-        # Nobody appends to it any more; but only what is closed is forgotten, since an interrupt
-        # may leave some of it to the next call.
+        # Nobody appends to this writer any more. `_ended` is emptied only once all are closed: an
+        # interrupt may leave some of them to the next call.
         if self._writer is not None and self._writer.in_vain and self._number:
             self._shelf.let_go(self._number)
         self._ended, self._writer = (*self._ended, *filter(None, [self._writer])), None
@@ -253,8 +253,8 @@ class Folder(Cache):
     def close(self) -> None:
         """Close the files; a second time does nothing. From now on all are misses.
 
-        A thread that still reads prepares its sample. It waits for nobody: a disk that hangs must
-        not keep a loader from closing.
+        A thread that is still reading may have to prepare its sample. Closing waits for nobody: a
+        disk that hangs must not keep a loader from closing.
         """
         self._stopped = True
         self._retire()
@@ -276,7 +276,7 @@ def _shelf(folder: Path, key: bytes, samples: int) -> Shelf:
 
 def _make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
-    # Whoever made a link would decide where we write. A junction is a folder to Windows.
+    # No link: whoever made it would decide where we write. A junction is a folder to Windows.
     status, junction = path.lstat(), getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", 0)
     if not stat.S_ISDIR(status.st_mode) or getattr(status, "st_reparse_tag", None) == junction:
         raise OSError(errno.ENOTDIR, f"{path.name} in it is a link")

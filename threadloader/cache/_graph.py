@@ -16,7 +16,7 @@ __all__ = ["Node", "digest_of"]
 
 _MOST_COLOURS = 500_000
 _FEWEST_ROUNDS = 8
-"""How many colours may be worked out, and in how many rounds in any case. Chosen: a second or two.
+"""How many colours are worked out at most, but in so many rounds anyway. Chosen: a second or two.
 Where two things in a set differ only in what lies farther away among very many, another run may
 put them in another order, and prepare anew what was kept."""
 
@@ -25,7 +25,9 @@ class Node:
     """What is told of a thing: numbers of those it holds, and a digest of everything else.
 
     Attributes:
-        any_order: whether the order of its parts says nothing.
+        parts: the numbers.
+        any_order: whether the order of its parts does not count.
+        label: the digest, once the node has ended.
     """
 
     __slots__ = ("_hash", "any_order", "label", "parts")
@@ -44,30 +46,30 @@ class Node:
             self._hash.update(data)  # not joined: it may be a large array's
 
     def hold(self, number: int) -> None:
-        """Tell that it holds a thing at this place."""
+        """Tell that the thing of this number comes next in it."""
         self._hash.update(b"#")  # no word begins with it
         self.parts.append(number)
 
     def end(self) -> None:
-        """Tell no more: what was needed to take words in is given back."""
+        """Tell no more: the label is set, and the hash given back."""
         self.label = self._hash.digest()
         del self._hash
 
 
 def digest_of(nodes: Sequence[Node]) -> str:
-    """Give one digest of all things, as they are seen from the first one.
+    """Give one digest of all things that the first one leads to.
 
-    It has 64 hexadecimal digits: the same for any numbering of the nodes, which have ended, and
-    any order of what is in sets.
+    It has 64 hexadecimal digits, the same for any numbering of the nodes (all of which have
+    ended) and any order of what is in sets.
     """
     colours = _colours(nodes)
-    places = {0: 0}  # of the things that have come, by number
+    places = {0: 0}  # by number of a thing: its place in the digest
     digest = hashlib.blake2b(digest_size=32)
-    for number in (order := [0]):  # it grows while it is gone through
+    for number in (order := [0]):  # the loop appends to it
         node = nodes[number]
         parts = node.parts
         if node.any_order:
-            # Of the same colour, those come first that have come elsewhere.
+            # Among parts of one colour, those that came before, elsewhere, are first.
             parts = sorted(parts, key=lambda part: (colours[part], places.get(part, len(nodes))))
         for part in parts:
             if part not in places:
@@ -79,14 +81,14 @@ def digest_of(nodes: Sequence[Node]) -> str:
 
 
 def _colours(nodes: Sequence[Node]) -> list[bytes]:
-    """Give each thing a colour, so that those in a set have different ones if they differ."""
+    """Give each thing a colour, so that things in one set have different colours if they differ."""
     colours = [node.label for node in nodes]
     sets = [node.parts for node in nodes if node.any_order and len(node.parts) > 1]
     count = 0
     for _ in range(max(_FEWEST_ROUNDS, _MOST_COLOURS // len(nodes))):
         if all(len({colours[part] for part in parts}) == len(parts) for parts in sets):
             break
-        if len(set(colours)) == count:  # as many as before: the next ones will be no more
+        if len(set(colours)) == count:  # no more than before: another round adds none
             break
         count = len(set(colours))
         colours = [_colour(node, [colours[part] for part in node.parts]) for node in nodes]

@@ -78,7 +78,7 @@ def key_of(*parts: Any) -> str:
 
 
 _REACH_ALL = {"globals", "eval", "exec"}
-"""What code that names one of these can reach is its whole module."""
+"""Code that names one of these can reach all of its module."""
 
 _SETS = (set, frozenset, weakref.WeakSet)
 
@@ -107,7 +107,7 @@ def _tell(walk: Walk, thing: Any) -> None:
 
 
 def _items(walk: Walk, thing: Any, base: Any) -> None:
-    items = list(base.__iter__(thing))  # not of a method that its class has in place of that
+    items = list(base.__iter__(thing))  # not by a method with which its class overrides that
     walk.put(str(len(items)))
     walk.add(*items)
 
@@ -141,7 +141,7 @@ def _made_of(walk: Walk, thing: Any, base: Any) -> None:
         if type(thing) in (partial, np.vectorize) and vars(thing):
             found = dict(vars(thing))
             if base is np.vectorize:
-                found.pop("_ufunc", None)  # what it has made of the function in C by its calls
+                found.pop("_ufunc", None)  # made of the function by its calls
             walk.add(found)
 
 
@@ -158,22 +158,22 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
         walk.put(home(function), function.__qualname__, code.co_qualname)
         if walk.stands(function):
             return
-        if (home(function), code.co_qualname) == DISPATCHER:  # else it remembers each call
+        if (home(function), code.co_qualname) == DISPATCHER:  # the rest changes with its calls
             walk.add(function.registry)
             return
-    # One that a library's function makes may have something of yours in all of these.
+    # A function that a library has made may have something of yours in all of these.
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        # From 3.14 on what gives annotations in a class may hold all that the class has, where it
-        # is written and who has asked for them, too; or a class that `dataclasses` has put away.
+        # From 3.14 on the function that gives a class's annotations may hold the namespace of the
+        # class, with its line and who asked for them; or a class that `dataclasses` has replaced.
         if name != "__classdict__":
             _cell(walk, cell, base)
     added = dict(function.__dict__)
-    added.pop("_torchdynamo_wrapper_id", None)  # of what torch.compile has made: an address
+    added.pop("_torchdynamo_wrapper_id", None)  # set by torch.compile: an address
     walk.add(function.__defaults__, function.__kwdefaults__, added)
     if library:
         return
     walk.put(function.__name__, function.__qualname__)
-    # From 3.14 on it is a function that gives them, which is not to be called for that.
+    # From 3.14 on a function gives the annotations; it is told as a function, and not called.
     walk.add(code, getattr(function, "__annotate__", None) or function.__annotations__)
     warn_of_imports(function, walk.imports)
     names = set(names_used(code))
@@ -181,13 +181,13 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
         if name in namespace:
             walk.put(name)
             walk.add(namespace[name])
-    # `globals()`, say, or `sys.modules[__name__]`.
+    # The code can reach all of its module: by `globals()`, say, or `sys.modules[__name__]`.
     if _REACH_ALL & (names - set(namespace)) or {"modules", "__name__"} <= names:
         walk.add(sys.modules.get(home(function)))
 
 
 def _cell(walk: Walk, cell: Any, base: Any) -> None:
-    # Held by itself in the functions that give annotations, from 3.14 on.
+    # From 3.14 on functions that give annotations also hold cells as objects.
     try:
         held = cell.cell_contents
     except ValueError:  # not assigned to yet
@@ -198,10 +198,10 @@ def _cell(walk: Walk, cell: Any, base: Any) -> None:
 
 def _code(walk: Walk, code: Any, base: Any) -> None:
     takes = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
-    # Parameters are the first of these; and `locals`, `dir` and `eval` give out all of them.
+    # Names of variables count: parameters come first, and `locals`, `dir` and `eval` show all.
     names = (code.co_varnames, code.co_cellvars, code.co_freevars)
-    # attrs writes the hash() of a text there, another one in each run; what it has made the code
-    # from stands in the class.
+    # attrs writes the hash() of a text into the constants, another one in each run; what it has
+    # made the code from stands in the class.
     consts = () if code.co_filename.startswith("<attrs generated") else code.co_consts
     does = (code.co_code, code.co_names, consts, code.co_exceptiontable)
     walk.add(*takes, *names, *does)
@@ -212,12 +212,12 @@ def _class(walk: Walk, kind: Any, base: Any) -> None:
     if walk.library(home(kind)):
         return
     walk.add(type(kind), kind.__bases__)
-    for name, value in list(vars(kind).items()):  # in their order, which code can go through
+    for name, value in list(vars(kind).items()):  # in their order, which code can see
         if counts(kind, name, value):
             walk.put(name)
             walk.add(value)
-    # Annotations that are texts, as a future import makes all of them: who reads them, as pydantic
-    # does, finds there what they name.
+    # Annotations may be texts (a future import makes all of them so). What reads them, as pydantic
+    # does, looks up in the module what they name.
     namespace = getattr(sys.modules.get(home(kind)), "__dict__", {})
     for name, value in sorted(named_in_texts(kind, namespace).items(), key=itemgetter(0)):
         walk.put(name)
@@ -225,7 +225,7 @@ def _class(walk: Walk, kind: Any, base: Any) -> None:
 
 
 def _object(walk: Walk, thing: Any, told: type | None) -> None:
-    """Say what an object has besides what it holds as a list, a dict and the like."""
+    """Say what an object has besides what it holds as ``told``: a list, a dict and the like."""
     kind = type(thing)
     walk.add(kind)
     mine = not walk.library(home(kind))
@@ -236,10 +236,10 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
         # numpy's global generator, which scipy's distributions hold: another state in each run.
         walk.put("numpy.random")
         return
-    # As a compiled function does: there is much else in it, which the first call changes.
+    # As a compiled function wraps its original: the rest of it changes with the first call.
     wraps = not mine and inspect.getattr_static(thing, "__wrapped__", None) is not None
     whole = told in (np.ndarray, *_SETS) or issubclass(kind, tensor_class())
-    # A compiled one has what no other run has, and leaves it out of its pickle.
+    # Not a compiled module: it has attributes of this run alone, which its pickle leaves out.
     whole = whole or (issubclass(kind, module_class()) and pickled_as(thing) is None)
     if mine or wraps or whole:
         found = attributes(thing, walk.library, of_libraries=wraps)
@@ -256,7 +256,7 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
 
 
 def _value(walk: Walk, thing: Any) -> None:
-    """Say what an object would be pickled as, or its bytes, or what it says of itself."""
+    """Say what an object would be pickled as, else its bytes, else its repr."""
     made = pickled_as(thing)
     if isinstance(made, tuple):
         walk.add(*made[:3], more_steps=1)
@@ -264,7 +264,7 @@ def _value(walk: Walk, thing: Any) -> None:
             walk.add(None if items is None else list(items), more_steps=1)
         return
     if isinstance(made, str):
-        # Under another name nobody finds it, as "f (vectorized)", which numpy has made of f.
+        # No name by which it can be found, as "f (vectorized)", which numpy has made of f.
         if not made.replace(".", "").isidentifier():
             raise walk.untold()
         walk.put(str(getattr(thing, "__module__", "")), made)
@@ -292,4 +292,4 @@ _HOW: dict[type, Callable[[Walk, Any, Any], None]] = {
     types.ModuleType: _module,
     type: _class,
 }
-"""How a thing of such a class is told, or what one holds whose class derives from it."""
+"""How a thing of each class is told; of an object of a subclass, the part that it inherits."""

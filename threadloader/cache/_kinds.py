@@ -58,11 +58,11 @@ MADE_OF: dict[type, tuple[str, ...]] = {
     np.vectorize: (),  # its attributes say all
     re.Pattern: ("pattern", "flags"),
     struct.Struct: ("format",),
-    # Else it is pickled with all that its module has, and with what has been worked out of it.
+    # Its pickle would have its module's whole namespace, and what it has been evaluated to.
     typing.ForwardRef: ("__forward_arg__",),
     typing.NewType: ("__name__", "__supertype__"),
 }
-"""What a thing of such a class is made of."""
+"""For each class, the attributes that its objects are made of."""
 
 _SCANNER = vars(json.scanner).get("c_make_scanner")  # a decoder of JSON has one
 if _SCANNER is not None:
@@ -77,35 +77,34 @@ BY_CLASS = frozenset(
         *("_abc", "PyCapsule", "SystemRandom", "_Environ"),
     }
 )
-"""Modules and classes of the library whose objects say what a program does, not what it makes:
-they count by their classes. Those of ``_abc`` remember who asked, in a ``PyCapsule`` C code keeps
-an address, and a ``SystemRandom`` keeps nothing. ``os.environ`` has much that is new in each shell.
-"""
+"""Standard modules and classes whose objects say what a program does, not what it makes: they
+count by their classes alone. Objects of ``_abc`` remember who asked, a ``PyCapsule`` holds an
+address, a ``SystemRandom`` nothing, and ``os.environ`` much that is new in each shell."""
 
 DISPATCHER = "functools", "singledispatch.<locals>.wrapper"
 """Module and code of the functions that `functools.singledispatch` makes."""
 
 _STANDARD = PurePath(os.__file__).parent, PurePath(types.__file__).parent
-"""The folder of the standard library, or the archive: where that is one, as in the Python for
-Windows that is embedded in programs, `os` says that it is a file of a folder all the same."""
+"""The folder of the standard library, or its archive. Where it is an archive, as in the embeddable
+Python for Windows, `os.__file__` names a folder all the same."""
 
 _ADDRESS = re.compile(
     r"(\bat|@) 0x[0-9A-Fa-f]|^<.*\b0x[0-9A-Fa-f]{6}"
     r"|^<cdata .*' (owning|sliced|buffer|handle|calling)\b",
     re.DOTALL,
 )
-"""What says an address; or, of memory that cffi knows, nothing of what is in it."""
+"""Found in a repr that shows an address, or, of cffi's memory, nothing of what is in it."""
 
 _POINTER = re.compile(r"[&PzOX]|Z(?![fdg])")
-"""In the format of a buffer: an address, where what matters is elsewhere."""
+"""Found in a buffer's format if its items are addresses: what matters lies elsewhere."""
 
 _TOLD_OF_CLASSES = frozenset(
     {"__annotations__", "__attrs_attrs__", "__dataclass_fields__", "__orig_bases__", "__slots__"}
 )
-"""What programs read of a class besides its code."""
+"""Special names of a class that programs read, besides its code."""
 
 _ASKED_FOR = frozenset({"__annotations__", "__annotate__", "__annotate_func__"})
-"""What a class without annotations has as well, empty, once somebody has asked for them."""
+"""Names that even a class without annotations has, empty, once somebody has asked for them."""
 
 _WRITTEN = frozenset(
     {
@@ -114,16 +113,16 @@ _WRITTEN = frozenset(
         "__non_callable_proto_members__",
     }
 )
-"""What says where and how a class is written, or is first worked out when somebody asks for it."""
+"""Names that say where and how a class is written, or are set when somebody first asks for them."""
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), types.EllipsisType)
 _PLAIN_DEPTH = 8
-"""Containers in each other, at most, of what is taken for a plain value. Chosen."""
+"""How many containers inside each other a plain value may have. Chosen."""
 
 
 def tells_itself(kind: type) -> bool:
     """Tell whether objects of a class have a method ``fingerprint``."""
-    # Looked for first where it would stand: a metaclass may answer to any name, or raise.
+    # First by `vars`: to `getattr` a metaclass may answer for any name, or raise.
     there = any("fingerprint" in vars(base) for base in kind.__mro__)
     return there and callable(getattr(kind, "fingerprint", None))
 
@@ -133,12 +132,12 @@ def attributes(
 ) -> dict[str, Any] | None:
     """Give the attributes that stand in an object; None if it does not let them be read.
 
-    ``library`` says of a module whether it is a library's: slots of its classes are left out, but
-    where ``of_libraries`` those that are written in Python.
+    ``library`` tells whether a module is a library's. Slots of libraries' classes are left out; if
+    ``of_libraries``, only those of classes written in C are.
     """
     try:
         found = dict(getattr(thing, "__dict__", {}))
-    except Exception as error:  # of any class: a `__getattribute__` of yours is asked
+    except Exception as error:  # of any class: a `__getattribute__` of yours may run
         if from_signal(error):
             raise
         return None
@@ -146,7 +145,7 @@ def attributes(
         if not library(home(base)) or (of_libraries and "__slots__" in vars(base)):
             for name, slot in list(vars(base).items()):
                 if type(slot) is types.MemberDescriptorType:
-                    # Where nothing was assigned to it, it has none.
+                    # A slot that was never assigned to has no value.
                     with contextlib.suppress(AttributeError):
                         found[name] = slot.__get__(thing)
     return found
@@ -155,15 +154,16 @@ def attributes(
 def pickled_as(thing: Any) -> tuple[Any, ...] | str | None:
     """Give what an object would be pickled as; None if it cannot be.
 
-    That is a name, or what to call, with what, and what to set then: state, items, items of a dict.
+    That is a global name, or a tuple: what to call, its arguments, and what to set on the result:
+    state, items, items of a dict.
     """
     kind: Any = type(thing)
     try:
         made = copyreg.dispatch_table.get(kind)
-        # Protocol 2 loses the fold of a time; only those with one have another key for it.
+        # Protocol 2 loses the fold of a time. Only times with a fold take 4: other keys stay.
         protocol = 4 if kind.__module__ == "datetime" and getattr(thing, "fold", 0) else 2
         found = made(thing) if made else kind.__reduce_ex__(thing, protocol)
-    except Exception as error:  # of any class: that of a library's choice
+    except Exception as error:  # of any class: each library chooses its own
         if from_signal(error):
             raise
         return None
@@ -171,7 +171,7 @@ def pickled_as(thing: Any) -> tuple[Any, ...] | str | None:
 
 
 def buffered(thing: Any) -> bytes | None:
-    """Give the bytes that an object shows, and how they are laid out; None if it shows none."""
+    """Give an object's buffer: format, shape and bytes; None if it has none, or of addresses."""
     try:
         with memoryview(thing) as view:
             if _POINTER.search(re.sub(":[^:]*:", "", view.format)):  # without the names of fields
@@ -184,7 +184,7 @@ def buffered(thing: Any) -> bytes | None:
 
 
 def said(thing: Any) -> str | None:
-    """Give what an object says of itself, unless it says its address, or has too many digits."""
+    """Give an object's repr; None if it shows an address, or raises, as an int of many digits."""
     try:
         text = repr(thing)
     except Exception as error:
@@ -199,8 +199,8 @@ def counts(kind: type, name: str, value: Any) -> bool:
 
     Ordinary names always count. Special ones, as ``__hash__``, count if their value is callable, a
     descriptor, or says the fields of the class, or is plain data other than where and how the class
-    is written; an enumeration's own, as ``_missing_``, if it is callable or a descriptor. What does
-    not count may be a library's, which remembers there who has asked.
+    is written; an enumeration's own, as ``_missing_``, if it is callable or a descriptor. Others
+    may be a library's notes of who has asked, which do not count.
     """
     special = name.startswith("__") and name.endswith("__")
     if name in _ASKED_FOR and (value is None or (type(value) is dict and not value)):
@@ -239,10 +239,10 @@ def hides_state(thing: Any) -> bool:
             return not isinstance(method, types.FunctionType)
     try:
         object.__reduce_ex__(thing, 2)
-    except Exception as error:  # of any class: a `__getattr__` of yours is asked
+    except Exception as error:  # of any class: a `__getattr__` of yours may run
         if from_signal(error):
             raise
-        # So Python says that it does not see all of an object.
+        # Python's words for: the object has state that `object.__reduce_ex__` cannot see.
         return type(error) is TypeError and str(error).startswith("cannot pickle")
     return False
 
@@ -250,7 +250,7 @@ def hides_state(thing: Any) -> bool:
 def installed(module: str) -> bool:
     """Tell whether a module is of the standard library or installed, or written in C."""
     if module == "__main__":
-        return False  # an installed program that runs a script of yours there leaves its own file
+        return False  # its file may be that of an installed program that runs a script of yours
     # Not asked of the module itself, whose `__getattr__` may raise anything.
     return library_at(
         module, getattr(sys.modules.get(module), "__dict__", {}).get("__file__") or ""
@@ -258,11 +258,11 @@ def installed(module: str) -> bool:
 
 
 def library_at(module: str, file: str) -> bool:
-    """Tell whether a module in a file is one of those; without a file it is given as ""."""
+    """Tell whether a module is one of those, by its file; "" if it has none."""
     if not {"site-packages", "dist-packages"}.isdisjoint(PurePath(file).parts):
         return True
-    # A module of yours may have the name of one of the standard library's, as `code`. Those that
-    # are part of the interpreter have no file.
+    # The file must fit: a module of yours may have a standard module's name, as `code`. Modules
+    # that are part of the interpreter have no file.
     in_place = not file or any(map(PurePath(file).is_relative_to, _STANDARD))
     if in_place and module.partition(".")[0] in sys.stdlib_module_names:
         return True
@@ -272,12 +272,12 @@ def library_at(module: str, file: str) -> bool:
 def home(thing: type | types.FunctionType) -> str:
     """Give the name of the module in which a class or a function is written."""
     if isinstance(thing, types.FunctionType):
-        # Not its `__module__`, which is that of another function after `functools.wraps`.
+        # Not its `__module__`, which `functools.wraps` takes from the wrapped function.
         written_in = thing.__globals__.get("__name__")
         return written_in if isinstance(written_in, str) else ""
     module = thing.__module__
-    # Classes in C can have something else there, which tells the module of their objects; and
-    # those that all modules made by Cython share have one that is in no file.
+    # A class in C can have a descriptor there, which gives the module of its objects; and the
+    # classes that all modules made by Cython share name a module that is in no file.
     written = isinstance(module, str) and not module.startswith("_cython_")
     return module if written else "builtins"
 

@@ -16,8 +16,8 @@ class Memory(Cache):
     """Keeps the first samples that fit, and never lets one go for another.
 
     ``max_bytes`` bounds the bytes that they take, the contents of arrays exactly, the rest
-    estimated, and ``max_samples`` how many there are; both are at least 0. One that is too large is
-    left out; smaller ones that come later may still fit.
+    estimated, and ``max_samples`` how many there are; both are at least 0. A sample that is too
+    large is left out; smaller ones that come later may still fit.
 
     >>> import numpy as np
     >>> cache = Memory(max_samples=1)
@@ -31,11 +31,10 @@ class Memory(Cache):
 
     def __init__(self, max_bytes: int = sys.maxsize, max_samples: int = sys.maxsize) -> None:
         super().__init__()
-        # Held while a sample is counted and put in its place; a forked child makes another. Nobody
-        # waits for it to read, to count or to close: a signal's handler may do that in the thread
-        # that holds it. Without it a dict is read by key, which the language promises to be atomic
-        # ("Thread safety for dict objects", Python's documentation), and the others as one object
-        # each.
+        # Held while a sample is counted and put in its place; a forked child makes another. `find`,
+        # `stats` and `close` do not take it: a signal handler may call them in the thread that
+        # holds it. They read the dict by key, which the language promises to be atomic ("Thread
+        # safety for dict objects", Python's documentation), and each other attribute once.
         self._lock = _thread.allocate_lock()
         self._entries: dict[int, Any] = {}  # written to under the lock, replaced by close
         self._samples = 0  # written under the lock
@@ -58,7 +57,7 @@ class Memory(Cache):
             return
         owned = own(frozen)
         with self._lock:
-            entries = self._entries  # taken before the bounds are looked at: see close
+            entries = self._entries  # read before the bounds are: see close
             # Somebody else may have kept it, or taken the room, in the meantime.
             if index not in entries and self._fits(size):
                 self._samples += 1
@@ -77,7 +76,7 @@ class Memory(Cache):
 
     def close(self) -> None:
         """Give back the memory; a second time does nothing. From now on all are misses."""
-        # The bounds first: whoever has the new dict finds no room, and what is put into the old
-        # one goes with it.
+        # The bounds first: a thread that sees the new dict finds no room. What a thread still puts
+        # into the old dict goes with that.
         self._bounds = (0, 0)
         self._entries = {}

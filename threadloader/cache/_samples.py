@@ -43,16 +43,16 @@ def freeze(sample: Any, deepest: int = DEEPEST) -> Any:
     kind = type(sample)
     if kind in CONSTANTS:
         return sample
-    # Not `numpy.recarray`: as a plain array it would lose the attributes that its fields are, which
-    # a transform after the cache may ask for; and files keep no dtype that has fields.
+    # Not `numpy.recarray`: a plain array does not have its fields as attributes, which a transform
+    # after the cache may ask for; and files keep no dtype that has fields.
     if kind is np.ndarray or kind is np.memmap:
         if sample.dtype.hasobject:  # Python objects, or texts that numpy keeps elsewhere
             raise ForeignError(f"an array of dtype {sample.dtype}")
         view = sample.view(np.ndarray)
         view.setflags(write=False)
         return view
-    # As of the constants: numpy's own types alone. Of them, only a void can be changed: a row of a
-    # structured array, a `numpy.record` too.
+    # No subclasses, as for CONSTANTS: numpy's own types alone. Of those only a void can be changed:
+    # a row of a structured array, and a `numpy.record`.
     own_type = isinstance(sample, np.generic) and kind is sample.dtype.type
     if own_type and not issubclass(kind, np.void):
         return sample
@@ -69,7 +69,7 @@ def freeze(sample: Any, deepest: int = DEEPEST) -> Any:
     if kind is tuple:
         return tuple([freeze(value, deepest) for value in sample])
     if isinstance(sample, tuple) and hasattr(kind, "_make"):
-        if getattr(sample, "__dict__", None):  # which would not come back
+        if getattr(sample, "__dict__", None):  # `_make` would lose them
             raise ForeignError(f"a named tuple of type {_name(kind)} with attributes of its own")
         return kind._make([freeze(value, deepest) for value in sample])
     raise ForeignError(f"an object of type {_name(kind)}")
@@ -82,7 +82,7 @@ def own(frozen: Any) -> Any:
     """
     kind = type(frozen)
     if kind is np.ndarray:
-        # Over bytes, and not over an array: that one's flag could be set back.
+        # Over bytes, and not over an array, whose flag could be set back.
         return np.ndarray(frozen.shape, frozen.dtype, frozen.tobytes())
     if kind is dict:
         return {key: own(value) for key, value in frozen.items()}

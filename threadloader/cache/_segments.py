@@ -6,7 +6,7 @@ records, each a checksum of 16 bytes followed by the encoded sample. ``NAME.inde
 
 A record is written before its entry, and whatever interrupts a write ends the segment: a whole
 entry has its record before it, a torn one at the end is passed over. The checksum covers key,
-index, length, contents: a damaged entry names a record that it does not fit. So neither
+index, length, contents: a damaged entry does not fit the record that it names. So neither
 file is flushed or repaired: after a crash what is whole is used, the rest prepared anew.
 """
 
@@ -76,8 +76,8 @@ def segment_names(folder: Path) -> list[str]:
 def new_name(folder: Path) -> str:
     """Give the name of a new segment; an OSError if the folder cannot be listed.
 
-    It sorts after all there are, so that a sample prepared anew because its record was
-    damaged is found in place of that one.
+    It sorts after all others, so that a sample that was damaged and is written anew is found
+    there, and not where it was before.
     """
     last = max((int(name[:8], 16) for name in segment_names(folder)), default=0)
     return f"{min(last + 1, 0xFFFFFFFF):08x}-{secrets.token_hex(8)}"
@@ -103,10 +103,10 @@ def _checksum(contents: memoryview, key: bytes, index: int) -> bytes:
 
 def _open_regular(path: Path) -> FileIO:
     """Open a file; a link or a pipe that stands in its place is not followed or waited for."""
-    # Not by an opener that has flags for it: a Ctrl-C after its `os.open` would lose the number.
+    # Not by an opener with flags for that: a Ctrl-C after its `os.open` would leave the file open.
     found = path.lstat()
     if stat.S_ISREG(found.st_mode):
-        file = FileIO(str(path), "rb")  # of a Path errors would show what Python makes of it
+        file = FileIO(str(path), "rb")  # errors would show a Path's repr
         if os.path.samestat(found, os.fstat(file.fileno())):
             return file
         file.close()
@@ -116,9 +116,9 @@ def _open_regular(path: Path) -> FileIO:
 class Segment:
     """A segment, read by any number of threads at once.
 
-    Its files are in the folder under this name; if that of records is missing or no regular
-    file, it is an OSError. ``keep`` holds that open; otherwise each read opens it. ``shared``
-    uses ``os.pread``; False: for tests.
+    Its files are in the folder under this name; if the file of records is missing or no regular
+    file, that is an OSError. ``keep``: the file of records stays open; otherwise each read opens
+    it. ``shared``: reads use ``os.pread``; tests set it to False.
 
     Attributes:
         path: the file of records.
@@ -141,30 +141,30 @@ class Segment:
             self._file.close()
 
     def new_entries(self, key: bytes, samples: int) -> Iterator[Entries]:
-        """Give what has been written since the last call, at most `_CHUNK` entries at once.
+        """Give the entries written since the last call, at most `_CHUNK` at once.
 
-        They are about samples that there are, and about bytes that the file of records has. A file
-        that cannot be read is an OSError; an index that is not of this key, a ValueError.
+        Each is of an index below ``samples``, and of bytes that the file of records has. A file
+        that cannot be read is an OSError; an index file that is not of this key, a ValueError.
         """
         if not self._known and not self._index.exists():
-            return  # whoever began it has taken it back
+            return  # its writer has removed it
         with _open_regular(self._index) as file:
             length = os.fstat(file.fileno()).st_size
             # After the index: every entry that was read has its record in this size.
             size = self.path.stat().st_size
-            self.size = length + size  # even if it is of no use: the bytes are there
+            self.size = length + size  # counted even if the index is of no use
             header = _read_all(file, HEADER_BYTES)
             if len(header) < HEADER_BYTES:
-                return  # somebody is beginning it, or was cut off
+                return  # its writer has just begun, or was cut off
             if header != _header(key):
                 raise ValueError("it has no header of this cache")
-            # Each has a record: a file with holes may announce any number of them.
+            # The records bound the number of entries: an index with holes may be of any length.
             count = min((length - HEADER_BYTES) // ENTRY_BYTES, size // (RECORD_HEAD + 1))
             file.seek(HEADER_BYTES + self._known * ENTRY_BYTES)
             while self._known < count:
                 data = _read_all(file, min(count - self._known, _CHUNK) * ENTRY_BYTES)
                 entries = np.frombuffer(data, _ENTRY, len(data) // ENTRY_BYTES)
-                if not len(entries):  # it was cut while we read it
+                if not len(entries):  # the file was cut while we read it
                     break
                 self._known += len(entries)
                 index, begin, lengths = entries["index"], entries["offset"], entries["length"]
@@ -208,8 +208,8 @@ class Writer:
     If its files cannot be made that is an OSError, and neither is left.
 
     Attributes:
-        pid: the process that made it, which alone may append: a fork has the same place in the
-            files, and counts for itself where they end.
+        pid: the process that made it, which alone may append: a forked child shares its place in
+            the files, but not the count of where they end.
         size: bytes of both files.
     """
 
@@ -226,7 +226,7 @@ class Writer:
 
     @property
     def in_vain(self) -> bool:
-        """Whether closing removes it: no record is whole, and no parent goes on to write it."""
+        """Whether closing removes the files: no record is whole, and they are not a parent's."""
         return not self._end and self.pid == os.getpid()
 
     def append(self, made: bytearray, index: int) -> int:
@@ -244,22 +244,22 @@ class Writer:
 
     def close(self) -> None:
         """Close both files, and remove them if no record is whole; harmless a second time."""
-        # Not by an ExitStack, which an interrupt leaves in a cycle with what it has not closed.
+        # Not by an ExitStack: an interrupt leaves it in a cycle with the files not yet closed.
         try:
             self._data.close()
         finally:
             self._index.close()
         if self.in_vain:
-            for path in reversed(self._paths):  # others find it by its index
+            for path in reversed(self._paths):  # the index first, by which others find it
                 _remove(path)
 
 
 def _made(path: Path, undo: ExitStack) -> FileIO:
-    """Make a file, which is closed and removed if what follows fails."""
+    """Make a file; ``undo`` closes and removes it if what follows fails."""
     # "x": a new file, and never through a link that stands in its place.
     file = FileIO(str(path), "xb")
     undo.callback(_remove, path)
-    undo.callback(file.close)  # before that: Windows removes no open file
+    undo.callback(file.close)  # runs before the removal: Windows removes no open file
     return file
 
 
@@ -276,7 +276,7 @@ def _header(key: bytes) -> bytes:
 
 
 def _read_all(file: FileIO, size: int) -> bytes:
-    """Read so many bytes, of which a read may give less at once; fewer where the file ends."""
+    """Read ``size`` bytes, by several reads if need be; fewer where the file ends."""
     data = b""
     while len(data) < size and (part := file.read(size - len(data))):
         data += part

@@ -17,14 +17,14 @@ __all__ = ["PLACE_BYTES", "Place", "Shelf", "of_process", "unless_held"]
 
 
 _MOST_OPEN = 64
-"""Segments whose files are held open at most, less where the process may have few; others are
-opened for each read. Chosen: a quarter of the 256 that macOS allows."""
+"""How many segments are kept open at most, fewer where the process may open few files; others
+are opened for each read. Chosen: a quarter of the 256 that macOS allows."""
 
-# Number 0: there is no record.
+# A sample without a record has the number 0.
 _PLACE = np.dtype([("offset", "i8"), ("length", "u4"), ("number", "i4")])
 
 PLACE_BYTES = _PLACE.itemsize
-"""Bytes of memory for each sample that there is."""
+"""Bytes of memory for each sample of the source."""
 
 
 class Place(NamedTuple):
@@ -38,8 +38,8 @@ class Place(NamedTuple):
 class Shelf:
     """The segments of a folder, and in which of them a sample is.
 
-    It takes `PLACE_BYTES` of memory for each sample that there is, where the table is written to.
-    Without as much that is a MemoryError; a ValueError where no memory could have as much.
+    The table has `PLACE_BYTES` for each sample of the source, and takes memory where it is written
+    to. Too little memory is a MemoryError; more than any memory has, a ValueError.
     """
 
     def __init__(self, folder: Path, key: bytes, samples: int) -> None:
@@ -47,7 +47,7 @@ class Shelf:
         self._key = key
         self._kept_open = most_open(_MOST_OPEN)
         # Held while the table is read or written; never while a file is opened, read or
-        # written. Nobody waits for it to count or to close: a signal's handler may do that in the
+        # written. `held` and `close` do not take it: a signal handler may call them in the
         # thread that holds it. A forked child makes another.
         self._lock = _thread.allocate_lock()
         self._places = np.zeros(samples, _PLACE)  # read and written under the lock; see close
@@ -57,8 +57,8 @@ class Shelf:
         self._segments: list[Segment] = []  # appended to under the lock
         # Held by the one thread that looks; nobody waits for it. A forked child makes another.
         self._looking = _thread.allocate_lock()
-        # Numbers of segments by name; 0: not to be read. Whoever writes adds to it, too, so that
-        # each use is one operation of a dict.
+        # Numbers of segments by name; 0: not to be read. The thread that writes and the one that
+        # looks share it without a lock, so that each use is one operation of a dict.
         self._known: dict[str, int] = {}
 
     def find(self, index: int) -> Place | None:
@@ -84,7 +84,7 @@ class Shelf:
                 places[index] = place
 
     def forget(self, index: int, place: Place) -> bool:
-        """Say that a sample is not at its place; tell whether nobody had said so."""
+        """Say that a sample is not at this place; tell whether it was noted there until now."""
         with self._lock:
             places = self._places  # before the flag is looked at: see close
             if self._closed or places.item(index) != place:
@@ -103,13 +103,13 @@ class Shelf:
         return self._samples, self._bytes
 
     def leave_out(self, name: str) -> None:
-        """Say that a segment is not to be looked at: its records are noted by who writes it."""
+        """Say that `look` is to pass over a segment: the process's own writer notes its records."""
         self._known[name] = 0
 
     def look_at(self, name: str, number: int, counted: int) -> None:
         """Look from now on at a segment that was left out, since another process writes it.
 
-        Of its bytes so many have been counted.
+        ``counted`` of its bytes have been counted.
         """
         self._segments[number - 1].size = counted
         self._known[name] = number
@@ -120,13 +120,13 @@ class Shelf:
         with self._lock:
             self._segments.append(segment)
             number = len(self._segments)
-        if self._closed:  # meanwhile: close may not have come by this one
+        if self._closed:  # by another thread, which may not have seen this segment
             segment.close()
             return 0
         return number
 
     def let_go(self, number: int) -> None:
-        """Close a segment that has no record; on Windows no open file can be removed."""
+        """Close a segment that has no record: on Windows no open file can be removed."""
         self._segments[number - 1].close()
 
     def look(self) -> None:
@@ -155,20 +155,20 @@ class Shelf:
             if by_handler(error):
                 raise
             if of_process(error):
-                return  # the next time again
-            # Listed, and taken back by whoever began it before it was opened here.
+                return  # it is tried again the next time
+            # Its writer may have removed it between the listing and the opening here.
             gone = isinstance(error, FileNotFoundError)
             gone = gone and not (self._folder / f"{name}.index").exists()
             self._known[name] = 0
             if gone:
                 return
-            # Another error may be of this process alone, and the files good for others.
+            # After an OSError the files may still be good for other processes.
             hint = "; its files can be deleted" if isinstance(error, ValueError) else ""
             log("warning", "cache: %s/%s is passed over: %s%s", self._folder, name, error, hint)
 
     def _merge(self, entries: Entries, number: int) -> None:
         """Take note of records. Of several of one sample the last one counts."""
-        # Chosen here: which of several values for one place numpy stores last is left open by it.
+        # It is chosen here: numpy leaves open which of several values for one place it stores last.
         index, last = np.unique(entries["index"][::-1], return_index=True)
         entries = entries[::-1][last]
         with self._lock:
@@ -188,15 +188,15 @@ class Shelf:
 
     def close(self) -> None:
         """Close the files and forget all places; a second time does nothing."""
-        # The flag first: whoever has the new table finds it set, and leaves that alone; what is
-        # written to the old one goes with it.
+        # The flag first: a thread that sees the new table finds the flag set, and does not write
+        # to it. What a thread still writes to the old table goes with that.
         self._closed = True
         self._places = np.zeros(0, _PLACE)
-        # A copy: one may be added meanwhile, and is closed by whoever adds it.
+        # A copy: `add` may append one meanwhile, which it then closes itself.
         for segment in self._segments.copy():
             try:
                 segment.close()
-            except OSError as error:  # all that it could lose has been written by others
+            except OSError as error:  # nothing is lost: the file is only read
                 if by_handler(error):
                     raise
 
@@ -209,8 +209,8 @@ def of_process(error: BaseException) -> bool:
 def unless_held(lock: _thread.LockType, work: Callable[[], None]) -> None:
     """Do some work under a lock, unless that is held: then nothing is done.
 
-    Where a Ctrl-C lands between the taking and a ``try`` behind it, the lock would be held for
-    ever. So the taking is written down in the same call, of C, in which no signal is looked for.
+    If a Ctrl-C landed between taking the lock and a ``try`` behind that, the lock would be held for
+    ever. So one call of C, in which Python runs no signal handler, takes it and writes that down.
     """
     taken: list[bool] = []
     try:
@@ -218,5 +218,5 @@ def unless_held(lock: _thread.LockType, work: Callable[[], None]) -> None:
         if taken[0]:
             work()
     finally:
-        if taken and taken[0]:  # no call: behind one a signal is looked for
+        if taken and taken[0]:  # not by a call, after which a signal handler may run
             lock.release()

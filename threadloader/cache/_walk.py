@@ -15,47 +15,47 @@ from ._samples import CONSTANTS
 __all__ = ["LONGEST", "NAME", "UntoldError", "Walk"]
 
 _MOST_STEPS = 1000
-"""How often what one thing is pickled as may hold one that is again pickled as something else.
+"""The longest chain of objects of which each is found in what the one before is pickled as.
 Chosen: pickle itself goes no deeper; and an object could give new ones of its kind for ever."""
 
 
 LONGEST = 10_000
-"""Characters of a text that is searched for names. Chosen: formulas and templates are shorter, and
-the texts of a dataset that are longer would take time."""
+"""Characters of the longest text that is searched for names. Chosen: formulas and templates are
+shorter, and the longer texts of a dataset would take time."""
 NAME = re.compile(r"[^\W\d]\w*")
 """A name in a text, which may be code."""
 
 
 class UntoldError(Exception):
-    """Something of which nobody can see what is in it; the text says what, and what holds it."""
+    """An object whose contents nobody can see; the text says its class, and what holds it."""
 
 
 class Walk:
-    """Meets each thing once, and has it told when its turn comes.
+    """Meets each thing once, and has ``tell`` say what it is when its turn comes.
 
-    ``tell`` is given the walk and a thing, and says with `put` and `add` what it is. Nodes are of
-    all things that were met, by number; ``imports`` are modules that functions import in their
-    bodies, and that were warned of.
+    ``tell`` is given the walk and the thing, and says with `put` and `add` what it is. ``nodes``
+    has a node for each thing that was met, by number; ``imports`` has the modules, imported by
+    functions in their bodies, that were warned of.
     """
 
     def __init__(self, tell: Callable[[Walk, Any], None]) -> None:
         self.nodes: list[Node] = []
         self.imports: set[str] = set()
         self._tell = tell
-        # By number. They are held, so that no id comes twice.
+        # By number. They are kept alive, so that no id is reused.
         self._things: list[Any] = []
         self._numbers: dict[int, int] = {}  # by id
         self._holders: list[int] = []  # by number: who held it when it was met first
         self._steps: list[int] = []  # by number: see _MOST_STEPS
         self._now = 0  # the number of what is being told
-        # All texts that were met, names in code among them, and the names in them. And one that is
-        # always looked for: what gives the values of names that do not stand in a module.
+        # All texts that were met, names in code among them, and the names in them. `__getattr__`
+        # always counts: a module's own gives the values of names that do not stand in the module.
         self._words = {"__getattr__"}
-        self._modules: dict[int, dict[str, Any]] = {}  # by number: what is named there
+        self._modules: dict[int, dict[str, Any]] = {}  # by number: values of the names that count
         self._libraries: dict[str, bool] = {}  # by name of a module
 
     def go(self, first: list[Any]) -> list[Node]:
-        """Begin with a thing, and give the nodes of all that are met."""
+        """Begin with these things, and give the nodes of all that are met."""
         self._number(first, 0)
         told = 0
         while told < len(self._things):
@@ -80,7 +80,7 @@ class Walk:
     def add(self, *things: Any, more_steps: int = 0) -> None:
         """Say what the thing that is told holds: constants at once, others in their turn.
 
-        ``more_steps`` is 1 if it is pickled as these; too many are an UntoldError.
+        ``more_steps`` is 1 if it is pickled as these; more than `_MOST_STEPS` are an UntoldError.
         """
         steps = self._steps[self._now] + more_steps
         if steps > _MOST_STEPS:
@@ -94,7 +94,7 @@ class Walk:
                 node.put(text)
 
     def text(self, thing: Any, deepest: int = 4) -> str | None:
-        """Give a constant as text, or a tuple or frozenset of such; None for what is none.
+        """Give a constant as text, or a tuple or frozenset of such; None for anything else.
 
         What is a str counts as a word from now on, and so do the names in it: they may name
         something in a module.
@@ -125,7 +125,7 @@ class Walk:
         self.nodes[self._now].any_order = True
 
     def name_in(self) -> None:
-        """Say that the thing that is told is a module which holds what is named anywhere."""
+        """Say that the thing that is told is a module; of its names those count that are met."""
         self._modules[self._now] = {}
 
     def library(self, module: str) -> bool:
