@@ -2,7 +2,7 @@
 
 New memory in large pieces is expensive: the system hands it out page by page, at the first touch
 of each. A `Pool` therefore lends the memory of earlier batches. What it gives are ordinary
-numpy arrays, which whoever gets them may keep for ever: memory is written again no earlier
+numpy arrays, which their receiver may keep for ever: memory is written again no earlier
 than ``free`` would have been called for it.
 
 How that is known::
@@ -56,12 +56,12 @@ _ALIGNMENT = 64
 """Bytes: a cache line, the widest vector, and what jax needs to use memory without a copy."""
 
 _REVIEW = 256
-"""Arrays between two looks at what lies unused. How many are in use at once goes up and down, and a
+"""Arrays given between two reviews of unused blocks. How many are in use goes up and down, and a
 new block of 4 MiB may take as long as 15 gathers into an old one. Measured: as above."""
 
 _PATIENCE = 256
-"""Arrays of a size that find no room, one after the other, before its leases are given up.
-Chosen: more than anybody keeps who looks back some batches."""
+"""So many arrays of one size in a row must find no room before its shelf, with all leases, is
+given up. Chosen: more than anybody keeps who looks back some batches."""
 
 _Array: TypeAlias = "npt.NDArray[Any]"
 
@@ -116,7 +116,7 @@ class Pool:
         size = math.prod(shape) * dtype.itemsize
         if not self._least_bytes <= size <= self._max_bytes or dtype.hasobject:
             return np.empty(shape, dtype)
-        # Read once: `close` takes it away, and what is then done to it no longer matters.
+        # Read once: `close` puts None there, and what is then done to the list does not matter.
         shelves = self._shelves
         if shelves is None:
             return np.empty(shape, dtype)
@@ -135,7 +135,7 @@ class Pool:
         self, shelves: list[_Shelf], shelf: _Shelf, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> _Array:
         """Give an array for which no block of its size waits."""
-        # One that is larger by up to a half does as well: what is not touched costs nothing.
+        # A block larger by up to a half does as well: memory that is not touched costs nothing.
         for other in shelves:
             if shelf.size < other.size <= shelf.size * 3 // 2:
                 larger = other.take()
@@ -146,7 +146,7 @@ class Pool:
             return shelf.lend(block, shape, dtype)
         shelf.refused += 1
         if shelf.refused >= _PATIENCE:
-            # Whoever has its arrays seems to keep them. Later ones may come back.
+            # All arrays of this size seem to be kept. Later ones may come back, to a new shelf.
             shelves[:] = [other for other in shelves if other is not shelf]
         return np.ndarray(shape, dtype, block.region)
 
@@ -179,8 +179,8 @@ class _Block:
 class _Lease:
     """What arrays hold while they use a block, and nothing else holds.
 
-    Not an array: a chain of views is cut short by numpy to the array that owns the memory,
-    and that would be a way around it.
+    It is no array: as the base of a view of a view numpy takes the array that owns the memory,
+    so that views would not hold the lease.
     """
 
     __slots__ = ("__array_interface__", "_memory")
@@ -204,8 +204,8 @@ class _Shelf:
     def __init__(self, size: int) -> None:
         self.size = size
         self.ended: deque[weakref.ref[_Array]] = deque()
-        # A weak reference calls back only while it lives itself: so this holds it, by its id,
-        # with its block. When the shelf goes, leases that are left end without a word.
+        # A weak reference calls back only while it lives itself: so this dict holds it, by its
+        # id, with its block. When the shelf is gone, the leases that are left end unnoticed.
         self._watched: dict[int, tuple[weakref.ref[_Array], _Block]] = {}
         self.asked = True
         self.fewest = 0
@@ -226,7 +226,7 @@ class _Shelf:
             return None
         self.fewest = min(self.fewest, len(self.ended))
         watched = self._watched.pop(id(ended), None)
-        # None: a Ctrl-C cut `lend` short between its last two lines.
+        # None: a Ctrl-C cut `lend` short before it wrote down its weak reference.
         return None if watched is None else watched[1]
 
     def lend(self, block: _Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:

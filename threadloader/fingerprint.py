@@ -28,7 +28,7 @@ from .errors import from_signal
 __all__ = ["chained", "digest", "place", "used_bytes"]
 
 SIZE = 16
-"""Bytes of a digest: two of 2**64 batches meet with a chance of about 0.4."""
+"""Bytes of a digest: among 2**64 batches two have the same one with a chance of about 0.4."""
 
 _DIGITS = frozenset("0123456789abcdef")
 
@@ -36,10 +36,10 @@ _DEEPEST = 64
 """Containers inside each other. Chosen: no batch needs as many; one that holds itself has more."""
 
 _BLOCK_BYTES = 1 << 20
-"""Rows of so many bytes, at least one, are copied at once where an array is not stored in order."""
+"""An array that is not stored in order is copied in blocks of so many bytes, at least one row."""
 
 _LABELS = ("columns", "iloc", "coords")
-"""What an object with ``__array__`` has that holds more than its array: names of its rows."""
+"""Attributes of objects with ``__array__`` that hold more than the array: names of its rows."""
 
 Update = Callable[[Any], object]
 Path = tuple[Any, ...]
@@ -54,7 +54,7 @@ _SCALARS: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     str: (b"S", lambda value: value.encode("utf-8", "surrogatepass")),
     bytes: (b"Y", lambda value: value),
 }
-# What these are is all that they hold; a subclass (an enum) may hold more, and is refused.
+# Objects of exactly these types hold one value; a subclass (an enum) may hold more: refused.
 
 
 def digest(batch: Any) -> bytes:
@@ -126,7 +126,8 @@ def place(path: Path) -> str:
 def used_bytes(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Give the bytes of each value, in this machine's order, along a new last axis.
 
-    Of a long double of 80 bits without the rest of its 12 or 16 bytes, which is anything.
+    Of a long double of 80 bits these are the 10 bytes in use, without the 2 or 6 beside them,
+    which may be anything.
 
     Args:
         values: of a dtype of numpy that holds no objects, at least one.
@@ -153,7 +154,7 @@ def _feed(update: Update, value: Any, path: Path) -> None:
         if kind not in (np.ndarray, np.memmap, np.recarray):
             _refuse(value, path)
         _array(update, b"A", np.asarray(value), path)
-    elif isinstance(value, bytes):  # whose values numpy would read, and nothing else
+    elif isinstance(value, bytes):  # a subclass: numpy would read the bytes alone
         _refuse(value, path)
     elif isinstance(value, (dict, list, tuple)):
         _container(update, value, path)
@@ -176,7 +177,7 @@ def _container(update: Update, value: Any, path: Path) -> None:
     if kind in (dict, list, tuple):
         _head(update, tag, len(value))
     else:
-        # A class of its own: its name, and what its objects hold beside the items.
+        # A subclass: its name counts, and what its objects hold beside the items.
         _head(update, tag.lower(), len(value))
         own = dict(_own(value))
         for part in (kind.__name__, getattr(value, "_fields", None), own or None):
@@ -191,7 +192,7 @@ def _container(update: Update, value: Any, path: Path) -> None:
 
 
 def _own(value: Any) -> Iterator[tuple[str, Any]]:
-    """Give what an object of a class written in Python has by name."""
+    """Give an object's attributes: those in its ``__dict__`` and in ``__slots__``."""
     yield from getattr(value, "__dict__", {}).items()
     for kind in type(value).__mro__:
         for name, slot in vars(kind).items() if "__slots__" in vars(kind) else ():

@@ -46,7 +46,7 @@ _MOST_SHARDS = 2**31 - 1
 """As in the schema of the config."""
 
 _MOST_ROWS = 100_000
-"""Rows that are told of a sample: among so many shards a few samples are padding by the billion."""
+"""Rows of a sample that are printed, at most: padding may repeat it on each of very many shards."""
 
 
 def add_command(commands: Any) -> None:
@@ -71,7 +71,7 @@ def add_command(commands: Any) -> None:
 
 
 def _up_to(most: int) -> Callable[[str], int]:
-    """Give what reads an integer from 0 to `most`, which has at most 20 digits."""
+    """Give a function that reads an integer from 0 to `most`, which has at most 20 digits."""
 
     def read(text: str) -> int:
         found = re.fullmatch("0*([0-9]{1,20})", text)  # int() would take "1_0" and "+1", too
@@ -145,7 +145,7 @@ def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Base, s
                 'leave out --samples, or name a file of "labels" in place of "field"',
             )
         )
-    if arguments.shard is not None:  # in the config: what a launcher says is not asked for then
+    if arguments.shard is not None:  # put into the config, so that no launcher is asked
         index, count = arguments.shard
         given = {} if config.shard == "auto" else config.shard
         config = dataclasses.replace(config, shard={**given, "index": index, "count": count})

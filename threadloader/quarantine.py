@@ -36,8 +36,9 @@ _BEGIN = b'{"index": '
 """What each line that is written here begins with."""
 
 _ENDED = re.compile(r'("(?:[^"\\]|\\.)*+\\?|n|nu|nul|u[0-9a-f]{0,4})?\0*+')
-"""What stands where reading JSON fails that ends too soon: a text, null or an escape, cut short,
-or zeros, where the power went. (Nothing is tried twice, *+: a long line would take hours.)"""
+"""Matches the rest of a torn line from where reading it as JSON fails: a text, null or an escape,
+cut short, or zeros, where the power failed. (Nothing is tried twice, *+, or a long line would
+take hours.)"""
 
 _OPTION = "/on_error/quarantine"
 """The option that names the file, as a JSON pointer."""
@@ -49,10 +50,10 @@ _HELD_SECONDS = 10.0
 """How long somebody else may hold the file. Chosen: long; it is held for one write."""
 
 _PAUSE_SECONDS = 0.01
-"""How often it is asked whether the file is free. Chosen: a write takes less."""
+"""The wait before a lock that somebody holds is tried again. Chosen: a write takes less."""
 
 _FAR = (1 << 31) - 2
-"""The byte that is locked on Windows, where nobody can read what is locked: past any end."""
+"""The byte that is locked on Windows: past any end, since nobody can read what is locked there."""
 
 
 class Quarantine:
@@ -62,7 +63,7 @@ class Quarantine:
         path: the file; it is made with the first line.
 
     Raises:
-        ConfigError: it cannot be such a file.
+        ConfigError: the path cannot be that of such a file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -89,7 +90,7 @@ class Quarantine:
             failures: what the lines hold, plain JSON values.
 
         Raises:
-            OSError: the system cannot write them, or somebody else holds the file, which it names.
+            OSError: the lines cannot be written, or somebody else holds the file, which it names.
         """
         lines = "".join(json.dumps(dict(failure)) + "\n" for failure in failures).encode()
         try:
@@ -98,12 +99,12 @@ class Quarantine:
                 try:
                     self._write(file, lines)
                 finally:
-                    # Not left to closing: a process that was forked meanwhile has it open, too.
+                    # Closing is not enough: a child forked meanwhile has it open, and so locked.
                     if held:
                         _lock(file, held=False)
         except OSError as error:
             if not by_handler(error):
-                if error.filename is None:  # of what is open the system gives none
+                if error.filename is None:  # an error about an open file has none
                     error.filename = str(self._path)
                 error.add_note(f'threadloader: of "{_OPTION[1:]}"; next tries to write again')
             raise
@@ -122,7 +123,7 @@ class Quarantine:
                 if time.monotonic() >= until:
                     text = f"somebody else has held it for {_HELD_SECONDS:g} s; is one stopped?"
                     raise OSError(error.errno, text, str(self._path)) from error
-            # Asked again and again, since to wait for a lock has no bound.
+            # Tried again and again: the system's own wait for a lock has no bound.
             time.sleep(_PAUSE_SECONDS)
 
     def _write(self, file: FileIO, lines: bytes) -> None:
@@ -132,11 +133,11 @@ class Quarantine:
             if file.read(1) != b"\n":
                 data = self._path.read_bytes()
                 last = data.splitlines(keepends=True)[-1]
-                if not last.endswith(b"\r") and is_torn(last):  # with that, it has an end
+                if not last.endswith(b"\r") and is_torn(last):  # "\r" ends a line, too
                     end = file.truncate(len(data) - len(last))
                 else:
                     lines = b"\n" + lines
-        # All or nothing: asked again, all of them are written again.
+        # All or nothing: when the caller tries again, it gives all of them again.
         written = 0
         try:
             written = file.write(lines)
@@ -192,7 +193,7 @@ def _lock(file: FileIO, *, held: bool) -> bool:
 
 def _may_be_one(path: Path) -> bool:
     """Tell whether a file is empty, or its first line has an index, or is one of ours cut short."""
-    with path.open("ab+") as file:  # as `add` does: the system says so if that cannot be
+    with path.open("ab+") as file:  # opened as `add` does: an OSError if that cannot be
         file.seek(0)
         start = file.readline(_LONGEST)
     first = next(iter(start.splitlines(keepends=True)), b"")  # a line may end with a \r alone
@@ -217,7 +218,7 @@ def is_torn(line: bytes) -> bool:
 
 
 def _has_index(line: bytes) -> bool:
-    """Tell whether this is an index in JSON, or an object with one: as a hand may begin a list."""
+    """Tell whether a line is an index in JSON, as in a list made by hand, or an object with one."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:  # ValueError: no JSON, or not UTF-8

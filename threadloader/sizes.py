@@ -13,7 +13,7 @@ from .errors import from_signal
 __all__ = ["nbytes"]
 
 _OTHER = 8
-"""Bytes of what has no size: that of a number."""
+"""Bytes that count for a value that tells no size: those of a number."""
 
 _DEEPEST = 64
 """Containers inside each other that are looked into, as many as a fingerprint reads."""
@@ -21,14 +21,14 @@ _DEEPEST = 64
 _TEXTS = (str, bytes, bytearray)
 _NUMBERS = frozenset({bool, int, float, complex, type(None)})
 _ALONE = frozenset({np.ndarray, *_TEXTS, *_NUMBERS})
-"""The usual kinds that hold nothing, which are seen at once."""
+"""The usual types of what is no container: most values are told by this one look-up."""
 
 
 def nbytes(batch: Any) -> int:
     """Give the bytes of the arrays, texts and bytes of a batch, about.
 
     Mappings, lists, tuples and the fields of dataclasses are looked into, each once and not
-    endlessly deep. What tells its own `nbytes`, as arrays and tensors do, counts as that: so a view
+    endlessly deep. An object that has `nbytes`, as arrays and tensors do, counts as that: so a view
     counts as what it shows, and not as the array that it keeps, which may be the whole dataset's.
     Texts and bytes count as the memory that Python has for them. Whatever else there may be, a
     number or an object of the collate's own, counts as 8.
@@ -39,8 +39,8 @@ def nbytes(batch: Any) -> int:
     """
     total = 0
     level = [batch]
-    # What holds itself is not looked into again. The objects are kept: of one that is gone
-    # another one might have the id.
+    # Containers by id: one that holds itself is not looked into again. They are kept alive, or
+    # another object might get the id.
     seen: dict[int, Any] = {}
     for _ in range(_DEEPEST):
         inside: list[Any] = []
@@ -60,7 +60,7 @@ def nbytes(batch: Any) -> int:
 
 
 def _held(it: Any) -> Iterable[Any] | None:
-    """Give what a container holds; None of what is none, or tells its own size."""
+    """Give what a container holds; None if it is no container, or tells its own size."""
     if isinstance(it, np.ndarray) and it.dtype.hasobject:  # its own bytes are addresses
         held: list[Any] = it.ravel().tolist()
         return held
@@ -71,13 +71,13 @@ def _held(it: Any) -> Iterable[Any] | None:
     if isinstance(it, Mapping):
         try:
             return list(it.values())
-        except Exception as error:  # as of one that reads them when it is asked
+        except Exception as error:  # of any class: it may read its values only now
             if from_signal(error):
                 raise
             return None
     if isinstance(it, type) or not dataclasses.is_dataclass(it) or _told(it) is not None:
         return None
-    # What has never been set counts as any other value.
+    # A field that was never set gives None, which counts as a value.
     return [_attribute(it, field.name) for field in dataclasses.fields(it)]
 
 
@@ -98,7 +98,7 @@ def _told(it: Any) -> int | None:
 
 
 def _attribute(it: Any, name: str) -> Any:
-    # Of a lazy or strange object it may be None, a method, NaN, or raise, as of a sparse tensor.
+    # A lazy or strange object may give None, a method or NaN, or raise, as a sparse tensor does.
     try:
         return getattr(it, name, None)
     except Exception as error:

@@ -36,21 +36,21 @@ Empty = Callable[..., _Array]
 def stays_array(dtype: np.dtype[Any]) -> bool:
     """Tell whether a single value of this dtype stays an array: no numpy scalar carries it.
 
-    A string would be cut to its own width, foreign byte order swapped. Told by the dtype alone,
-    since a value may be as large as a damaged file says.
+    A scalar would cut a string to its own width, and swap a foreign byte order. The dtype alone is
+    looked at, since a value may be as large as a damaged file says.
     """
     has_width = dtype.kind in "SU" and dtype.itemsize > 0
     return has_width or (dtype.kind != "V" and not dtype.isnative)
 
 
 def is_sparse(data: Any) -> bool:
-    """Tell whether it is a sparse matrix of scipy, which need not be there to be asked.
+    """Tell whether ``data`` is a sparse matrix of scipy; scipy need not be installed.
 
-    A class that has made a ``len()`` of its own on top of one may well give samples.
+    A subclass of one that has a ``len()`` of its own does not count: it may well give samples.
     """
     for each in type(data).__mro__:
         if "__len__" in vars(each):
-            # The dok format has one, too: of what is not 0.
+            # The dok format has a len(), too: how many values are not 0.
             known = str(each.__module__).startswith("scipy.sparse.")
             return known or {"nnz", "toarray"} <= vars(each).keys()
     return False
@@ -86,10 +86,10 @@ class ArraySource:
         self._at = {name: at for at, name in enumerate(names)}  # where a field's array is
         own_names = getattr(data, "_fields", ()) if isinstance(data, tuple) else ()
         self._at |= {name: at for at, name in enumerate(own_names)}
-        # Fields with a further axis before all others, that of the batches -> list of batches.
+        # Cuts fields into a list of batches, along a further first axis, that of the batches.
         self._cut = partial(_dicts, names) if named else partial(_built, self._build)
         self._boxed = [array.ndim == 1 and stays_array(array.dtype) for array in self.arrays]
-        # What a batch of each is made of, looked up once.
+        # What `_gathered` needs of each array, looked up once.
         self._fields = [
             (array, _is_direct(array), array.shape[1:], array.dtype) for array in self.arrays
         ]
@@ -130,12 +130,13 @@ class ArraySource:
     def take_into(self, indices: npt.ArrayLike, empty: Empty) -> Any:
         """Give a batch as `take` does, in memory that ``empty(shape, dtype)`` makes.
 
-        It is not asked where rows are not one piece of memory: numpy's own is ready sooner there.
+        It is not called for an array whose rows are not one piece of memory: new memory from numpy
+        is faster there.
         """
         return self._build(self._gathered(row_numbers(indices, self._length), empty))
 
     def _gathered(self, rows: npt.NDArray[np.int64], empty: Empty) -> list[_Array]:
-        """Give some rows of each array, of the shape of `rows`; they are in range."""
+        """Give of each array the rows that `rows` numbers, in its shape; all are in range."""
         places = rows.astype(np.intp, copy=False)  # `take` refuses int64 on a 32-bit system
         gathered: list[_Array] = []
         for array, direct, shape, dtype in self._fields:
@@ -152,11 +153,11 @@ class ArraySource:
     def take_batches(
         self, indices: npt.NDArray[np.int64], empty: Empty
     ) -> Callable[[int, int], list[Any]]:
-        """Look at the indices of many batches at once; give what makes some of them together.
+        """Check the indices of many batches at once; give a function that makes some together.
 
-        The indices are int64, C-contiguous, shape (batches, batch). What is given is called as
-        ``(first, last) -> batches``, and makes those from number ``first`` to before ``last``: for
-        each what `take` gives, but that they are views of the same memory, which ``empty`` makes.
+        The indices are int64, C-contiguous, shape (batches, batch). The function,
+        ``(first, last) -> batches``, makes the batches from number ``first`` to before ``last``:
+        each as `take` gives it, but as views of one memory, which ``empty`` makes.
 
         >>> source = ArraySource({"x": np.array([5, 6, 7])})
         >>> source.take_batches(np.array([[2, 0], [1, 1], [0, 2]]), np.empty)(1, 3)
@@ -184,7 +185,7 @@ class ArraySource:
         return self.arrays[self._at[field]] if apart else None
 
     def _let_go(self, path: object) -> None:
-        """Free the arrays, which were read from a file: what is asked for then is refused."""
+        """Free the arrays, which were read from a file; reads are a ClosedError from now on."""
         self._build = self._cut = partial(_closed, path)
         self.arrays, self._fields, self._boxed, self._at = [], [], [], {}
 
@@ -223,12 +224,12 @@ def _dicts(names: Sequence[Any], fields: Sequence[_Array]) -> list[Any]:
 
 
 def _built(build: Callable[[Sequence[Any]], Any], fields: Sequence[_Array]) -> list[Any]:
-    """Cut fields along their first axis, into what `build` makes of one of each."""
+    """Cut fields along their first axis; `build` makes a batch of one part of each."""
     return list(map(build, zip(*fields, strict=True)))
 
 
 def _closed(path: object, rows: object) -> Any:
-    """Refuse to put rows together, in place of what did until the source was closed."""
+    """Raise a ClosedError: what a closed source has in place of what puts rows together."""
     raise closed_error(path)
 
 
@@ -264,7 +265,7 @@ def _checked(kind: str, label: str, field: Any) -> _Array:
     name = type(field).__name__
     samples = "" if kind in ("array", "dict") else ", or list(...) of a tuple of samples"
     if type(field) not in _PLAIN_TYPES:
-        # Asked last: newer numpy imports it only then, 1.2 MiB.
+        # Not asked before: newer numpy imports `numpy.ma` at this, 1.2 MiB.
         if isinstance(field, np.ma.MaskedArray):
             hint = "the mask would be lost: give array.filled(value) and the mask as two fields"
             raise refusal("an array without a mask", name, hint)

@@ -44,8 +44,8 @@ def column(
         source: the source.
         field: the name of a field, or its position.
         pointer: the option that names it, for messages.
-        passes: tells of a sample, and what it raised or why it has no such field, whether
-            that does not matter; its value is None then.
+        passes: is given a sample's index and the error of reading it or its field, and tells
+            whether to pass over the error; the sample's value is None then.
 
     Raises:
         ConfigError: samples have no such field.
@@ -83,11 +83,11 @@ def _note(error: Exception, index: int, field: str | int) -> None:
 
 
 def _field_of(sample: Any, index: int, field: str | int, pointer: str) -> Any:
-    if isinstance(sample, (str, bytes)):  # of which Python would give a character
+    if isinstance(sample, (str, bytes)):  # `[]` would give a character
         got = f"{type(sample).__name__}, sample {index}, which has none"
         raise ConfigError(Problem(pointer, "a field that each sample has", got))
     named = isinstance(field, str) and isinstance(sample, tuple)
-    names = getattr(sample, "_fields", None) if named else None  # by which `[]` gives nothing
+    names = getattr(sample, "_fields", None) if named else None  # its `[]` takes no names
     try:
         return sample[names.index(field) if names and field in names else field]
     except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -119,9 +119,9 @@ def read_numbers(
         base: the folder to which the path is relative.
         root: a folder that it may not leave.
         whole: whether each line has to be an integer, as 3.0 is.
-        torn: of a quarantine file: tells of its last line, which lacks an end, whether a kill
-            has torn it while it was written; it does not count then, and the log tells of it.
-            With this a line may be a JSON object, too, whose ``"index"`` is the number.
+        torn: for a quarantine file: is given a last line that lacks its end, and tells whether a
+            kill has torn it while it was written; the line is passed over then, and the log says
+            so. With ``torn`` a line may be a JSON object, too, whose ``"index"`` is the number.
 
     Returns:
         int64 or float64 of shape ``(n,)`` from text, or a list where one is too large for
@@ -136,7 +136,7 @@ def read_numbers(
 
         with closing(NpySource(file)) as source:
             none = source.take(np.arange(0))
-            # Before they are read: without bytes, any number of rows fits into a small file.
+            # Before rows are read: of rows without bytes, any number fits into a small file.
             if none.ndim != 1 or not none.dtype.itemsize:
                 got = f"shape {(len(source), *none.shape[1:])}, dtype {none.dtype}"
                 raise SourceError(f"expected one row of numbers, got {got}", file)
@@ -183,7 +183,7 @@ def _number(line: bytes, file: Path, number: int, *, whole: bool, objects: bool)
 
 
 def _as_in_a_cell(line: bytes) -> int | float | None:
-    """Give a number that is none in JSON, as csv files have it; None if it is none there."""
+    """Give what a line is as a number in csv files, though not in JSON; None if it is none."""
     if not _NUMBER.fullmatch(line):
         return None
     try:

@@ -81,8 +81,8 @@ class CsvSource(ArraySource):
             sample[field] = joined[begin:end].decode()
         return sample
 
-    # Named here, since a base class's `take` is not used for a class with a `[]` of its own. It
-    # calls `take_into`, and so gives the same as this `[]`.
+    # Named here, since a `take` of the base class is not used where a class has a `[]` of its own.
+    # This one calls `take_into`, and so gives the same as this class's `[]`.
     take = ArraySource.take
 
     def take_into(self, indices: npt.ArrayLike, empty: Empty) -> dict[str, Any]:
@@ -227,16 +227,16 @@ def _of_several(columns: Sequence[str | int], names: Sequence[str]) -> str:
 
 
 class _Places:
-    """In which line of which file rows begin, written down where that is not the next line."""
+    """In which line of which file each row begins; noted only where it is not the next line."""
 
     def __init__(self) -> None:
         self._length = 0
-        # The row from which on this is the file, and line less row.
+        # From each of these rows on, `_files` gives the file, and the line's number less the row's.
         self._rows: list[int] = []
         self._files: list[tuple[Path, int]] = []
 
     def add(self, path: Path, lines: Sequence[int]) -> None:
-        """Take the lines of rows that follow those before."""
+        """Note the lines of the next rows."""
         ahead = self._files[-1][1] if self._files and self._files[-1][0] is path else None
         for row, line in enumerate(lines, self._length):
             if line - row != ahead:

@@ -140,7 +140,7 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
     for each in patterns:
         if MAGIC & set(each):
             continue
-        # What cannot be looked at is told before its label is looked for.
+        # A file that cannot be looked at is an error now, before its label is looked for.
         why = why_not(folder / each)
         if isinstance(why, (FileNotFoundError, NotADirectoryError)):
             listing(folder, folder / each)  # raises, if there is no such folder
@@ -152,7 +152,7 @@ def _names(folder: Path, pattern: str | Sequence[str], root: Path | None) -> lis
                 option="/pattern",
             )
         if why is not None:
-            regular_status(folder / each)  # raises what that is
+            regular_status(folder / each)  # raises an error that says why
     found = [path.relative_to(folder).parts for path in files]
     try:
         return list(map("/".join, sorted(found, key=_utf8)))
@@ -181,7 +181,7 @@ def _read(path: Path, size: int, changed: int) -> bytes:
     try:
         with open_regular(path) as file:
             data = b""
-            while len(data) <= size:  # one byte more is asked for than there may be
+            while len(data) <= size:  # one byte more than expected is asked for
                 part = file.read(size + 1 - len(data))
                 if not part:
                     break

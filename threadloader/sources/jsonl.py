@@ -43,10 +43,10 @@ def open_jsonl(spec: Mapping[str, Any], base: Path, root: Path | None = None) ->
 class Shape:
     """What of a line's value makes the sample.
 
-    ``fields`` are field of the sample -> key in the line's object; or a list of keys, which are
-    fields of the same names; None for the value as it is. ``dtypes`` are field -> dtype: a number,
-    a bool, or a list of such (perhaps in lists of equal length) becomes a numpy scalar or array of
-    it, exactly. What does not fit together is a ConfigError.
+    ``fields`` maps a field of the sample to a key of the line's object; or is a list of keys, each
+    a field of the same name; None for the value as it is. ``dtypes`` maps a field to its dtype: a
+    number, a bool, or a list of such (perhaps in lists of equal length) becomes a numpy scalar or
+    array of it, exactly. Options that do not fit together are a ConfigError.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class Shape:
     def sample(self, line: Line, value: Any) -> Any:
         """Make a sample of a line's value.
 
-        If it is no object, lacks the fields, or a dtype does not hold one: a SourceError.
+        A value that is no object, lacks a field, or has one that its dtype cannot hold: a
+        SourceError.
         """
         if self._fields is None and not self._dtypes:
             return value
@@ -128,7 +129,7 @@ class JsonlSource(LineFiles):
             rest = text[error.pos : error.pos + 20]
             got = repr(rest) if rest else "the end of the line"
             if rest[:1] in ("}", "]") and not text[: error.pos].strip():
-                hint = _ONE_A_LINE  # this one ends a value that goes on over several
+                hint = _ONE_A_LINE  # this line ends a value that is spread over several
             elif not line.ended:
                 hint = "the file ends in this line: was it cut? copy it again"
             elif not rest or error.msg == "Extra data":
@@ -153,7 +154,7 @@ class JsonlSource(LineFiles):
 
 
 class _Decoders(threading.local):
-    """A decoder for each thread: one keeps notes while it decodes."""
+    """A decoder for each thread: a decoder has state while it decodes."""
 
     def __init__(self) -> None:
         self.strict = json.JSONDecoder(**STRICT)
@@ -179,7 +180,7 @@ def _exact(value: Any, dtype: np.dtype[Any]) -> Any:
             raise
         place = "".join(f"[{at}]" for at in np.unravel_index(error.row, shape))
         raise UnfitError(error.expected, f"{error.got} at {place}") from None
-    # The item itself: a number where there is no list.
+    # Without a list, the one item: a numpy scalar.
     return array.reshape(shape) if shape else array[0]
 
 

@@ -52,7 +52,7 @@ class NpySource:
     They are read by position, a row at a time, or a run of neighbouring rows in one read; or
     the files are mapped into memory and rows are copied from there. A mapped file must not be
     cut while rows of it are copied: reading past its new end kills the process, by the system
-    and not by an exception. All arrays have as many rows.
+    and not by an exception. All arrays have the same number of rows.
 
     Args:
         data: the file of the array, or several whose rows follow one another; or these by field.
@@ -113,7 +113,7 @@ class NpySource:
         rows = self._rows[self._names.index(str(field))]
         shape, dtype = rows.header.shape, rows.header.dtype
         given = np.empty(shape, dtype)
-        # In blocks: to take rows costs several integers for each besides, which may be more than
+        # In blocks: `take` makes several integers for each row, which may need more memory than
         # the rows themselves.
         most = max(1, _COLUMN_BYTES // max(8, rows.header.size // max(1, shape[0])))
         for at in range(0, shape[0], most):
@@ -128,7 +128,7 @@ class NpySource:
 
     @property
     def in_memory(self) -> bool:
-        """Whether a batch costs what its rows cost, as of `ArraySource`: where it is mapped."""
+        """Whether a batch costs what its rows cost, as of `ArraySource`: if all are mapped."""
         return all(rows.mapped for rows in self._rows)
 
     def fingerprint(self) -> str:
@@ -163,9 +163,9 @@ class NpySource:
 def _opened(
     arrays: Sequence[Path | Sequence[Path]], undo: ExitStack, *, mapped: bool
 ) -> list[Positioned | Mapped | Joined]:
-    """Open the file or files of each array; what `undo` holds closes them."""
+    """Open the file or files of each array; `undo` is given what closes them."""
     opened: list[Positioned | Mapped | Joined] = []
-    missing: dict[Path, None] = {}  # told all at once
+    missing: dict[Path, None] = {}  # one error names all of them
     causes: list[BaseException] = []
     progress = ProgressLog()
     number, most = 0, kept_open()
@@ -178,7 +178,7 @@ def _opened(
                 if isinstance(error.__cause__, FileNotFoundError):
                     missing[file] = None
                     causes = causes or [error.__cause__]
-                elif not missing:  # else it is told when those are there
+                elif not missing:  # else it comes once the missing ones are there
                     raise
                 continue
             undo.callback(part.close)

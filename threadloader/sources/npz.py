@@ -113,7 +113,7 @@ class _Archive:
     @contextmanager
     def _mistrust(self, name: str = "") -> Iterator[None]:
         """Turn what zipfile, zlib and numpy raise over damaged bytes into one kind of error."""
-        outside = sys.exception()  # what the caller is handling: each error here leads back to it
+        outside = sys.exception()  # the caller's own: the context of each error here ends with it
         try:
             yield
         except (SourceError, MemoryError):
@@ -207,7 +207,7 @@ class _Archive:
             return header.array(values)
 
     def _check_sizes(self, member: zipfile.ZipInfo, name: str) -> None:
-        """Hold the sizes that the table of contents gives against each other and the file."""
+        """Compare the sizes in the table of contents with each other and with the file's size."""
         if member.compress_type == zipfile.ZIP_STORED:
             most = member.compress_size
         elif member.compress_type == zipfile.ZIP_DEFLATED:
@@ -227,17 +227,17 @@ class _Archive:
 
 
 def _pass_on(error: BaseException | None, outside: BaseException | None, path: Path) -> None:
-    """Raise what a signal handler raised or the system said, if this is it, or zipfile's of it.
+    """Raise what a signal handler or the system raised, if that is this error or lies behind it.
 
-    Of any error of the system it makes one of the file: that it is no zip file. CPython 3.11 makes
-    another one of what comes while the name of a member is decoded.
+    zipfile makes of any error of the system one that says that the file is no zip file. CPython
+    3.11 makes another exception of one that comes while the name of a member is decoded.
     """
     said = None
     try:
         while error is not None and error is not outside:
             if by_handler(error):
                 raise error
-            # Damaged bytes may lead to a place before the file: that is EINVAL.
+            # Not EINVAL: damaged bytes may have zipfile seek to a place before the file.
             if isinstance(error, OSError) and error.errno != errno.EINVAL:
                 said = error
             error = error.__cause__ or error.__context__
@@ -248,7 +248,7 @@ def _pass_on(error: BaseException | None, outside: BaseException | None, path: P
 
 
 def _named(names: list[str], known: Iterable[str]) -> Iterator[str]:
-    """Give wrong names, and of the first ones the nearest that there is."""
+    """Give wrong names, the first ones each with the nearest known name."""
     for number, name in enumerate(names):
         near = nearest(name, known) if number < NEAREST else ""
         yield repr(name) + (f" ({near})" if near else "")
