@@ -28,9 +28,9 @@ _LONGEST = 64 << 20
 are stored, as hex() does, but not fill the memory, as zeroblob() could. Chosen."""
 
 _PATIENCE_SECONDS = 0.5
-"""How long closing waits for all the threads together that were told to end their statements.
-Chosen: SQLite ends one in some milliseconds; who is stuck in the system does not come at all, and
-the loader has waited its `close_timeout` before."""
+"""How long closing waits, in all, for the threads that were told to end their statements.
+Chosen: SQLite ends one in some milliseconds; a thread that is stuck in the system does not end its
+own at all, and the loader has waited its `close_timeout` before."""
 
 _Status = tuple[int, ...]
 
@@ -38,39 +38,39 @@ _Status = tuple[int, ...]
 class Connections:
     """A connection for each thread that asks for one, to a database that stays as it is.
 
-    A fork makes connections of its own, and leaves those of its parent alone. The path is
+    A forked child makes connections of its own, and leaves those of its parent alone. The path is
     absolute; a file that is missing, not a regular one, or empty is a SourceError.
 
     Attributes:
         size: of the database in bytes, with what is still in its write-ahead log; 0 before
             the first connection.
-        reading: what their statements have to keep to.
+        reading: what refuses statements of theirs that do more than read.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.size = 0
         self.reading = Reading()
-        # Looked at before the first connection, and compared at each one.
+        # The file's status before the first connection; each new connection compares it.
         self._status = self._look()
         self._bytes = self._status[2]
         self._local = threading.local()
         # Neither has a lock: `_closing` says why.
         self._made: dict[Held[_Connection], None] = {}
         self._closed = False  # set by close
-        # Who is dropped without a close. sqlite3's connections lead to themselves, by what they
-        # keep of statements: each would stay open until garbage is collected.
+        # For an object that is dropped without a close. sqlite3's connections refer to themselves,
+        # by the statements that they keep: each would stay open until garbage is collected.
         self._finalizer = weakref.finalize(self, _close_dropped, self._made)
         self._finalizer.atexit = False
         _all[weakref.ref(self, _all.pop)] = None
 
     @contextmanager
     def mine(self, place: str = "") -> Iterator[sqlite3.Connection]:
-        """Give the calling thread's connection, for one or several statements, to read this place.
+        """Give the calling thread's connection, for one or several statements.
 
-        What SQLite raises inside comes out as a SourceError, if the database is damaged, cannot be
-        read or was written to; a ConfigError, if the query wants what is not reading, which SQLite
-        had not noticed before; or a ClosedError.
+        What SQLite raises inside comes out as a SourceError, of ``place``, if the database is
+        damaged, cannot be read or was written to; a ConfigError, if the query wants what is not
+        reading, which SQLite had not noticed before; or a ClosedError.
         """
         connection = self._connection(place)
         with connection.lock:
@@ -90,10 +90,10 @@ class Connections:
         # MemoryError: damaged bytes may announce a value larger than any memory.
         except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, MemoryError) as error:
             self.reading.raise_kept(error)
-            if self._closed:  # which ends what a thread is reading
+            if self._closed:  # `close` interrupts statements of other threads
                 raise closed_error(self._path) from error
             # SQLite 3.53 compiles the pragma behind a table like pragma_table_info only when its
-            # rows are asked for: nothing before that has refused it.
+            # rows are asked for, so that it was not refused at opening.
             denied = self.reading.denied
             if denied and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH:
                 problem = Problem("/source/query", "one that only reads", denied[-1])
@@ -127,7 +127,7 @@ class Connections:
             self.size = self.size or connection.pages * connection.page_size  # the same in each
             held = Held(connection, token)
             self._made[held] = None
-            undo.pop_all()  # who finds it there closes it
+            undo.pop_all()  # from now on it is closed by way of `_made`
         if self._closed:
             close_each(partial(self._end, 0.0), [held])
             raise closed_error(self._path)
@@ -135,13 +135,13 @@ class Connections:
         return connection
 
     def _look(self) -> _Status:
-        """Give what shows that the database was written to.
+        """Give what changes when the database is written to.
 
-        By looking alone: to open the file beside SQLite and to close it again would let
-        go of the locks that SQLite holds on it in this process.
+        The file is not opened: closing it again would let go of the locks that SQLite holds on it
+        in this process.
         """
         status = regular_status(self._path)
-        if not status.st_size:  # which SQLite takes for a database without tables
+        if not status.st_size:  # SQLite takes an empty file for a database without tables
             message = "expected a database, got an empty file; make it again"
             raise SourceError(message, self._path)
         written = log_status(self._path)
@@ -162,17 +162,17 @@ class Connections:
     def close(self) -> None:
         """Close every connection; a second time does nothing.
 
-        Threads that still read are told to end their statements and get `ClosedError`; what one of
-        them does not let go of soon stays open.
+        Threads that still read are told to end their statements and get `ClosedError`; a connection
+        that one of them does not let go of soon stays open.
         """
         self._closed = True
-        self._finalizer.detach()  # it is Python code, which would swallow a Ctrl-C
+        self._finalizer.detach()  # its callback is Python code, which would swallow a Ctrl-C
         made = self._made.copy()
         until = time.monotonic() + _PATIENCE_SECONDS
         try:
-            # All of them before one is waited for: so they end at the same time.
+            # All are interrupted before one is waited for: so they end at the same time.
             for each in made:
-                # One is closed already where an interrupt came at the end of its making.
+                # A connection is closed already if an interrupt came at the end of its making.
                 with suppress(sqlite3.ProgrammingError):
                     each.thing.sql.interrupt()
         finally:
@@ -184,7 +184,7 @@ class Connections:
 
 
 def _close_dropped(made: dict[Held[_Connection], None]) -> None:
-    """Close what nobody reads any more: who reads has the `Connections`."""
+    """Close connections that nobody reads by: a thread that does holds their `Connections`."""
     for each in made:
         with suppress(sqlite3.Error):
             each.thing.sql.close()
@@ -194,7 +194,7 @@ def _uri(path: PurePath) -> str:
     """Give the URI by which SQLite opens a file, named from its root, for reading alone."""
     uri = path.as_uri()
     if not uri.startswith("file:///"):
-        # The server of a Windows share, which SQLite takes as a part of the path alone.
+        # The server of a Windows share: SQLite takes it only as a part of the path.
         uri = f"file:////{uri.removeprefix('file://')}"
     return f"{uri}?mode=ro"
 
@@ -234,7 +234,10 @@ class _Connection:
             return int(cursor.fetchone()[0])
 
     def close(self, path: Path, until: float, told: list[str]) -> None:
-        """Close it, or tell that a thread still reads by it at this time of the monotonic clock."""
+        """Close it; if a thread still reads by it at ``until``, in monotonic time, say so instead.
+
+        ``told`` is given that text.
+        """
         if not self.lock.acquire(timeout=max(0.0, until - time.monotonic())):
             told.append(f"{path}: a connection stays open, since a thread still reads by it")
             return
@@ -245,9 +248,9 @@ class _Connection:
 
 
 # What a forked child does with its parent's connections: nothing. SQLite forbids to use them
-# there, and even to close them; and what is freed is closed, so they are held. Neither dict has a
-# lock: each use is one operation of it. And `_all`, of all that there are, is no WeakSet, whose
-# callbacks are Python code and would swallow a Ctrl-C that lands in them.
+# there, and even to close them; and what is freed is closed, so `_of_parents` holds them. Neither
+# dict has a lock: each use is one operation of it. And `_all`, of all `Connections` that live, is
+# no WeakSet, whose callbacks are Python code and would swallow a Ctrl-C that lands in them.
 _all: dict[weakref.ref[Connections], None] = {}
 _of_parents: dict[Held[_Connection], None] = {}
 

@@ -28,10 +28,10 @@ _WANTED = 3
 
 
 def in_words(error: BaseException) -> tuple[str, BaseException]:
-    """Give what is wrong with a database, as of a SourceError, and what that is raised from.
+    """Give the message of a SourceError for an error of SQLite, and the cause to raise that from.
 
-    It is the error itself, but where it only tells that a file could not be opened, and the reason
-    is that the process has too many: then it is what the system says of that.
+    The cause is the error itself. But if that says only that a file could not be opened, and the
+    reason is that the process has too many open, it is the system's error.
     """
     got = error if str(error) else "a value larger than the memory"
     message = f"expected a database that can be read, got: {got}"
@@ -56,9 +56,9 @@ def in_words(error: BaseException) -> tuple[str, BaseException]:
 
 
 def _not_opened() -> OSError | None:
-    """Give what the system says when some files are to be opened; SQLite keeps that to itself.
+    """Give the system's error if so many files cannot be opened now; SQLite does not pass it on.
 
-    Not the database's own: to close it would end the locks that this process has on it.
+    It opens no file of the database: to close that would end the locks that this process has on it.
     """
     with ExitStack() as files:
         try:

@@ -20,7 +20,7 @@ def check_beside(database: Path) -> None:
     Raises:
         SourceError: one is no regular file, or an index has several names.
     """
-    # It names them after the file that a link leads to; on Windows after the link.
+    # SQLite names them after the file that a link leads to; on Windows after the link.
     name = database if os.name == "nt" else os.path.realpath(database)
     for ending in ("-journal", "-wal", "-shm"):
         path = Path(f"{name}{ending}")

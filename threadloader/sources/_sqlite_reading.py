@@ -11,15 +11,15 @@ __all__ = ["Reading"]
 
 _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 _READ_PRAGMAS = frozenset({"data_version", "page_size"})  # for full-text tables, too
-# The tokenizer's takes a number for the address of code, which it calls.
+# fts3_tokenizer takes a number for the address of code, which it calls.
 _REFUSED_FUNCTIONS = frozenset({"fts3_tokenizer", "load_extension", "random", "randomblob"})
 
 
 class Reading:
     """Lets statements read, and nothing else.
 
-    Each connection leads to it, and it leads to none: else they would be in a cycle with whoever
-    has them, and stay open until garbage is collected.
+    Each connection refers to it, and it refers to none: else they would be in a cycle with their
+    owner, and stay open until garbage is collected.
 
     Attributes:
         denied: what a statement wanted that is not reading, in words.
@@ -37,15 +37,15 @@ class Reading:
                 return sqlite3.SQLITE_OK
             self.denied.append(denied)
         except BaseException as error:  # noqa: BLE001 - it is raised by `raise_kept`
-            # As by a Ctrl-C. sqlite3 makes a mere "no" of it, and forgets it.
+            # A Ctrl-C, say. sqlite3 would take it for a mere refusal, and forget it.
             self._local.kept = error
         return sqlite3.SQLITE_DENY
 
     def raise_kept(self, error: Exception) -> None:
-        """Raise what a signal handler raised: this error, or what SQLite has made it of.
+        """Raise what a signal handler raised: what `authorize` has kept, or this error.
 
-        If it came before the first line of `authorize` it is lost, and a KeyboardInterrupt here:
-        something was refused, and nobody has refused it.
+        An exception that came before the first line of `authorize` is lost: SQLite says that a
+        statement was refused, but `authorize` refused none. Then a KeyboardInterrupt is raised.
         """
         kept = self._local.__dict__.pop("kept", error if by_handler(error) else None)
         code = getattr(error, "sqlite_errorcode", 0)
@@ -56,7 +56,7 @@ class Reading:
             try:
                 raise kept
             finally:
-                del kept, error  # which would hold this frame, and be held by it
+                del kept, error  # they would be in a cycle with this frame
 
 
 def _denied(action: int, first: str | None, second: str | None) -> str | None:
@@ -67,8 +67,8 @@ def _denied(action: int, first: str | None, second: str | None) -> str | None:
         return f"the function {second}()" if second in _REFUSED_FUNCTIONS else None
     if action == sqlite3.SQLITE_PRAGMA and first in _READ_PRAGMAS and second is None:
         return None
-    # So SQLite asks when it declares the columns of a virtual table, as one of FTS5. A statement
-    # that wants it gets nowhere: SQLite lets nobody change a table of this name.
+    # SQLite asks for this when it declares the columns of a virtual table, as one of FTS5. A
+    # statement of the user's gets nowhere with it: SQLite lets nobody change this table.
     if action == sqlite3.SQLITE_UPDATE and first == "sqlite_master":
         return None
     return f"what is not reading ({first or second}, SQLite's code {action})"

@@ -22,10 +22,10 @@ def stamp(
     *,
     written: bool = False,
 ) -> str:
-    """Give what changes when a file of a source is written to, its size unchanged or not.
+    """Give a text that changes when a file of a source is written to, its size unchanged or not.
 
-    That is the number of files, and a checksum of their paths, sizes and times: of their contents
-    and, unless `written`, of their status, which nobody can set. A fingerprint
+    It has the number of files, and a checksum of their paths, sizes and times: when the contents
+    changed and, unless `written`, when the status did, which nobody can set. A fingerprint
     tells data from other data on any machine; it looks at sizes and some rows. This tells a file
     from its own earlier state, on one machine: for samples that are kept from one run to the
     next. Ask for it *before* the source is opened: a file that is written to in between then
@@ -34,14 +34,14 @@ def stamp(
     """
     base = base if isinstance(base, Path) else Path(base)
     files = _files_of(spec, base, None if root is None else base / root)
-    statuses = [_status(file) for file in files]  # opening says what is wrong with one
+    statuses = [_status(file) for file in files]  # None: opening the source says what is wrong
     told = [() if it is None else _told(it, written=written) for it in statuses]
-    # Two files of one size that were written in the same tick of the clock have all else in common.
+    # Only by its path a file differs from one of its size, written in the same tick of the clock.
     paths = _paths_of(files)
     if spec["type"] == "sqlite" and statuses[0] is not None:
         # What SQLite has written last may stand beside the database.
         log = log_status(files[0])
-        # Who only reads it as root gives it the owner that it has, which changes its status.
+        # Not when its status changed: a mere reader that is root sets the log's owner, to the same.
         told.append(() if log is None else _told(log, written=True))
     digest = sha256()
     for each in told:
@@ -52,7 +52,7 @@ def stamp(
 
 
 def _told(status: os.stat_result, *, written: bool) -> tuple[int, ...]:
-    # What unpacks an archive sets the time of the contents to what it was; not that of the status.
+    # Unpacking an archive can set the time of the contents to what it was, not that of the status.
     times = (status.st_mtime_ns, status.st_ctime_ns)
     return status.st_size, *(times[:1] if written else times)
 
@@ -95,7 +95,7 @@ def _files_of(spec: Mapping[str, Any], base: Path, root: Path | None) -> list[Pa
         patterns = spec.get("pattern", "**/*")
         return sorted(expand(base / spec["folder"], patterns, root, overlapping=True))
     if spec.get("path") is None:
-        # Where there are none either, the opening says so.
+        # Where there are no fields either, opening the source says so.
         names = (spec.get("fields") or {}).values()
         return [file for each in names for file in expand(base, each, root)]
     if spec["type"] in ("npz", "sqlite"):  # a name, in which "*" means itself

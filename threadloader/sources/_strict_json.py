@@ -34,5 +34,5 @@ STRICT: dict[str, Any] = {
     "parse_float": _finite,
     "parse_constant": _no_constant,
 }
-"""What `json.loads` and `json.JSONDecoder` are given, to refuse with a `ValueError` a key twice,
+"""Arguments by which `json.loads` and `json.JSONDecoder` refuse, with a `ValueError`, a key twice,
 numbers too large for a float, NaN and infinities."""

@@ -76,7 +76,7 @@ class _Entry(NamedTuple):
 def members(reader: FileReader) -> Iterator[Member]:
     """Give the files of an archive, in their order.
 
-    One that is cut, damaged, compressed, or holds what is refused is a SourceError.
+    An archive that is cut, damaged, compressed, or holds what is refused is a SourceError.
     """
     return _Walk(reader).members()
 
@@ -127,9 +127,10 @@ class _Walk:
                 yield self._file(entry, start)
 
     def _entry(self, start: int) -> _Entry | None:
-        """Read the headers from `start` to a member's own, and what they say together.
+        """Read the headers from `start` to a member's own; give what they say together.
 
-        Before that one there may be a long name, and pax records. None is the end of the archive.
+        Before a member's own header there may be headers with a long name or pax records. None:
+        the archive ends here.
         """
         at, name, size = start, None, None
         while True:
@@ -181,7 +182,7 @@ class _Walk:
             ) from error
 
     def _check_end(self, at: int) -> None:
-        """Compare what follows the first block of zeros with an end."""
+        """Refuse an end that is not a second block of zeros, with nothing but zeros behind it."""
         if self._block(at) != _ZEROS:
             text = f"expected a second block of zeros as the end, got another; {_DAMAGED}"
             raise self._fault(text, at)

@@ -244,7 +244,7 @@ def _pass_on(error: BaseException | None, outside: BaseException | None, path: P
         if said is not None:
             raise unreadable(path, said) from said
     finally:
-        del error, outside, said  # which would hold this frame, and be held by it
+        del error, outside, said  # they would be in a cycle with this frame
 
 
 def _named(names: list[str], known: Iterable[str]) -> Iterator[str]:

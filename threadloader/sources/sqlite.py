@@ -39,14 +39,14 @@ _ROWS = 65_536
 """Keys taken from the database at once. Chosen: little memory as Python integers."""
 
 _MANY = 1000
-"""Rows from which on it is worth a warning that each of them is searched for in all."""
+"""From so many rows on it is worth a warning that each of them is searched for in all."""
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
 _MADE = re.compile(r"(:|\Acolumn)[0-9]+\Z")
-"""How SQLite names a column of a query in brackets whose name another one has already (at its end),
-or which is called true or false (``column2``)."""
+"""Matches names that SQLite makes for columns of a query in brackets: ``x:1`` where another column
+is called ``x``, and ``column2`` for one that is called true or false."""
 _SEARCHED = re.compile(r"SCAN (?!\(|CONSTANT)")
-"""In a plan: all rows of a table are looked at."""
+"""Matches a line of a plan that says that all rows of a table are looked at."""
 _LIMITED_VIEWS = "SELECT 1 FROM sqlite_master WHERE type = 'view' AND sql LIKE '%limit%'"
 
 
@@ -69,7 +69,7 @@ class SqliteSource:
         word = _FIRST_WORD.match(query)
         if word is None or word[1].upper() not in ("SELECT", "WITH"):
             raise _refused("one that begins with SELECT or WITH", repr(query[:40]))
-        # Absolute: connections are made wherever the process has gone by then.
+        # Absolute: the process may have changed its folder when a connection is made.
         self._path = path.absolute()
         self._key = key
         query = query.rstrip().removesuffix(";")
@@ -86,7 +86,7 @@ class SqliteSource:
                 f"sqlite, {len(self._keys)} rows, {self._connections.size} bytes, "
                 f"sha256 of query and keys {digest.hexdigest()}"
             )
-        except BaseException:  # a connection is in a cycle with itself: none closes by being lost
+        except BaseException:  # a lost connection stays open: it is in a cycle with itself
             self.close()
             raise
 
@@ -94,15 +94,15 @@ class SqliteSource:
         """Refuse what is not a single SELECT, before any of it runs; give its columns."""
         with self._connections.mine() as mine:
             try:
-                # What is only explained does not run; by itself first, since one that is no
-                # SELECT may become a part of one in the brackets of the second.
+                # EXPLAIN runs nothing. The query by itself comes first: what is no SELECT may
+                # become a part of one in the brackets of the second text.
                 for text in (query, f"SELECT * FROM (\n{query}\n)"):
                     mine.execute(f"EXPLAIN QUERY PLAN\n{text}").close()
                 with closing(mine.execute(f"SELECT * FROM (\n{query}\n) LIMIT 0")) as cursor:
                     columns = tuple(column[0] for column in cursor.description)
                 names = columns
                 # Only the query by itself tells a name of the user's from one made by SQLite.
-                # It goes as far as its first row for that.
+                # For that SQLite runs it up to its first row.
                 if any(map(_MADE.search, columns)):
                     with closing(mine.execute(query)) as cursor:
                         names = tuple(column[0] for column in cursor.description)
@@ -130,16 +130,16 @@ class SqliteSource:
         return columns
 
     def _key_statement(self, query: str) -> tuple[str, tuple[int, ...]]:
-        """Give what reads the keys, and the values in it."""
+        """Give the statement that reads the keys, and its parameters."""
         keys = f"SELECT {_quoted(self._key)} FROM (\n{query}\n)"
         with self._connections.mine() as mine, closing(mine.execute(_LIMITED_VIEWS)) as views:
             if views.fetchone() is None and "limit" not in query.lower():
                 return keys, ()
-        # Which rows a LIMIT lets through hangs on how SQLite looks for them: for the key alone in
-        # an index, say, that `_row` does not use. With a condition on all columns it plans both
-        # alike. (This one is always true, as its first part tells; but not yet to who plans.)
+        # Which rows a LIMIT lets through depends on SQLite's plan: for the key alone it may use an
+        # index that `_row` does not use. With a condition on all columns it plans both alike.
+        # (This one is always true by its first part, but SQLite plans before it knows the values.)
         names = ", ".join(map(_quoted, self.columns))
-        # Two values and not "?1" twice: Python 3.12.1 warns of that, since it counts as named.
+        # Two parameters, not "?1" twice: Python 3.12.1 warns of that, since it counts as named.
         return f"{keys} WHERE ? OR ? IN ({names})", (1, 1)
 
     def _read_keys(self, query: str, values: tuple[int, ...]) -> npt.NDArray[np.int64]:

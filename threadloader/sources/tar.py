@@ -169,7 +169,8 @@ class _Archive:
     """The index of one archive.
 
     Attributes:
-        fields: of all samples, by their ``keys``; None without a sample.
+        keys: of all samples, in their order.
+        fields: those of each sample; None without a sample.
         spans: int64, ``(samples, fields, 2)``: offset and size of each member.
     """
 
@@ -188,7 +189,7 @@ class _Archive:
     def let_go(self) -> None:
         """Hold the file open no longer: it is opened for each read from now on."""
         again = FileReader(self.reader.path, keep=False)
-        # While the first is open, no other file can get its number.
+        # The first reader still has its file open, so that no other file can get its inode.
         if again.size != self.reader.size or not self.reader.same_file(again):
             raise SourceError(
                 "expected a file at rest, got one that grows, shrinks or was replaced", again.path
@@ -221,7 +222,7 @@ class _Archive:
         return found
 
     def _parted(self, name: str, at: int) -> tuple[str, str]:
-        """Give key and field of a name; no field where the file is passed over."""
+        """Give key and field of a member's name; an empty field where it is passed over."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if name.startswith("/") or ".." in parts or not parts:
             message = 'expected a name inside the archive, without ".."; pack it from its folder'

@@ -106,12 +106,12 @@ class TokensSource:
                 progress.tell("%s: %d files of tokens opened", path, len(self._readers))
             undo.pop_all()
         most, largest = longest
-        if most and not first[-1]:  # a run over nothing ends at once, as one that is done
+        if most and not first[-1]:  # a run over nothing looks like one that is done
             text = "%s: expected %d tokens or more, got %d, and no file has more: no sample; "
             log("warning", text + 'give a smaller "window"', largest, self._span, most)
-        # The index of each file's first window, and the number of all in the end.
+        # The index of each file's first window; at the end, the number of all windows.
         self._first = first
-        self._firsts = np.array(first, np.int64)  # the same, for many at once
+        self._firsts = np.array(first, np.int64)  # the same, to look up many at once
 
     def __len__(self) -> int:
         return self._first[-1]
@@ -155,7 +155,7 @@ class TokensSource:
         return x if y is None else {"x": x, "y": y}
 
     def _check(self, tokens: _Array, file: int, offsets: Sequence[int] | _Array) -> None:
-        """Refuse tokens of some windows that would become negative."""
+        """Refuse tokens that would become negative as int32."""
         most = np.iinfo(np.int32).max
         if self._output != np.int32 or self._stored.itemsize < 4 or int(tokens.max()) <= most:
             return
