@@ -167,7 +167,7 @@ def _epoch(order: EpochOrder, deal: Deal, epoch: int) -> Answer:
         f"epoch {epoch}: {counted(steps, 'step')} of {deal.batch_size:,} on shard "
         f"{deal.shard_index}/{deal.shard_count}, {counted(order.n, 'sample')} in the world"
     )
-    shard, size = _of(deal), deal.batch_size
+    shard, size = _shard_of(deal), deal.batch_size
     answer = {"epoch": epoch, "shard": shard, "batch_size": size, "steps": steps}
     return [line], {**answer, "samples": order.n}
 
@@ -191,7 +191,7 @@ def _step(order: EpochOrder, deal: Deal, epoch: int, step: int) -> Answer:
     return [head, " ".join(map(str, indices))], {
         "epoch": epoch,
         "step": step,
-        "shard": _of(deal),
+        "shard": _shard_of(deal),
         "indices": indices,
         "positions": share.positions.tolist(),
         "valid": share.valid.tolist(),
@@ -226,5 +226,5 @@ def _rows(order: EpochOrder, deal: Deal, index: int) -> Iterator[dict[str, Any]]
             yield {"position": position, **row._asdict()}
 
 
-def _of(deal: Deal) -> dict[str, int]:
+def _shard_of(deal: Deal) -> dict[str, int]:
     return {"index": deal.shard_index, "count": deal.shard_count}

@@ -44,14 +44,14 @@ def nbytes(batch: Any) -> int:
     seen: dict[int, Any] = {}
     for _ in range(_DEEPEST):
         inside: list[Any] = []
-        for it in level:
-            if id(it) in seen:
+        for value in level:
+            if id(value) in seen:
                 continue
-            held = _held(it)
+            held = _held(value)
             if held is None:
-                total += _alone(it)
+                total += _alone(value)
             else:
-                seen[id(it)] = it
+                seen[id(value)] = value
                 inside.extend(held)
         if not inside:
             return total
@@ -59,48 +59,52 @@ def nbytes(batch: Any) -> int:
     return total + sum(map(_alone, level))
 
 
-def _held(it: Any) -> Iterable[Any] | None:
+def _held(value: Any) -> Iterable[Any] | None:
     """Give what a container holds; None if it is no container, or tells its own size."""
-    if isinstance(it, np.ndarray) and it.dtype.hasobject:  # its own bytes are addresses
-        held: list[Any] = it.ravel().tolist()
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:  # its own bytes are addresses
+        held: list[Any] = value.ravel().tolist()
         return held
-    if type(it) in _ALONE:
+    if type(value) in _ALONE:
         return None
-    if isinstance(it, (list, tuple)):
-        return it
-    if isinstance(it, Mapping):
+    if isinstance(value, (list, tuple)):
+        return value
+    if isinstance(value, Mapping):
         try:
-            return list(it.values())
+            return list(value.values())
         except Exception as error:  # of any class: it may read its values only now
             if from_signal(error):
                 raise
             return None
-    if isinstance(it, type) or not dataclasses.is_dataclass(it) or _told(it) is not None:
+    if (
+        isinstance(value, type)
+        or not dataclasses.is_dataclass(value)
+        or _own_size(value) is not None
+    ):
         return None
     # A field that was never set gives None, which counts as a value.
-    return [_attribute(it, field.name) for field in dataclasses.fields(it)]
+    return [_attribute(value, field.name) for field in dataclasses.fields(value)]
 
 
-def _alone(it: Any) -> int:
-    if type(it) in _NUMBERS:
+def _alone(value: Any) -> int:
+    if type(value) in _NUMBERS:
         return _OTHER
     for kind in _TEXTS:
-        if isinstance(it, kind):
-            return kind.__sizeof__(it)
-    told = _told(it)
-    return _OTHER if told is None else told
+        if isinstance(value, kind):
+            return kind.__sizeof__(value)
+    size = _own_size(value)
+    return _OTHER if size is None else size
 
 
-def _told(it: Any) -> int | None:
+def _own_size(value: Any) -> int | None:
     """Give the size that something tells; None if it tells none."""
-    size = _attribute(it, "nbytes")
+    size = _attribute(value, "nbytes")
     return int(size) if isinstance(size, (int, np.integer)) and size >= 0 else None
 
 
-def _attribute(it: Any, name: str) -> Any:
+def _attribute(value: Any, name: str) -> Any:
     # A lazy or strange object may give None, a method or NaN, or raise, as a sparse tensor does.
     try:
-        return getattr(it, name, None)
+        return getattr(value, name, None)
     except Exception as error:
         if from_signal(error):
             raise

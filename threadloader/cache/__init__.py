@@ -69,7 +69,7 @@ def open_cache(
     if folder is None:
         return Memory(**bounds)
     try:
-        told = key()
+        key_text = key()
     except UntoldError as error:
         log(
             "warning",
@@ -80,7 +80,7 @@ def open_cache(
             error,
         )
         return Memory(max_samples=0)
-    return Folder(Path(base) / folder, told, samples, bounds.get("max_bytes", _FOLDER_BYTES))
+    return Folder(Path(base) / folder, key_text, samples, bounds.get("max_bytes", _FOLDER_BYTES))
 
 
 class Cached:

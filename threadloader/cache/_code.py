@@ -32,31 +32,31 @@ def named_in_texts(kind: type, namespace: dict[str, Any]) -> dict[str, Any]:
     >>> named_in_texts(Pair, {"Part": 1, "Another": 2})
     {'Part': 1}
     """
-    said = vars(kind).get("__annotations__")
-    told: list[Any] = list(said.values()) if type(said) is dict else []
+    annotations = vars(kind).get("__annotations__")
+    pending: list[Any] = list(annotations.values()) if type(annotations) is dict else []
     # From 3.14 on a function gives the annotations, and has them in its code.
     code = getattr(vars(kind).get("__annotate_func__"), "__code__", None)
-    told += [] if code is None else [*code.co_consts, *code.co_names]
+    pending += [] if code is None else [*code.co_consts, *code.co_names]
     found: dict[str, Any] = {}
     seen: dict[int, Any] = {}  # by id; kept alive, so that no id is reused
-    while told:
-        each = told.pop()
-        if type(each) is typing.ForwardRef:
-            each = each.__forward_arg__
-        if type(each) is str:
-            names = set(NAME.findall(each)) if len(each) <= LONGEST else set()
+    while pending:
+        item = pending.pop()
+        if type(item) is typing.ForwardRef:
+            item = item.__forward_arg__
+        if type(item) is str:
+            names = set(NAME.findall(item)) if len(item) <= LONGEST else set()
             for name in (namespace.keys() & names) - found.keys():
                 found[name] = namespace[name]
-                told.append(namespace[name])
+                pending.append(namespace[name])
         # An object of another class may be anything, and is not asked for its attributes.
-        elif id(each) not in seen and home(type(each)) in _OF_TYPES:
-            seen[id(each)] = each
+        elif id(item) not in seen and home(type(item)) in _OF_TYPES:
+            seen[id(item)] = item
             # A GenericAlias passes look-ups on to its origin, which may be a class of the user's.
-            alias = type(each) is types.GenericAlias
-            stands = [each.__origin__] if alias else stood_for(each)
+            alias = type(item) is types.GenericAlias
+            stands = [item.__origin__] if alias else stood_for(item)
             # Constraints of a type variable are a tuple, the parameters of a callable a list.
-            for part in (*stands, *typing.get_args(each)):
-                told += part if type(part) in (list, tuple) else [part]
+            for part in (*stands, *typing.get_args(item)):
+                pending += part if type(part) in (list, tuple) else [part]
     return found
 
 
@@ -64,13 +64,13 @@ def stood_for(thing: Any) -> list[Any]:
     """Give what a type variable, alias or NewType stands for; None for what it does not say."""
     found = []
     for name in ("__value__", "__bound__", "__constraints__", "__default__", "__supertype__"):
-        told = None
+        value = None
         try:
-            told = getattr(thing, name, None)
+            value = getattr(thing, name, None)
         except Exception as error:  # from 3.12 on: a name that only type checkers import, say
             if from_signal(error):
                 raise
-        found.append(told)
+        found.append(value)
     return found
 
 
@@ -82,8 +82,8 @@ def names_used(code: types.CodeType) -> Iterator[str]:
             yield from names_used(constant)
 
 
-def warn_of_imports(function: types.FunctionType, told: set[str]) -> None:
-    """Warn of modules of the user's that a function imports in its body, but for those in ``told``.
+def warn_of_imports(function: types.FunctionType, warned: set[str]) -> None:
+    """Warn of the user's modules that a function imports in its body, but for those in ``warned``.
 
     No key can have what is in them: they may not be imported before the function runs.
     """
@@ -91,9 +91,9 @@ def warn_of_imports(function: types.FunctionType, told: set[str]) -> None:
     for name in dict.fromkeys(_own_imports(function.__code__, names.get("__package__"))):
         if name == names.get("__name__") or isinstance(names.get(name), types.ModuleType):
             continue  # it counts: it is the function's module, or held by that
-        if name in told:
+        if name in warned:
             continue
-        told.add(name)
+        warned.add(name)
         text = (
             "cache: what is in the module %s does not count, since %s imports it in its body: "
             "samples made with another content of it are taken for those of this one; import it "

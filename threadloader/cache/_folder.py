@@ -141,9 +141,9 @@ class Folder(Cache):
             return MISSING
         segment = self._shelf.segment(place)
         try:
-            made = segment.read(place.offset, place.length)
-            if len(made) == place.length and sound(made, self._key, index):
-                return decode(made, RECORD_HEAD)
+            data = segment.read(place.offset, place.length)
+            if len(data) == place.length and sound(data, self._key, index):
+                return decode(data, RECORD_HEAD)
             problem = "its checksum is another one"
         except (OSError, ValueError, DamagedError) as error:  # ValueError: it has been closed
             if by_handler(error):
@@ -163,17 +163,17 @@ class Folder(Cache):
             return
         parts = encode(frozen)
         size = RECORD_HEAD + sum(map(len, parts))
-        said: tuple[Any, ...] | None = None
+        to_log: tuple[Any, ...] | None = None
         try:
             with self._writing:
                 # In the meantime another thread may have kept it, or found the disk full.
                 if not self._stopped and self._shelf.find(index) is None:
-                    said = self._write_if_it_fits(index, parts, size)
+                    to_log = self._write_if_it_fits(index, parts, size)
         finally:  # a signal handler may have closed this cache, and raised
             if self._stopped:
                 self._retire()
-        if said is not None:  # outside the lock: a log that hangs keeps no other from writing
-            log(*said)
+        if to_log is not None:  # outside the lock: a log that hangs keeps no other from writing
+            log(*to_log)
 
     def _write_if_it_fits(self, index: int, parts: list[Part], size: int) -> tuple[Any, ...] | None:
         """Keep a sample if it fits; give the arguments for `log` if there is something to say."""

@@ -257,17 +257,17 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
 
 def _value(walk: Walk, thing: Any) -> None:
     """Say what an object would be pickled as, else its bytes, else its repr."""
-    made = pickled_as(thing)
-    if isinstance(made, tuple):
-        walk.add(*made[:3], more_steps=1)
-        for items in made[3:5]:
+    pickled = pickled_as(thing)
+    if isinstance(pickled, tuple):
+        walk.add(*pickled[:3], more_steps=1)
+        for items in pickled[3:5]:
             walk.add(None if items is None else list(items), more_steps=1)
         return
-    if isinstance(made, str):
+    if isinstance(pickled, str):
         # No name by which it can be found, as "f (vectorized)", which numpy has made of f.
-        if not made.replace(".", "").isidentifier():
+        if not pickled.replace(".", "").isidentifier():
             raise walk.untold()
-        walk.put(str(getattr(thing, "__module__", "")), made)
+        walk.put(str(getattr(thing, "__module__", "")), pickled)
         walk.add(*stood_for(thing))
         return
     text = buffered(thing) or said(thing)

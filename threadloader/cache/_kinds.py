@@ -159,10 +159,10 @@ def pickled_as(thing: Any) -> tuple[Any, ...] | str | None:
     """
     kind: Any = type(thing)
     try:
-        made = copyreg.dispatch_table.get(kind)
+        reduce = copyreg.dispatch_table.get(kind)
         # Protocol 2 loses the fold of a time. Only times with a fold take 4: other keys stay.
         protocol = 4 if kind.__module__ == "datetime" and getattr(thing, "fold", 0) else 2
-        found = made(thing) if made else kind.__reduce_ex__(thing, protocol)
+        found = reduce(thing) if reduce else kind.__reduce_ex__(thing, protocol)
     except Exception as error:  # of any class: each library chooses its own
         if from_signal(error):
             raise

@@ -220,7 +220,7 @@ class Writer:
         self.size = HEADER_BYTES
         self._end = 0
         with ExitStack() as undo:
-            self._data, self._index = [_made(path, undo) for path in self._paths]
+            self._data, self._index = [_make_file(path, undo) for path in self._paths]
             _write_all(self._index, _header(key))
             undo.pop_all()
 
@@ -254,7 +254,7 @@ class Writer:
                 _remove(path)
 
 
-def _made(path: Path, undo: ExitStack) -> FileIO:
+def _make_file(path: Path, undo: ExitStack) -> FileIO:
     """Make a file; ``undo`` closes and removes it if what follows fails."""
     # "x": a new file, and never through a link that stands in its place.
     file = FileIO(str(path), "xb")

@@ -35,23 +35,23 @@ def stamp(
     base = base if isinstance(base, Path) else Path(base)
     files = _files_of(spec, base, None if root is None else base / root)
     statuses = [_status(file) for file in files]  # None: opening the source says what is wrong
-    told = [() if it is None else _told(it, written=written) for it in statuses]
+    states = [() if it is None else _state_of(it, written=written) for it in statuses]
     # Only by its path a file differs from one of its size, written in the same tick of the clock.
     paths = _paths_of(files)
     if spec["type"] == "sqlite" and statuses[0] is not None:
         # What SQLite has written last may stand beside the database.
         log = log_status(files[0])
         # Not when its status changed: a mere reader that is root sets the log's owner, to the same.
-        told.append(() if log is None else _told(log, written=True))
+        states.append(() if log is None else _state_of(log, written=True))
     digest = sha256()
-    for each in told:
+    for each in states:
         digest.update(f"{each}\n".encode())
     for path in paths:
         digest.update(f"{path}\n".encode("utf-8", "surrogatepass"))
-    return f"{len(told)} files, sha256 of paths, sizes and times {digest.hexdigest()}"
+    return f"{len(states)} files, sha256 of paths, sizes and times {digest.hexdigest()}"
 
 
-def _told(status: os.stat_result, *, written: bool) -> tuple[int, ...]:
+def _state_of(status: os.stat_result, *, written: bool) -> tuple[int, ...]:
     # Unpacking an archive can set the time of the contents to what it was, not that of the status.
     times = (status.st_mtime_ns, status.st_ctime_ns)
     return status.st_size, *(times[:1] if written else times)

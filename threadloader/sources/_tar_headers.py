@@ -199,10 +199,10 @@ class _Walk:
     def _header(self, block: bytes, at: int) -> tuple[bytes, int]:
         """Give type and size of a header, once its checksum has been found right."""
         match = _OCTAL.fullmatch(block[148:156])
-        told = int(match[1], 8) if match else -1
+        stated = int(match[1], 8) if match else -1
         bare = block[:148] + b" " * 8 + block[156:]
         # Some old systems added up signed bytes.
-        if told != sum(bare) and told != sum(bare) - 256 * sum(byte > 127 for byte in bare):
+        if stated != sum(bare) and stated != sum(bare) - 256 * sum(byte > 127 for byte in bare):
             raise self._fault(
                 "expected a tar header that matches its checksum, got one that does not; "
                 f"{_DAMAGED}",
