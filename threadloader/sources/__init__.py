@@ -5,18 +5,18 @@ that is given in code goes through `as_source`; one that a config describes, suc
 ``{"type": "npz", "path": "digits.npz"}``, is opened by `open_source`.
 
 How to add a kind: write ``sources/<kind>.py`` with a class that has the methods of
-`Source` and a function ``open_<kind>(spec, base, root)``, which is what `open_source` says;
+`Source` and a function ``open_<kind>(spec, base, root)``, with the arguments of `open_source`;
 name the file in ``_KINDS`` below; describe its options in ``config_schema.json`` and for
 users in ``docs/sources/<kind>.md``. What holds for every kind, and is not said again in each:
 
 - Any number of threads may read at once (`_files.FileReader` reads files by position for that).
-- An index is 0 .. ``len - 1``, counted through all files: anything else is an `IndexError`, what
-  is no integer a `TypeError`. The same goes for each index that ``take`` is given; the arrays
-  that it gives are C-contiguous.
+- An index is 0 .. ``len - 1``, counted through all files: any other integer is an `IndexError`,
+  anything else a `TypeError`. The same goes for each index that ``take`` is given. Arrays of
+  ``take`` are C-contiguous.
 - Data that is missing, damaged, or no longer what it was at opening is a `SourceError` that names
   file and place; options that do not fit together are a `ConfigError`.
 - ``fingerprint`` includes the sizes of the files; paths go through `_files.expand`.
-- What it opens, ``close`` closes, once; a read after that is a `ClosedError`.
+- ``close`` closes all that the source has opened, once; a read after it is a `ClosedError`.
 """
 
 from __future__ import annotations
@@ -71,23 +71,23 @@ _AT_NEED = {
 }
 
 
-if not TYPE_CHECKING:  # a checker would take any name to be there
+if not TYPE_CHECKING:  # with `__getattr__` a type checker takes any name
     __getattr__, __dir__ = at_need(globals(), _AT_NEED)
 
 
 class Source(Protocol):
-    """What gives samples by index, to several threads at once.
+    """An object that gives samples by index, to several threads at once.
 
-    These two methods make a source. It may also offer:
+    The two methods below make a source. It may also offer:
 
     - ``take(indices) -> batch``, where it can build a whole batch faster than sample
       by sample. ``indices`` is an int64 array of shape ``(batch,)``, read-only; the batch is
       what stacking the samples would give. If it also has ``sample_bytes`` (the size of one
       sample), several small batches may be taken in one call and split; ``in_memory = True``
-      besides says that a batch costs what its rows cost, and that numpy gathers it.
+      as well says that a batch costs what its rows cost, and that numpy gathers it.
     - ``take_into(indices, empty) -> batch``: the same, in arrays made by ``empty(shape, dtype)``,
-      which is `numpy.empty`, but in memory that may have been used before. It stands beside
-      ``take``: without that it is never asked.
+      which is called as `numpy.empty` and may give memory that was used before. Without a
+      ``take`` beside it, it is never called.
     - ``__getitems__(indices) -> list of samples``, where reading many at once is faster.
     - ``fingerprint() -> str``, the same in every run over the same data and different
       for other data: a saved state is refused when it has changed.
@@ -117,18 +117,18 @@ class OpenSource(Source, Protocol):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Give what one kind has besides, as files their `classes`."""
+            """Give an attribute that only some kinds have, as `classes` of files."""
             ...
 
 
-# The registry: what a config calls a kind -> the file that holds it, which is imported when it
-# is asked for.
+# The registry: the name of a kind in a config -> the module that holds it, imported when a
+# config asks for that kind.
 _KINDS = {
-    kind: "csv_file" if kind == "csv" else kind  # "csv" would be the standard library's module
+    kind: "csv_file" if kind == "csv" else kind  # "csv" is the standard library's module
     for kind in ("npz", "npy", "csv", "jsonl", "text", "tokens", "files", "tar", "sqlite")
 }
 _DECODING = ("files", "tar")
-"""Kinds that are given the decoders as well."""
+"""Kinds whose opener is given the decoders as well."""
 
 
 def open_source(
@@ -141,12 +141,12 @@ def open_source(
 
     Args:
         spec: the ``source`` section of a config, as ``Loader({"source": spec}).config.source``
-            gives it, which refuses what the schema does. Options are not checked again here:
+            gives it, after refusing what the schema does. Options are not checked again here:
             unknown ones may be ignored, and missing or wrong ones raise any exception.
-        base: the folder to which relative paths in it are relative.
-        root: a folder that no path may leave, links followed; relative to ``base``. None: no bound.
-        decoders: what makes a sample of a file's bytes where that needs another
-            package, as ``"image"``: name to a function that gives the decoder.
+        base: the folder to which relative paths in the spec are relative.
+        root: a folder that no path may leave, even by links; relative to ``base``. None: no bound.
+        decoders: name of a way to decode that needs another package, as ``"image"`` -> a
+            function that makes the decoder: what turns a file's bytes into a sample.
 
     Returns:
         The open source, which the caller closes.
@@ -154,8 +154,8 @@ def open_source(
     Raises:
         SourceError: a pattern finds nothing; a file is missing, damaged, outside of root or named
             twice, or lacks what the options ask for; or a package is missing.
-        ConfigError: there is no such type, or no source (None, as where it is given in code), or
-            the options of a checked spec contradict each other.
+        ConfigError: there is no such type, the spec is None (as where the source is given in
+            code), or the options of a checked spec contradict each other.
     """
     if spec is None:  # of a config whose source is given in code
         raise ConfigError(Problem("/source", 'an object with a "type"', "null"))
@@ -166,23 +166,23 @@ def open_source(
     opener = getattr(import_module(f".{_KINDS[kind]}", __name__), f"open_{kind}")
     from pathlib import Path  # imported where there are files
 
-    base = base if isinstance(base, Path) else Path(base)  # one that is gone stays that
+    base = base if isinstance(base, Path) else Path(base)  # keeps config's `Gone`
     inside = None if root is None else base / root
     opened: OpenSource = opener(spec, base, inside, *([decoders] if kind in _DECODING else []))
     return opened
 
 
 def per_thread(factory: Callable[[], Any]) -> PerThread:
-    """Give each thread a source of its own, for one that several threads must not share.
+    """Give each thread a source of its own, where several threads must not share one.
 
     Args:
         factory: called without arguments, once in each worker, and once in the thread that
-            enters the ``with``, which asks for the length; gives what `as_source` takes: an
+            enters the ``with``, which asks for the length. It gives what `as_source` takes: an
             object over a handle or connection of its own.
 
     Returns:
-        A source over all of them. The loader closes it: each object that the factory
-        made, if it has ``close()``. It can be used again afterwards.
+        A source over all these objects. The loader closes it, and so each object that has
+        ``close()``. It can be used again afterwards.
 
     Raises:
         ConfigError: the factory cannot be called without arguments, or is an async function.
@@ -225,11 +225,11 @@ def fingerprint(source: Source) -> str:
 
 
 def sample_fingerprint(source: Source) -> str:
-    """Tell the samples of a source from those of other sources, and not its data alone.
+    """Give what tells the samples of a source, and not its data alone, from other samples.
 
-    A fingerprint that belongs to another ``[]``, as that of an object which is wrapped or of a
-    base class, comes after the name of the source's class: the samples are not those that it
-    speaks of.
+    A fingerprint that is passed on from a wrapped object, or inherited by a class with another
+    ``[]``, describes other samples than the source gives: the name of the source's class is put
+    before it.
     """
     thing = behind(source)
     said = callable(getattr(thing, "fingerprint", None))
@@ -244,8 +244,8 @@ def _kind(source: Any) -> str:
 def has_fingerprint(source: Source) -> bool:
     """Tell whether a source itself says what its data is.
 
-    A wrapper does not by passing on the attributes of what it wraps, nor does a class that has a
-    ``[]`` of its own by what a class of ours says of its rows, of which it looks at some.
+    A wrapper that passes on the fingerprint of what it wraps does not. Nor does a class with a
+    ``[]`` of its own that inherits the fingerprint of one of our classes, which reads some rows.
     """
     thing = behind(source)
     # What the object or its class has, and not what its ``__getattr__`` would find.

@@ -1,13 +1,13 @@
 """Closes what several threads have opened, without waiting for a lock.
 
-What each thread has of its own outlives the thread where a source is read by one run after the
-other, each with new workers. So whoever makes one more closes those that are left over.
+Where one run after another reads a source, each with new workers, what a worker has opened for
+itself outlives it. So a thread that opens something closes what ended threads have left over.
 
-Nobody waits for a lock here, nor in the ``close`` of what uses this: a signal's handler, or a
-finalizer, may close in the middle of any of it in the same thread, and in a forked child
-whoever held the lock is not there. So a flag says that all is closed, and is set before a dict
-of what is open is looked at. Whoever opens something puts it there before looking at the flag:
-so one of the two sees the other. Each use of the dict is one operation, which the language
+Nothing waits for a lock here, nor in the ``close`` of a class that uses this: a signal handler
+or a finalizer may close in the middle of it in the same thread, and in a forked child the
+thread that held the lock does not exist. Instead, closing sets a flag, and then looks through
+a dict of what is open; opening puts the new thing into the dict, and then looks at the flag: so
+one of the two sees the other. Each use of the dict is one operation, which the language
 promises to be atomic ("Thread safety for dict objects", Python's documentation).
 """
 
@@ -28,9 +28,9 @@ _Thing = TypeVar("_Thing")
 
 
 class Token:
-    """Lives as long as the thread that keeps it in a `threading.local`: so others see its end.
+    """Lives as long as the thread that keeps it in a `threading.local`, whose end it shows.
 
-    A thread's number does not show it, since numbers are used again. And asking which threads run
+    A thread's number does not show that, since numbers are used again. And asking which threads run
     (`sys._current_frames`) may wait for ever on CPython 3.11, if garbage is collected then.
     """
 
@@ -38,9 +38,9 @@ class Token:
 
 
 class Held(Generic[_Thing]):
-    """What a thread, which has this token, has made for itself, and others may close.
+    """A thing that the thread with this token has made for itself, and that others may close.
 
-    The thing may be closed twice, and inside of its own closing by the same thread.
+    It may be closed twice, and by the same thread in the middle of its closing.
     """
 
     __slots__ = ("_closing", "_process", "_token", "thing")
@@ -49,12 +49,12 @@ class Held(Generic[_Thing]):
         self.thing = thing
         self._process = os.getpid()
         self._token = weakref.ref(token)
-        # Whoever closes the thing holds it; nobody waits for it. Reentrant: where an interrupt
-        # leaves it held, that thread can close the thing the second time.
+        # Held by the thread that closes the thing; no other waits for it. Reentrant: where an
+        # interrupt leaves it held, that thread can close the thing a second time.
         self._closing = threading.RLock()
 
     def close(self, close: Callable[[_Thing], object]) -> bool:
-        """Close the thing by calling this with it, and say so; not if another thread does."""
+        """Call ``close`` with the thing and give True; False if another thread is closing it."""
         if not self._closing.acquire(blocking=False):
             return False
         try:
@@ -64,14 +64,14 @@ class Held(Generic[_Thing]):
         return True
 
     def is_left_over(self) -> bool:
-        """Tell whether its thread has ended; a fork leaves what its parent made alone."""
+        """Tell whether its thread has ended; in a fork, never of what the parent made."""
         return self._token() is None and self._process == os.getpid()
 
 
 def close_left_over(held: dict[Held[_Thing], None], close: Callable[[_Thing], object]) -> None:
-    """Close what is left over of what threads have made, and take it out.
+    """Close the things whose threads have ended, and take them out of ``held``.
 
-    An error of that is passed over: whoever is here has not caused it.
+    An error of closing them is passed over: the calling thread has not caused it.
     """
     for each in held.copy():
         if not each.is_left_over():
@@ -81,7 +81,7 @@ def close_left_over(held: dict[Held[_Thing], None], close: Callable[[_Thing], ob
                 continue  # several threads may find it, and one closes it
         except Exception as error:
             if by_handler(error):
-                raise  # it stays there: nothing may have been closed yet
+                raise  # it stays in `held`: perhaps nothing has been closed yet
         held.pop(each, None)
 
 
@@ -90,8 +90,8 @@ def close_all(closes: Sequence[Callable[[], object]]) -> None:
 
     The last exception that they raise is raised, with the others as its context.
     """
-    # By halves: so the interpreter itself chains what they raise, in a few frames that hold
-    # none of it. An ExitStack keeps the exception in its own frame, and all of this in a cycle.
+    # By halves: so the interpreter itself chains what they raise, in a few frames that refer to
+    # none of it. An ExitStack's frame refers to the exception, which makes a cycle of them all.
     if len(closes) > 1:
         middle = len(closes) // 2
         try:
@@ -111,27 +111,27 @@ _log: Callable[[Sequence[str]], object] = _each  # replaced once: see `warn_by`
 
 
 def close_each(close: Callable[[_Thing, list[str]], object], things: Sequence[_Thing]) -> None:
-    """Close things, as `close_all` does, and warn of what that leaves open.
+    """Close things, as `close_all` does, and warn of those that stay open.
 
-    ``close`` closes a thing, and adds to a list what there is to say of one that stays open.
+    ``close`` closes a thing, and adds a warning to the list that it is given if it stays open.
     """
     told: list[str] = []
     try:
         close_all([partial(close, thing, told) for thing in things])
     finally:
-        if told:  # of all at once: a log that is stuck is waited for
+        if told:  # all in one call, since each may have to wait for a log that is stuck
             _log(told)
 
 
 def warn_by(write: Callable[[Sequence[str]], object]) -> None:
-    """Have such warnings written by another thread, as `loader` does when it is imported.
+    """Set what writes these warnings: `loader` has another thread do it once it is imported.
 
-    The thread that something is left to may be stuck in the log, and hold the lock of a handler.
+    The thread that an object is left to may be stuck in the log, and hold a handler's lock.
     """
     global _log  # noqa: PLW0603
     _log = write
 
 
 def closed_error(path: object) -> ClosedError:
-    """Give what is raised where a source that has been closed is read."""
+    """Give the error of reading a source that has been closed."""
     return ClosedError(f"{path}: expected an open source, got one that has been closed")

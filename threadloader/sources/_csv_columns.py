@@ -29,13 +29,13 @@ class Column:
     def __init__(self, dtype: Any, row_shape: tuple[int, ...] = ()) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self._held: npt.NDArray[Any] = np.empty((0, *row_shape), self.dtype)
-        self._used = 0  # rows of it
+        self._used = 0  # rows of `_held` that are filled
 
     def _put(self, rows: npt.NDArray[Any]) -> None:
-        """Add rows to what is held.
+        """Add rows to the array that is held, which grows as a list does.
 
-        Not an array for each block: of a wide table a block has few rows, and an array takes 112
-        bytes beside them.
+        An array for each block would cost more: in a wide table a block has few rows, and each
+        array takes 112 bytes beside them.
         """
         end = self._used + len(rows)
         if end > len(self._held):
@@ -45,7 +45,7 @@ class Column:
         self._used = end
 
     def add(self, cells: Sequence[str]) -> None:
-        """Take some more rows; an UnfitError names the first one that is no such value."""
+        """Take some more rows; an UnfitError names the first one that does not fit."""
         raise NotImplementedError  # pragma: no cover - each column has its own
 
     def finish(self) -> npt.NDArray[Any]:
@@ -57,8 +57,8 @@ class Column:
 class Numbers(Column):
     """Numbers and booleans, of one of `DTYPES`.
 
-    ``fill`` takes the place of the texts that stand for a missing value, which is an error if it
-    is None. A dtype that does not hold it is an UnfitError.
+    ``fill`` is the value of each text in ``missing``; None: those texts mean nothing special.
+    A fill that the dtype does not hold is an UnfitError.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class Numbers(Column):
             raise UnfitError(error.expected, show_cell(cells[error.row]), error.row) from error
 
     def _parsed(self, cells: Sequence[str]) -> list[Any] | None:
-        """Give the values; None where one of the texts is none."""
+        """Give the values of texts; None if any text is not a value."""
         joined = "\n".join(cells)
         is_float = self.dtype.kind == "f"
         try:
             if self.dtype.kind == "b":
                 return [_BOOLS[cell.strip(" \t")] for cell in cells]
-            # All of them looked at in one go: a fifth of the time of a pattern for each.
+            # One look at all texts takes a fifth of the time of a pattern for each.
             if (
                 not joined.isascii()
                 or joined.encode().translate(None, _NUMBER if is_float else _INTEGER)
@@ -116,7 +116,7 @@ class Numbers(Column):
 
 
 class Categories(Column):
-    """Texts out of a list, as their places in it: int64. The rest is as of `Numbers`."""
+    """Texts out of a list, as their places in it: int64. Missing ones are as in `Numbers`."""
 
     def __init__(
         self, names: Sequence[str], missing: Iterable[str] = (), fill: float | None = None
@@ -140,8 +140,8 @@ class Categories(Column):
 class Texts(Column):
     """Texts, held as UTF-8 without an object for each.
 
-    The array that comes out has the shape ``(rows, 2)``: where each text begins and ends in
-    `joined`, which is all of them, one after the other, once the column is finished.
+    `finish` gives an array of shape ``(rows, 2)``: where each text begins and ends in `joined`,
+    which from then on holds all texts, one after the other.
     """
 
     def __init__(self) -> None:
@@ -163,11 +163,11 @@ class Texts(Column):
 
 
 def filler(fill: float, dtype: np.dtype[Any]) -> Any:
-    """Give the value for what is missing, as a numpy scalar.
+    """Give the number for a missing value as a numpy scalar of this dtype.
 
-    A fraction becomes the nearest one that a float dtype has: 0.1 is none of them. Of bool it is
-    0 or 1, as in a cell. If the dtype does not hold it, or a whole number not exactly, that is an
-    UnfitError.
+    A float dtype takes the number nearest to a fraction: no float is exactly 0.1. For bool,
+    ``fill`` is 0 or 1, as in a cell. If the dtype does not hold it, or a whole number not
+    exactly, that is an UnfitError.
     """
     if isinstance(fill, float) and dtype.kind != "f" and fill.is_integer():
         fill = int(fill)
@@ -176,7 +176,7 @@ def filler(fill: float, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "b":
         raise UnfitError("0 or 1 of bool", say(fill))
     value = to_array([fill], dtype)[0]
-    # As Python's integers, which have no end: numpy would round the one to compare the two.
+    # As Python's integers, which have no bound: numpy would round one to compare the two.
     if dtype.kind == "f" and int(fill) == fill and int(value) != int(fill):
         raise UnfitError(f"a number that {dtype} holds exactly", say(fill))
     return value

@@ -35,16 +35,16 @@ class CsvOptions:
             which are fields of their own names. None: all.
         dtypes: field -> dtype or ``"str"``; ``"*"`` for every field that is not named.
             Without one a field is text.
-        categories: field -> list of texts, each of which becomes its place in it, as int64.
+        categories: field -> list of texts; a text becomes its place in the list, as int64.
         missing: field -> number for a missing value, None for NaN; ``"*"`` for all fields that
             are not named and can hold it.
         missing_text: the texts that stand for a missing value.
         delimiter: one character.
         quote: one character; "" where quotes mean nothing.
-        skip_blank: leave out lines of nothing but white space, and without a delimiter.
+        skip_blank: leave out lines that are empty, or white space alone without a delimiter.
 
     Raises:
-        ConfigError: they do not fit together.
+        ConfigError: the options do not fit together.
     """
 
     header: bool = True
@@ -82,15 +82,15 @@ class CsvOptions:
     def columns_of(self, names: Sequence[str]) -> dict[str, int]:
         """Give field -> position, for a file that has these columns.
 
-        Names or positions without a column, or names of several, are a KeyError that has them all;
-        two of the list that are fields of one name a ConfigError.
+        Names or positions that no column has, and names that several have, are a KeyError with
+        them as its arguments; two entries of a list that mean fields of one name a ConfigError.
         """
         fields = chosen_fields(self.fields, "every column")
         if fields is None:
             fields = dict(zip(names, range(len(names)), strict=True))
             if len(fields) < len(names):
                 raise KeyError(repeated(names))
-        # None, or one of several, is as wrong as a position that is not there.
+        # A name of no column, or of several, is as wrong as a position that is not there: -1.
         counts = Counter(names)
         once = {name: at for at, name in enumerate(names) if counts[name] == 1}
         ats = {it: it if isinstance(it, int) else once.get(it, -1) for it in fields.values()}
@@ -107,7 +107,7 @@ class CsvOptions:
         return chosen
 
     def check_fields(self, fields: Iterable[str], file: object) -> None:
-        """Refuse options that name a field which is none of those that there are, in this file."""
+        """Raise a ConfigError if options name a field that is not one of these, of this file."""
         there = [*fields, _OTHERS]
         problems = [
             *unknown_fields("dtypes", self.dtypes, there, file),
@@ -118,7 +118,7 @@ class CsvOptions:
             raise ConfigError(problems)
 
     def column(self, name: str) -> Column:
-        """Make the column that takes a field's texts, and the number for a missing one."""
+        """Make the column that takes a field's texts, with its number for a missing value."""
         dtype = self.dtypes.get(name, self.dtypes.get(_OTHERS, "str"))
         names = self.categories.get(name)
         if names is None and dtype == "str":
@@ -139,12 +139,12 @@ class CsvOptions:
                 got = f"{error.got if self.missing[name] is not None else 'null'} for {name!r}"
                 raise ConfigError(Problem("/source/missing", error.expected, got)) from error
         if _OTHERS in self.missing:
-            with suppress(UnfitError):  # it is for those that can hold it
+            with suppress(UnfitError):  # "*" is for the fields that can hold its number
                 return make(self.missing_text, _number(self.missing[_OTHERS]))
         return make()
 
     def meaning(self, name: str, cell: str) -> str:
-        """Say by which option a cell gets a meaning that the field of this name does not take."""
+        """Say which option would give a meaning to a cell that does not fit this field."""
         listed = cell in self.missing_text
         if not listed and (name in self.missing or _OTHERS in self.missing):
             what = f'add it to "missing_text" if the value is missing, {_AS_TEXT}'

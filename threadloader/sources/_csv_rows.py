@@ -29,14 +29,14 @@ __all__ = ["Block", "read_blocks"]
 class Block:
     """Some rows that follow one another."""
 
-    cells: list[str]  # their fields, row by row; column c of n is ``cells[c::n]``
+    cells: list[str]  # the rows' fields, row by row; column c of n is ``cells[c::n]``
     lines: Sequence[int]  # the line in which each row begins, from 1
 
 
 def read_blocks(
     reader: FileReader, options: CsvOptions, chunk: int
 ) -> Iterator[tuple[Block, list[str] | None]]:
-    """Read a file to its end, by chunks of so many bytes; a row that is longer is read whole.
+    """Read a file to its end, ``chunk`` bytes at a time; a row that is longer is read whole.
 
     Yields:
         The rows, and the first row of the file: the header if there is one. Without a header
@@ -48,7 +48,7 @@ def read_blocks(
     given = False
     progress = ProgressLog()
     while at < reader.size or left:
-        # At least as much as what is left over: a long row is not looked at again and again.
+        # At least as much as is left over: else a long row would be parsed again at each chunk.
         raw = reader.read(at, min(max(chunk, len(left)), reader.size - at))
         at += len(raw)
         data, last = left + raw, at == reader.size
@@ -65,15 +65,15 @@ def read_blocks(
 
 
 class _Rows:
-    """Takes rows from the text of a file, piece after piece; ``first`` is the first of all."""
+    """Takes rows from the text of a file, piece after piece; ``first`` is the file's first row."""
 
     def __init__(self, reader: FileReader, options: CsvOptions) -> None:
         self._path = reader.path
         self._options = options
-        self._line = 1  # the one at which the next piece begins
+        self._line = 1  # the line in which the next row begins
         self.first: list[str] | None = None
         delimiter, quote = re.escape(options.delimiter), re.escape(options.quote)
-        # All possessive: what has been read is never read again.
+        # All repeats are possessive: what one has matched is never tried again.
         plain = rf"([^{quote}{delimiter}\r\n]*+)"
         self._plain = re.compile(plain)
         quoted = rf"{quote}([^{quote}]*+(?:{quote}{quote}[^{quote}]*+)*+){quote}|"
@@ -98,8 +98,8 @@ class _Rows:
         """Take the rows of a piece of text that ends with a line, and perhaps with the file.
 
         Returns:
-            The rows, and how many characters they are. What follows them is the beginning
-            of a row that goes on.
+            The rows, and how many characters they take. What follows is the beginning of a
+            row that goes on in the next piece.
         """
         if self.first is None:
             cells: list[str] = []
@@ -119,9 +119,9 @@ class _Rows:
         return Block(cells, lines), used
 
     def _quickly(self, text: str) -> Block | None:
-        """Take all rows of a text without quotes and without anything that is not a plain row.
+        """Take all rows of a text that has no quotes, and nothing but plain rows.
 
-        It gives what `_slowly` gives, or None.
+        The block is the one that `_slowly` makes. None: the text is not like that.
         """
         quote, delimiter = self._options.quote, self._options.delimiter
         if (quote and quote in text) or self.first is None:
@@ -143,9 +143,9 @@ class _Rows:
         return Block(text.replace("\n", delimiter).split(delimiter), range(first, self._line))
 
     def _is_header(self, row: list[str]) -> bool:
-        """Tell whether a later row that is this one is a header that was repeated.
+        """Tell whether a later row is the header again.
 
-        In a file of one column it may well be a value.
+        In a file of one column, such a row may well be a value.
         """
         return self._options.header and len(row) > 1 and row == self.first
 
@@ -159,7 +159,7 @@ class _Rows:
         last: bool,
         rows: int | None = None,
     ) -> int:
-        """Take row after row, at most some number, and give where the next one begins."""
+        """Add row after row to cells and lines, at most ``rows``; give where the next begins."""
         while at < len(text) and rows != 0:
             row, end = self._row(text, at, last=last)
             if row is None:
@@ -185,7 +185,7 @@ class _Rows:
     def _ragged(self, row: list[str]) -> str:
         expected = f"expected {len(self.first or ())} fields, as in the first row, got {len(row)}"
         if not "".join(row).strip():
-            # One that has delimiters is a row.
+            # A blank row that has delimiters is no blank line.
             hint = '"skip_blank": true leaves blank lines out' if len(row) == 1 else "remove it"
             return f"{expected}, all blank; {hint}"
         return f'{expected}; correct the line, or the options "delimiter" and "quote"'
@@ -209,7 +209,7 @@ class _Rows:
                 return row, at
 
     def _refuse(self, text: str, begin: int, at: int, *, last: bool) -> None:
-        """Raise what is wrong with the field at ``at``; nothing may be if the text goes on."""
+        """Raise what is wrong with the field at ``at``, unless it goes on in the next piece."""
         line = self._line + text.count("\n", begin, at)
         quote = self._options.quote
         if not quote or text[at] != quote:

@@ -8,8 +8,8 @@
 - ``"int"``: a decimal integer that int64 holds, with white space around it or not;
   a byte order mark at the start is left out.
 
-All else (``"image"``) needs a package, which is not known here: whoever opens a source
-hands in what makes such a decoder. A decoder is a function of bytes, called by several
+Any other (``"image"``) needs a package, which is not known here: the code that opens a source
+hands in a function that makes the decoder. A decoder is a function of bytes, called by several
 threads at once, that raises `SourceError` for what it cannot decode; `apply` adds the place.
 """
 
@@ -33,13 +33,13 @@ __all__ = ["Decoder", "Decoders", "apply", "decoder_of", "image_options"]
 Decoder = Callable[[bytes], Any]
 
 Decoders = Mapping[str, Callable[..., Decoder]]
-"""What makes the decoders that need a package, by the word of the config."""
+"""The word of the config -> what makes its decoder, of those that need a package."""
 
 _AS_TEXT = 'correct it, or decode it as "text"'
 
 
 def image_options(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what the maker of an image decoder is called with, of a section of the config."""
+    """Give the arguments for the maker of an image decoder, from a section of the config."""
     names = {"image_mode": "mode", "max_pixels": "max_pixels"}
     return {ours: spec[name] for name, ours in names.items() if name in spec}
 
@@ -48,7 +48,7 @@ def decoder_of(kind: str, more: Decoders | None, image: Mapping[str, Any]) -> tu
     """Give the decoder that a word of the config means, and what a fingerprint says about it.
 
     ``more`` makes the decoders that are not built in, with options as `image_options` gives
-    them. A word that nobody knows is a ConfigError, a package that is missing a SourceError.
+    them. An unknown word is a ConfigError, a missing package a SourceError.
     """
     if kind in _BUILT_IN:
         return _BUILT_IN[kind], kind
@@ -66,7 +66,7 @@ def decoder_of(kind: str, more: Decoders | None, image: Mapping[str, Any]) -> tu
 
 
 def apply(decoder: Decoder, data: bytes, path: object, place: str = "") -> Any:
-    """Decode; a SourceError of what cannot be decoded says where it stands."""
+    """Decode; a SourceError of what cannot be decoded is given its path and place."""
     try:
         return decoder(data)
     except SourceError as error:
@@ -76,8 +76,8 @@ def apply(decoder: Decoder, data: bytes, path: object, place: str = "") -> Any:
 
 def _text(data: bytes) -> str:
     try:
-        # Not as "utf-8-sig", which is a codec in Python: CPython 3.11 puts an error of its own in
-        # the place of what a signal handler raises there, which would be taken for the sample's.
+        # Not as "utf-8-sig", a codec written in Python: where a signal handler raises inside it,
+        # CPython 3.11 raises an error of its own, which would be taken for the sample's.
         return data.removeprefix(b"\xef\xbb\xbf").decode()
     except UnicodeDecodeError as error:
         at = error.start + 3 * data.startswith(b"\xef\xbb\xbf")  # counted after the mark
@@ -90,7 +90,7 @@ def _text(data: bytes) -> str:
 def _json(data: bytes) -> Any:
     text = _text(data)
     try:
-        # A decoder for each call: one keeps notes while it decodes, which threads may not share.
+        # This makes a decoder for each call: threads must not share the memo that one keeps.
         return json.loads(text, **STRICT)
     except RecursionError as error:
         message = "expected JSON, got lists and objects nested too deeply"
@@ -121,12 +121,12 @@ def _npy(data: bytes) -> npt.NDArray[Any]:
             f"expected {header.size} bytes for shape {header.shape} of {header.dtype}, "
             f"got {len(data) - header.length}; save it again"
         )
-    # Copied: what is seen through bytes cannot be written to, nor is it always aligned.
+    # Copied: an array over bytes cannot be written to, nor is it always aligned.
     return header.array(np.frombuffer(data, np.uint8, offset=header.length).copy())
 
 
 _BUILT_IN: dict[str, Decoder] = {
-    "bytes": bytes,  # of bytes, themselves
+    "bytes": bytes,  # gives the same object
     "text": _text,
     "npy": _npy,
     "json": _json,

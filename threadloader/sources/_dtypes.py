@@ -25,7 +25,7 @@ _NAMES = {"b": "true or false", "i": "an integer", "u": "an integer", "f": "a nu
 
 
 class UnfitError(ValueError):
-    """A value that a dtype does not hold: what would fit, what came, and its place among them."""
+    """A value that a dtype does not hold: what would fit, what came, and its place in a list."""
 
     def __init__(self, expected: str, got: str, row: int = 0) -> None:
         super().__init__(f"expected {expected}, got {got}")
@@ -42,9 +42,9 @@ def number_dtype(name: str) -> np.dtype[Any]:
 
 
 def int64_of(text: str) -> int | None:
-    """Give the integer that plain digits say, perhaps with a sign; None where int64 holds none.
+    """Give the integer of a text of plain digits, perhaps with a sign; None if int64 has none.
 
-    Looked at first: int() would also take "1_0", and refuses thousands of digits, also zeros.
+    A pattern checks it first: int() takes "1_0", and refuses thousands of digits, even of zeros.
     """
     match = _INTEGER.fullmatch(text)
     number = int(match[1] + match[2]) if match else 2**63
@@ -86,11 +86,11 @@ def _converted(values: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any] 
             if by_handler(error):
                 raise
             return None
-        # In the calling thread as in a worker, where numpy's settings are its own.
+        # Set here, as numpy's settings are per thread: a worker and the calling thread do alike.
         with np.errstate(all="ignore"):
             array = wide.astype(dtype, copy=False)
         return array if np.isfinite(array).all() else None
-    # Before numpy 2 an integer array takes -1 for the largest one: it is not asked.
+    # Not left to numpy: before numpy 2 an unsigned array makes its largest number of -1.
     if dtype.kind != "b" and values:
         bounds = np.iinfo(dtype)
         if min(values) < bounds.min or max(values) > bounds.max:
@@ -102,7 +102,7 @@ def say(value: object) -> str:
     """Name a plain value in a few words."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
-    # Python refuses to write very long ones.
+    # Python refuses to print very long integers.
     if isinstance(value, int) and value.bit_length() > 128:
         sign = "a negative" if value < 0 else "an"
         return f"{sign} integer of {value.bit_length()} bits"

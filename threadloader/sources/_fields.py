@@ -12,7 +12,7 @@ from ..errors import ConfigError, Problem
 __all__ = ["NEAREST", "chosen_fields", "listed", "near", "nearest", "repeated", "unknown_fields"]
 
 NEAREST = 10
-"""Names of one option for which the nearest is looked for, which takes a while among thousands."""
+"""Unknown names of one option for which the nearest is sought, which is slow among thousands."""
 
 
 def chosen_fields(
@@ -20,7 +20,8 @@ def chosen_fields(
 ) -> dict[Any, Any] | None:
     """Give the choice of fields (or positions) as field -> name in the file; None for all.
 
-    A field twice, or none at all, is a ConfigError; ``everything`` is what null means there.
+    A field twice, or none at all, is a ConfigError, whose hint says by ``everything`` what null
+    takes.
     """
     if fields is None:
         return None
@@ -42,9 +43,9 @@ def chosen_fields(
 def unknown_fields(
     option: str, named: Iterable[str], fields: Iterable[str], file: object = ""
 ) -> list[Problem]:
-    """Give what is wrong with an option that names fields which are not there.
+    """Give a problem for each name in an option that is not the name of a field.
 
-    ``file`` is where those that there are stand, if a file says so: it may be the damaged one.
+    ``file`` is the file that says which fields there are, if one does: the fault may be there.
     """
     there = list(fields)
     known = set(there)
@@ -70,7 +71,7 @@ def near(name: str, names: Iterable[str]) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Ask for the nearest of the names that there are, if one is near.
+    """Ask whether the nearest of the names was meant; "" if none is near.
 
     >>> nearest("colour", ["color", "size"]), nearest("x", ["size"])
     ("did you mean 'color'?", '')
