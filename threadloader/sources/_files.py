@@ -1,6 +1,6 @@
-"""Files that several threads read at once, each read saying where.
+"""Reads files by position, from several threads at once.
 
-What a kind of source needs for its files is here: `expand` and `inside`, of `_paths`, find them.
+A kind of source finds here what it needs for its files, also `expand` and `inside` of `_paths`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MOST_OPEN = 128
 """Files that one source keeps open at most. Chosen: an eighth of the 1,024 that Linux allows."""
 
 _MOST_EACH = 4
-"""The same where each thread opens each of them for itself, as on Windows, whose C library has
-8,192 files at most. Chosen: so a thousand threads have room."""
+"""The same where each thread opens each file for itself, as on Windows, whose C library allows
+8,192 open files. Chosen: so a thousand threads have room."""
 
 _MOST = 1 << 30
 """Bytes asked for in one call: some systems refuse 2 GiB or more."""
@@ -39,21 +39,21 @@ _TOGETHER = 8 << 20
 """Bytes that `FileReader.gather` reads at once: memory beside what it gives. Chosen."""
 
 _GAP = 4096
-"""Where no more bytes lie between two ranges, `FileReader.gather` reads both at once, with these.
+"""Where at most so many bytes lie between two ranges, `FileReader.gather` reads both at once.
 Chosen: a page, which the system reads in any case."""
 
 
 def kept_open() -> int:
     """Give how many files a source that is opened now keeps open; it opens others for each read.
 
-    It is 128, or less where the process may have few: where only 256, 32. Where no file can be
-    read by several threads at once, it is 4.
+    It is 128, or less where the process may have few files open: 32 where it may have 256. Where
+    threads cannot share a handle, as on Windows, it is 4.
     """
     return most_open(_MOST_OPEN if hasattr(os, "pread") else _MOST_EACH)
 
 
 def _known(status: os.stat_result) -> tuple[int, ...]:
-    """Give device, number, size and times of a file."""
+    """Give what is known of a file: its device, inode number, size and times."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
@@ -74,8 +74,8 @@ class FileReader:
         path: the file.
         size: its size in bytes when it was opened.
 
-    All of it raises SourceError where the file cannot be opened, looked at or read, or has no
-    longer the size it had, and ClosedError once it is closed.
+    All methods raise SourceError where the file cannot be opened, looked at or read, or no longer
+    has the size it had, and ClosedError once the reader is closed.
     """
 
     def __init__(
@@ -88,19 +88,19 @@ class FileReader:
         with ExitStack() as undo:
             undo.callback(self._first.close)
             with readable(path):
-                # What is opened again is the same file wherever the process has gone by then.
+                # Absolute: opened again, it is the same file whatever the working folder is then.
                 self._again = path if shared and keep else path.absolute()
                 status = os.fstat(self._first.fileno())
             undo.pop_all()
         self._known = _known(status)
         self.size = status.st_size
-        self._local: Any = None  # where each read opens the file
-        # Neither has a lock: `_closing` says why.
+        self._local: Any = None  # None: each read opens the file
+        # These two have no lock: `_closing` says why.
         self._handles: dict[Held[FileIO], None] = {}
         self._closed = False  # set by close
-        self._token = Token()  # of the first one, which is never left over
+        self._token = Token()  # of the first handle, which is never left over
         if keep:
-            self._local = threading.local()  # 700 bytes, which a reader of many does without
+            self._local = threading.local()  # 700 bytes, too much for each of many files
             self._local.handle = self._first
             self._handles[Held(self._first, self._token)] = None
         else:
@@ -118,7 +118,7 @@ class FileReader:
                     if not self._keep:
                         handle.close()
         except ValueError as error:  # what fileno() says of a closed file
-            if not self._closed:  # but a signal handler's it is not
+            if not self._closed:  # then a signal handler raised it
                 raise
             raise closed_error(self.path) from error
 
@@ -128,13 +128,13 @@ class FileReader:
             handle = self._first if self._shared and self._keep else self._handle()
             try:
                 data = self._read_from(handle, offset, length)
-                # After the bytes are read, so that they are those of an unchanged file.
+                # Asked after the read, so that the bytes are those of an unchanged file.
                 size = os.fstat(handle.fileno()).st_size
             finally:
                 if not self._keep:
                     handle.close()
         except ValueError as error:  # what fileno() says of a closed file
-            if not self._closed:  # but a signal handler's it is not
+            if not self._closed:  # then a signal handler raised it
                 raise
             raise closed_error(self.path) from error
         except SourceError:
@@ -196,36 +196,36 @@ class FileReader:
         return given
 
     def _read_into(self, given: npt.NDArray[np.uint8], rows: list[int], begins: list[int]) -> None:
-        """Read ranges of the file into rows of what is given, in less than half of `read`'s time.
+        """Read ranges of the file into rows of ``given``, in less than half the time of `read`.
 
-        What is given is uint8, shape (n, length), C-contiguous; the rows may be in any order.
+        ``given`` is uint8, shape (n, length), C-contiguous; the rows may be in any order.
         """
         length = given.shape[1]
         memory, fileno, preadv = given.reshape(-1).data, self._first.fileno, os.preadv
         for row, begin in zip(rows, begins, strict=True):
             at, end = row * length, (row + 1) * length
             try:
-                # A read may give less than it was asked for. The number is asked for each time:
-                # see `_read_from`.
+                # A read may give less than it was asked for. Why fileno() is called each time,
+                # `_read_from` says.
                 while at < end and (count := preadv(fileno(), (memory[at:end],), begin)):
                     at, begin = at + count, begin + count
             except (OSError, ValueError) as error:
                 if by_handler(error):
                     raise
-                # This gives the rest if what was wrong is over, and else says what it is.
+                # `read` gives the rest if the fault has passed, and otherwise raises it in words.
                 memory[at:end] = self.read(begin, end - at)
             else:
                 if at < end:
-                    self.read(0, 0)  # says which size the file has, if it is another
+                    self.read(0, 0)  # raises if the file has another size
                     raise too_few(self.path, begin - at + row * length, length, at - row * length)
-        self.read(0, 0)  # looks whether the file still has its size, once for all
+        self.read(0, 0)  # raises if the file has another size: asked once for all ranges
 
     def _read_from(self, handle: FileIO, offset: int, length: int) -> bytes:
         data = b""
         while len(data) < length:  # a read may give less than it was asked for
             left = length - len(data)
             if self._shared:
-                # The number is asked for each time: after close() it may be another file's.
+                # fileno() each time: after close() the number may be that of another file.
                 part = os.pread(handle.fileno(), min(left, _MOST), offset + len(data))
             else:
                 handle.seek(offset + len(data))
@@ -255,7 +255,7 @@ class FileReader:
                 token = self._local.token = Token()
                 held = Held(handle, token)
                 self._handles[held] = None
-                undo.pop_all()  # who finds it there closes it
+                undo.pop_all()  # from now on it is closed by way of the dict
                 self._local.handle = handle
                 if self._closed:
                     held.close(FileIO.close)
@@ -269,10 +269,10 @@ class FileReader:
         return self._is_first(other._known)
 
     def _is_first(self, now: tuple[int, ...]) -> bool:
-        """Tell whether this is known of the file that was opened first.
+        """Tell whether what is known of a file now says that it is the one opened first.
 
-        Some file systems, as of FUSE, number a file anew each time: where no more than the number
-        differs, neither size nor times, it is the same. On Windows all the times can be set.
+        Some file systems, as of FUSE, give a file a new inode number each time: a file that differs
+        in nothing else is the same. That does not hold on Windows, where all times can be set.
         """
         first = self._known
         if now[:2] == first[:2]:
@@ -286,12 +286,12 @@ class FileReader:
             if isinstance(error.__cause__, FileNotFoundError):
                 message = "expected the file that was there when the source was opened, found none"
                 raise SourceError(message, self.path) from error
-            error.path = str(self.path)  # as it was named
+            error.path = str(self.path)  # as it was given, not absolute
             raise
 
     def close(self) -> None:
         """Close every handle; a thread that still reads gets its bytes or ClosedError."""
         self._closed = True
         with readable(self.path, "closed"):
-            # They stay there: what an interrupt leaves open, a second time closes.
+            # The handles stay in the dict: what an interrupt leaves open, a second close() closes.
             close_all([partial(each.close, FileIO.close) for each in self._handles.copy()])

@@ -1,4 +1,4 @@
-"""What goes into a fingerprint, the same on every machine: a checksum, and what of an array."""
+"""What goes into a fingerprint, the same on every machine: checksum, rows, values and dtype."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-# Without OpenSSL, which `hashlib` loads: 5 ms before the first batch, and 3.5 MiB. What is summed
-# with it is short: some rows, or sizes and times of files.
+# Not from `hashlib`, which loads OpenSSL: 5 ms before the first batch, and 3.5 MiB. What is summed
+# here is short: some rows, or sizes and times of files.
 try:
     from _sha2 import sha256  # type: ignore[import-not-found]  # CPython 3.12 and later
 except ImportError:

@@ -1,4 +1,4 @@
-"""What may be given as a source in code, and what of it is used."""
+"""What may be given as a source in code, and which of its methods are used."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def as_source(data: Any) -> Any:
     Returns:
         The source. Of another library's array, or where ``take(n)`` means "the first n",
         ``take`` is not used. Where an object passes on the attributes of another one, or its
-        class overrides ``[]`` alone, nothing is used that would go round its ``[]``.
+        class overrides ``[]`` alone, nothing is used that would bypass its ``[]``.
 
     Raises:
-        ConfigError: it cannot be indexed, or its arrays do not fit together.
+        ConfigError: the data cannot be indexed, or its arrays do not fit together.
 
     >>> as_source({"x": np.zeros((3, 2)), "y": np.ones((3, 1))})[0]
     {'x': array([0., 0.]), 'y': array([1.])}
@@ -85,16 +85,16 @@ def as_source(data: Any) -> Any:
 def _holds_array(data: Any) -> bool:
     """Tell whether it is a tuple that is meant as the arrays of a dataset.
 
-    Those of another library count, to be refused: two tensors are no dataset of two samples.
+    Arrays of another library count, to be refused: two tensors are no dataset of two samples.
     """
     return isinstance(data, tuple) and any(map(_is_array, data))
 
 
 def _is_array(part: Any) -> bool:
-    if isinstance(part, np.ndarray):  # of no dimension, too: it is refused
+    if isinstance(part, np.ndarray):  # also one without dimensions, which is refused
         return True
-    try:  # not numpy's single values, nor those of other libraries
-        # With a default: many samples may have no shape, and to look into an error takes long.
+    try:  # single values, of numpy and of other libraries, do not count
+        # With a default: many samples may have no shape, and handling an error takes long.
         return hasattr(type(part), "__array__") and len(getattr(part, "shape", ())) > 0
     except Exception as error:  # a sample may be anything, and have any shape or none
         if from_signal(error):
@@ -111,8 +111,8 @@ def _is_options(data: Mapping[Any, Any]) -> bool:
 def _is_labelled(kind: type) -> bool:
     """Tell whether an ``[]`` of this class goes by label, as in pandas' tables and series.
 
-    That is not asked of pandas, which need not be there. A class that has made an ``[]`` of its
-    own on top of one may well give samples by number.
+    Told without pandas, which need not be there. A class derived from such a class may have an
+    ``[]`` of its own, and well give samples by number.
     """
     # Without generators: `all` leaves one unfinished, whose closing would swallow a Ctrl-C.
     if not hasattr(kind, "iloc"):
@@ -126,7 +126,7 @@ def _is_labelled(kind: type) -> bool:
 def _is_arrow(kind: type) -> bool:
     """Tell whether an ``[]`` of this class gives columns, as in pyarrow's tables and batches.
 
-    Their ``len()`` counts rows. pyarrow need not be there to be asked, as pandas need not.
+    Their ``len()`` counts rows. Told without pyarrow, which need not be there.
     """
     for each in kind.__mro__:
         if "__getitem__" in vars(each):
@@ -135,10 +135,10 @@ def _is_arrow(kind: type) -> bool:
 
 
 def _is_stream(kind: type) -> bool:
-    """Tell whether it is an iterable dataset of torch, whose ``[]`` is there only to be refused.
+    """Tell whether this is a class of torch's iterable datasets, whose ``[]`` only raises.
 
-    It inherits that from torch's class of all datasets, and may have a length all the same, as a
-    chain of several has. torch need not be there to be asked.
+    It inherits ``[]`` from torch's class of all datasets, and may have a length all the same, as a
+    chain of several has. Told without torch, which need not be there.
     """
     iterable = False
     for each in kind.__mro__:
@@ -169,14 +169,14 @@ def _advice(data: Any) -> str:
 
 
 _AT_ONCE = ("take", "take_into", "__getitems__", "column")
-"""What a source may offer to be read by, in place of ``[]``."""
+"""Methods that a source may offer to be read by, in place of ``[]``."""
 
 
 def has_own(source: Any, name: str) -> bool:
-    """Tell whether what an object offers by a name belongs to the ``[]`` that it has.
+    """Tell whether the attribute of this name belongs with the ``[]`` that the object has.
 
-    It does not if ``__getattr__`` gives what another object has, or if it comes from a base of the
-    class that has the ``[]``: there nobody knows what this ``[]`` makes of a sample.
+    It does not if ``__getattr__`` gives it, from another object, or if it comes from a base of the
+    class that defines the ``[]``: a base does not know what that ``[]`` makes of a sample.
     """
     own = attributes_of(source)
     if name in own:
@@ -223,7 +223,7 @@ class Without:
 
     def __init__(self, source: Any, hidden: Sequence[str]) -> None:
         self.source = source
-        # Both are one way to read a batch: `take_into` goes where `take` goes.
+        # `take` and `take_into` are one way to read a batch: both are hidden, or none.
         self._hidden = {*hidden, "take_into"} if "take" in hidden else {*hidden}
 
     def __len__(self) -> int:
@@ -233,7 +233,7 @@ class Without:
         return self.source[index]
 
     def __getattr__(self, name: str) -> Any:
-        # Looked for where they were set: while this is unpickled they are not there yet.
+        # These two are not set yet while this is unpickled: looking them up would recurse.
         if name in ("source", "_hidden") or name in self._hidden:
             raise AttributeError(name)
         return getattr(self.source, name)

@@ -3,13 +3,12 @@
 A kept index is a file of fixed form: a header (which file it is of: size and time of its
 last change; what it holds: how many offsets and rows), a checksum over header, name of the
 file and contents, and the contents as little-endian int64. It is believed only if it is
-whole, of this very file in this very state, and consistent. Whatever else is found under
-its name is built anew. So an index can cost time; it changes samples in one case alone: of a
-file that was written to and given its old size and time back, blank lines are left out where
-they were before.
+whole, of this very file in this very state, and consistent; otherwise the index is built anew.
+So an index can cost time, but it changes samples in one case alone: if a file was written to
+and given its old size and time back, blank lines are left out where they were before.
 
-It is written under a name of its own, flushed to the disk and then renamed. So several
-processes may build it at once: each name holds a whole index or none.
+An index is written under a temporary name, flushed to the disk and then renamed. So several
+processes may build it at once: the final name holds a whole index or none.
 """
 
 from __future__ import annotations
@@ -68,7 +67,8 @@ class IndexCache:
     ) -> tuple[IntArray, IntArray | None] | None:
         """Give a file's offsets, and the rows that are not blank, if a sound index has them.
 
-        It has to be of this size, time of change (as `FileReader.modified` has it) and first byte.
+        An index is sound if it is for a file of this size, time of change (of
+        `FileReader.modified`) and first byte of its text.
         """
         path = self.path(file, skip_blank)
         try:
@@ -82,7 +82,7 @@ class IndexCache:
         except OSError as error:  # a SourceError is one
             if by_handler(error):
                 raise
-            # Another process may be putting it in place; what else is wrong, `save` says.
+            # Another process may be putting the index in place; any other cause `save` will tell.
             denied = _WINDOWS and isinstance(error.__cause__, PermissionError)
             if not (denied or isinstance(error.__cause__, FileNotFoundError)):
                 self._warn(path, error)
@@ -111,7 +111,7 @@ class IndexCache:
                         stream.write(part.data)
                     stream.flush()
                     os.fsync(stream.fileno())
-                if self._warned:  # once in vain, it is not waited for at each of many files
+                if self._warned:  # after one failure, the next of many files do not wait
                     own.replace(path)
                 else:
                     once_free(os.replace, own, path)
@@ -129,24 +129,24 @@ class IndexCache:
     def _warn(self, path: Path, error: OSError | ValueError) -> None:
         if not self._warned:
             self._warned = True
-            # Without the path that some of them name, and those of a write do not.
+            # Without the path, which some of these errors name, and those of a write do not.
             got = getattr(error, "message", None) or getattr(error, "strerror", None) or error
             hint = "going on with the index in memory"
             log("warning", "%s: expected to keep an index of lines, got: %s; %s", path, got, hint)
 
 
 class _StaleError(Exception):
-    """An index of this file, in another state of it."""
+    """The index is of this file, but of another state of it."""
 
 
 class _DamagedError(Exception):
-    """No index, or not a whole one."""
+    """The file found is no index, or not a whole one."""
 
 
 def _read(
     stream: FileIO, name: str, size: int, modified: int, begin: int, skip_blank: bool
 ) -> tuple[IntArray, IntArray | None]:
-    """Read an index with mistrust."""
+    """Read an index; raise one of the two errors above if it is not to be believed."""
     header = read_all(stream, _HEADER.size)
     if len(header) < _HEADER.size or header[:16] != _MAGIC:
         raise _DamagedError("it has no header of ours")
@@ -155,8 +155,8 @@ def _read(
         raise _StaleError("its format or its options differ")
     if (its_size, its_time) != (size, modified):
         raise _StaleError(f"size {its_size} and time {its_time} ns, now {size} and {modified} ns")
-    # Held against the true sizes of both files before memory is taken for it: a line has a byte at
-    # least, and an index with holes in it may announce more than any memory has.
+    # Checked against the true sizes of both files before memory is taken: a line has at least one
+    # byte, and a sparse index file may announce more than any memory has.
     length, lines = os.fstat(stream.fileno()).st_size - _HEADER.size, count - 1
     if not 0 <= lines <= size - begin or not -1 <= rows <= lines or (rows >= 0) != skip_blank:
         raise _DamagedError("it announces lines that the file cannot have")
@@ -168,7 +168,7 @@ def _read(
     if _checksum(header, name, parts) != digest:
         raise _DamagedError("its checksum is another one")
     offsets, *kept = (part.astype(np.int64, copy=False) for part in parts)
-    # To the end of the file: after a line end at its last byte, or one that is imagined there.
+    # To the end of the file: after the line end that is its last byte, or after an imagined one.
     ends = offsets[-1] == size or (count > 1 and offsets[-1] == size + 1 and offsets[-2] < size)
     sound = offsets[0] == begin and ends and _ascends(offsets)
     for chosen in kept:
@@ -189,7 +189,7 @@ def _fill(stream: FileIO, view: memoryview) -> None:
 
 
 def _checksum(header: bytes, name: str, parts: list[IntArray]) -> bytes:
-    # With the file's name: an index that was given another file's name is not its index.
+    # The file's name counts: an index that was renamed for another file is not that file's.
     digest = hashlib.blake2b(header[:-_DIGEST], digest_size=_DIGEST)
     encoded = name.encode("utf-8", "surrogatepass")
     digest.update(struct.pack("<q", len(encoded)) + encoded)

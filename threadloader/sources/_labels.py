@@ -18,7 +18,7 @@ from ._open_file import not_utf8, open_regular, readable
 
 __all__ = ["labels_of"]
 
-# Nothing is tried twice (++, *+), or a long cell of digits would take hours.
+# Repeats are possessive (++, *+), so nothing is tried twice: a long cell could else take hours.
 _NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 
 
@@ -27,8 +27,8 @@ def labels_of(
 ) -> tuple[list[str], list[Any] | None, Sequence[str]]:
     """Give the files that are samples, their labels or None, and the names of the classes.
 
-    That is what ``label`` and ``classes`` of the config mean for files of these names, relative
-    to the folder, with forward slashes.
+    ``label`` and ``classes`` of the config decide that. ``names`` are the files that were found,
+    relative to the folder, with forward slashes.
     """
     label, classes = spec.get("label"), spec.get("classes")
     kind = label.get("as", "class") if isinstance(label, Mapping) else "class"
@@ -87,7 +87,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 
 class _Table:
-    """A csv file with a row for each file that is a sample, by the columns of file and label.
+    """A csv file with a row for each file that is a sample; two columns name file and label.
 
     It is UTF-8 (a byte order mark at its start is left out), its first row names the
     columns, commas part them, and ``"`` stands around what has a comma or a line end in
@@ -95,7 +95,7 @@ class _Table:
     slashes. A row without a file or a label, or two for one file, are errors.
 
     Attributes:
-        rows: by the path of a file, the line in which its row begins, and its label.
+        rows: path of a file -> the line in which its row begins, and its label.
     """
 
     def __init__(self, path: Path, file: str, label: str) -> None:
@@ -104,7 +104,7 @@ class _Table:
         with readable(path), open_regular(path) as opened:
             data = opened.readall()
         try:
-            # All at once: read by lines, it would be decoded ahead of the row that is told.
+            # All at once: read by lines, it would be decoded ahead of the row that an error names.
             text = data.removeprefix(b"\xef\xbb\xbf").decode()  # as in `_decode`
         except UnicodeDecodeError as error:
             if by_handler(error):
@@ -123,7 +123,7 @@ class _Table:
                     self._add(row, begin, header, *at)
         except csv.Error as error:
             if str(error).startswith("field larger than field limit"):  # only its text tells
-                most = csv.field_size_limit()  # the process's: not for us to move
+                most = csv.field_size_limit()  # of the whole process: not for us to change
                 raise self._fault(
                     f"expected fields of at most {most:,} characters, got a longer one; leave its "
                     "column out of the table, or raise csv.field_size_limit in your program",
@@ -188,7 +188,7 @@ class _Table:
         bare = text.strip()
         if kind == "int" and (number := int64_of(bare)) is not None:
             return number
-        # Looked at first: float() would also take "1_0" and "nan".
+        # The pattern comes first: float() would also take "1_0" and "nan".
         if kind == "float" and _NUMBER.fullmatch(bare) and math.isfinite(float(bare)):
             return float(bare)
         what = "an integer that int64 holds" if kind == "int" else "a finite number"

@@ -14,8 +14,8 @@ __all__ = ["first_byte", "scan", "tell"]
 
 _BOM = b"\xef\xbb\xbf"
 
-# What a byte says about its line: 0 white space, 2 something else, and 1 may be part of
-# a white space character beyond ASCII (its line is looked at as text in the end).
+# What a byte says about its line: 0 white space, 2 something else, and 1 perhaps part of
+# a white space character beyond ASCII (then the line is decoded to decide).
 _CLASSES = np.full(256, 2, np.uint8)
 for _character in map(chr, range(0x3001)):  # U+3000 is the last one that is white space
     if _character.isspace():
@@ -24,7 +24,7 @@ for _character in map(chr, range(0x3001)):  # U+3000 is the last one that is whi
 
 
 def tell(progress: ProgressLog, reader: FileReader, what: str, done: int) -> None:
-    """Log how far a pass over a file is, in bytes, if the last time is long enough ago."""
+    """Log that ``done`` bytes of a file are passed, if the last log is long enough ago."""
     part, whole = done / 2**20, reader.size / 2**20
     progress.tell("%s: %s in %.0f of %.0f MiB", reader.path, what, part, whole)
 
@@ -32,7 +32,7 @@ def tell(progress: ProgressLog, reader: FileReader, what: str, done: int) -> Non
 def first_byte(reader: FileReader) -> int:
     """Give where the text begins: after a byte order mark, if there is one.
 
-    That of UTF-16, as PowerShell writes, is a SourceError: nothing in UTF-8 begins so.
+    A mark of UTF-16, as PowerShell writes, is a SourceError: no text in UTF-8 begins so.
     """
     begin = reader.read(0, min(len(_BOM), reader.size))
     if begin[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -44,7 +44,7 @@ def first_byte(reader: FileReader) -> int:
 def scan(
     reader: FileReader, begin: int, skip_blank: bool, chunk: int
 ) -> tuple[IntArray, npt.NDArray[np.uint8]]:
-    """Find where lines begin, from the offset of the first one on; read so many bytes at once.
+    """Find where lines begin; the first does at ``begin``. ``chunk`` bytes are read at once.
 
     Returns:
         The offsets at which lines begin, followed by the size of the file if the last line

@@ -42,7 +42,7 @@ _CHUNK = 4 << 20
 
 
 def line_options(spec: Mapping[str, Any], base: Path, root: Path | None) -> dict[str, Any]:
-    """Give what `LineFiles` takes, by ``path``, ``skip_blank`` and ``index`` of a config."""
+    """Give the arguments of `LineFiles`, of ``path``, ``skip_blank`` and ``index`` of a config."""
     files = expand(base, spec["path"], root, through_links=True)
     index = spec.get("index", "memory")
     if isinstance(index, Mapping):
@@ -76,11 +76,11 @@ class Line:
 
 
 class LineFiles:
-    """What makes a source of the lines of files, one file after the other, but for its ``[]``.
+    """All of a source of the lines of files, one file after the other, but its ``[]``.
 
     The index takes 8 bytes a line; 16 with ``skip_blank``, which leaves out lines that are empty
-    or white space only. It is kept nowhere (``"memory"``), ``"beside"`` the files, or in the
-    folder of this path. ``_chunk`` are the bytes read at once for it; for tests.
+    or white space only. ``index`` says where it is kept: nowhere (``"memory"``), ``"beside"`` the
+    files, or in the folder of this path. ``_chunk``: bytes read at once for it; for tests.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class LineFiles:
                 undo.callback(reader.close)
                 self._files.append(_File(reader, skip_blank, cache, _chunk))
             undo.pop_all()
-        # The index of each file's first line, and the number of all in the end.
+        # The index of each file's first line, and in the end the number of all lines.
         self._first = [0, *accumulate(len(file) for file in self._files)]
 
     def __len__(self) -> int:
@@ -136,7 +136,7 @@ class LineFiles:
 
 
 def _is_blank(line: bytes) -> bool:
-    """Tell whether a line has white space alone, as text; what is no text is not blank."""
+    """Tell whether a line has white space alone, as text; bytes that are no text are not blank."""
     if line and 32 < line[0] < 127:  # nearly all lines
         return False
     try:
@@ -160,7 +160,7 @@ class _File:
         self, reader: FileReader, skip_blank: bool, cache: IndexCache | None, chunk: int
     ) -> None:
         self.reader = reader
-        self._loaded: Path | None = None  # the index, if it was not made here
+        self._loaded: Path | None = None  # the path of the index, if it was loaded
         begin = first_byte(reader)
         modified = reader.modified()
         if cache is not None:
@@ -172,13 +172,13 @@ class _File:
         self.kept = None  # until it is known, all lines are read
         self.offsets, classes = scan(reader, begin, skip_blank, chunk)
         self.kept = self._not_blank(classes) if skip_blank else None
-        # What was changed meanwhile may be indexed half before and half after it.
+        # A file that was changed during the scan may be indexed half before and half after it.
         if cache is not None and reader.modified() == modified:
             cache.save(reader.path, reader.size, modified, self.offsets, self.kept)
 
     def _not_blank(self, classes: npt.NDArray[np.uint8]) -> IntArray:
         for row in np.flatnonzero(classes == 1).tolist():
-            # What is no text must stay, to be an error when it is read.
+            # A line that is no text must stay: reading it is an error.
             classes[row] = 0 if _is_blank(self.line(row).data) else 2
         return np.flatnonzero(classes).astype(np.int64)
 
@@ -202,7 +202,7 @@ class _File:
         if ended and line.endswith(b"\r"):
             line = line[:-1]
         if self.kept is not None and self._loaded is not None and _is_blank(line):
-            raise self._changed(row, begin)  # it was not when the index was made
+            raise self._changed(row, begin)  # it was not blank when the index was made
         return Line(self.reader.path, row + 1, begin, line, ended)
 
     def _changed(self, row: int, begin: int) -> SourceError:
