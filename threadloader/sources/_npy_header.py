@@ -2,8 +2,7 @@ r"""The header of an array in numpy's format, read with mistrust.
 
 An array begins with ``\x93NUMPY``, two bytes of version, the length of the header, and the
 header: a Python literal with dtype, order and shape. It is parsed as a literal, never run,
-and nothing that it says is taken for true before the caller has held it against the bytes
-that there are.
+and the caller trusts nothing that it says before comparing it with the bytes that there are.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from ..errors import SourceError, by_handler
 __all__ = ["LONGEST", "Header", "read_header"]
 
 _LONGEST_HEADER = 10_000
-"""Characters of a header that are parsed: numpy's own bound, for what is not trusted."""
+"""Characters of a header that are parsed at most: numpy's own bound for untrusted files."""
 
 LONGEST = 12 + _LONGEST_HEADER
-"""Bytes from the beginning of an array in which its whole header lies."""
+"""Bytes from the beginning of an array that are sure to hold its whole header."""
 
 
 _WIDTH = re.compile(r"[<>=|]?([A-Za-z])([0-9]+)")
@@ -37,7 +36,7 @@ _SHAPE = re.compile(r"'shape': \([0-9L, ]*\)")
 _LONG = re.compile("(?<=[0-9])L")
 
 _NO_ESCAPE = re.compile(r"""\\[^\\'"abfnrtvxuUN0-7]""")
-"""A backslash before what Python knows no escape by."""
+"""A backslash that begins no escape of Python's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Header:
         if not self.size:  # a view cannot change to or from a dtype without bytes
             return np.empty(self.shape, self.dtype)
         array = values.view(self.dtype)
-        if self.columns_first:  # rows in one piece are read many times, this is done once
+        if self.columns_first:  # copied once, so that each read finds a row in one piece
             return np.ascontiguousarray(array.reshape(self.shape[::-1]).T)
         return array.reshape(self.shape)
 
@@ -63,10 +62,11 @@ class Header:
 def read_header(
     stream: IO[bytes], fault: Callable[[str], SourceError], damaged: str, alone: str = ""
 ) -> Header:
-    """Read the header of an array, with which the stream begins, up to the values.
+    """Read the header of an array from a stream that begins with it, up to the values.
 
-    ``fault`` makes the error of a message, of what is no header, or one of Python objects or of
-    a single value. ``damaged`` is what to do about a damaged file, ``alone`` about such a value.
+    What is no header, or one of Python objects or of a single value, raises the error that
+    ``fault`` makes of a message. ``damaged`` is the hint for a damaged file, ``alone`` for a
+    single value.
     """
     magic = stream.read(8)
     if magic[:4] == b"PK\x03\x04":
@@ -93,10 +93,10 @@ def read_header(
         if by_handler(error):
             raise
         raise fault(f"expected a readable array, got: {error}; {damaged}") from error
-    # As it stands there: a number may have more digits than Python prints.
+    # The text itself, not its value: a number may have more digits than Python prints.
     shown = ascii(text.strip()[:200])[1:-1]
     unlike = f"expected a dtype and a shape, got {shown}; {damaged}"
-    if _NO_ESCAPE.search(text):  # of which Python would warn; numpy writes none
+    if _NO_ESCAPE.search(text):  # Python would warn of it; numpy writes none
         raise fault(unlike)
     try:
         header, dtype = _parse(text)
@@ -118,7 +118,7 @@ def read_header(
 
 
 def _parse(text: str) -> tuple[Any, np.dtype[Any] | None]:
-    """Give what stands in a header, and the dtype if it has the three entries of one."""
+    """Give the value of a header, and its dtype; None if it has none that numpy holds."""
     try:
         header = ast.literal_eval(text)
     except SyntaxError:
@@ -131,9 +131,9 @@ def _parse(text: str) -> tuple[Any, np.dtype[Any] | None]:
 
 
 def _is_held(descr: Any) -> bool:
-    """Tell whether the dtypes are as wide as a description of numpy's says.
+    """Tell whether numpy's dtypes are as wide as their description says.
 
-    Before 2.0 numpy keeps widths in 32 bits, and cuts what is wider.
+    Before 2.0, numpy keeps a width in 32 bits, and cuts a larger one.
     """
     if isinstance(descr, tuple):  # with a shape
         return _is_held(descr[0])
@@ -158,8 +158,8 @@ def _fits(dtype: np.dtype[Any], shape: tuple[Any, ...]) -> bool:
     has_values = size > 0  # then the caller compares sizes
     try:
         np.empty((0,) * len(shape) if has_values else shape, dtype)
-    # Too many numbers, or one that is too large beside a 0; with old numpy for want of memory,
-    # though there are no values.
+    # The shape has too many numbers, or one that is too large beside a 0; old numpy may
+    # raise MemoryError for the latter, though there are no values.
     except (ValueError, MemoryError) as error:
         if by_handler(error):
             raise

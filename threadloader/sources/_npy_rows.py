@@ -4,8 +4,8 @@ A header is not believed before it is checked, and nothing is ever unpickled: a 
 have exactly the bytes that its dtype and shape need. The format has no checksum of the
 values; an ``.npz`` file has one.
 
-Each kind of rows has ``header`` (of all its files together), ``path`` (of its first file),
-``sizes`` (of its files, in bytes) and ``mapped`` (whether they lie in memory).
+Each class of rows has ``header`` (of all its files together), ``path`` (of its first file),
+``sizes`` (of its files, in bytes) and ``mapped`` (whether they are mapped into memory).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Positioned:
 
     def one(self, row: int) -> Any:
         data = self._reader.read(self.header.length + row * self._row_size, self._row_size)
-        # The copy can be written to, as what is read from an array in memory.
+        # The copy can be written to, as a sample of an array in memory can.
         values = np.frombuffer(data, np.uint8).copy()
         sample = self._shaped(values, 1)
         return sample[0, ...] if self._boxed else sample[0]
@@ -99,7 +99,7 @@ class Mapped:
                 self.header = _checked_header(path, file.read(LONGEST), size)
                 whole, array = _mapped(path, file.fileno(), self.header, size)
         self.sizes = (size,)
-        # Only this refers to the map, since ArraySource gives copies: without it, the map goes.
+        # Only this refers to the map, since ArraySource gives copies: without it, it is unmapped.
         self._opened: tuple[mmap.mmap | None, ArraySource] | None = whole, ArraySource(array)
 
     def one(self, row: int) -> Any:
@@ -115,7 +115,7 @@ class Mapped:
             raise closed_error(self.path)
         whole, array = opened
         try:
-            # Before rows are read: past the end of a file that was cut that kills the process.
+            # Before rows are read: a read past the end of a file that was cut kills the process.
             (before,) = self.sizes
             size = before if whole is None else whole.size()  # of the file, as it is now
             if size != before:
@@ -126,7 +126,7 @@ class Mapped:
                 raise
             raise unreadable(self.path, error) from error
         finally:
-            del opened, whole, array  # who keeps what is raised keeps this frame, not the map
+            del opened, whole, array  # else a kept exception's frame would keep the map
 
     def place(self, row: int) -> str:
         return f"{self.path}[{row}]"
@@ -153,7 +153,7 @@ class Joined:
         self.mapped = first.mapped
         self.sizes = tuple(size for part in parts for size in part.sizes)
         self._parts = parts
-        # The number of each file's first row, and that of all rows in the end.
+        # The number of each file's first row, and in the end the number of all rows.
         self._first = [0, *accumulate(part.header.shape[0] for part in parts)]
         self._firsts = np.array(self._first, np.int64)  # the same, for many rows at once
         size = sum(part.header.size for part in parts)
@@ -183,7 +183,7 @@ class Joined:
 
 
 def _mapped(path: Path, number: int, header: Header, size: int) -> tuple[mmap.mmap | None, _Array]:
-    """Give the map of an open file, and its array there, to be read only."""
+    """Give the map of an open file, and the read-only array in it; no map if it has no values."""
     if not header.size:  # there may be nothing to map, and none is needed
         return None, np.empty(header.shape, header.dtype)
     try:

@@ -1,4 +1,4 @@
-"""A regular file opened, and what is said, with its name, of one that cannot be read."""
+"""Opens regular files, and makes the errors, with the name, of those that cannot be read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ESCAPED = r"[\b\f\n\r\t]"
 _TWICE = "in JSON a backslash is written twice, or as /"
 
 _GZIP = b"\x1f\x8b"
-"""How each file of gzip begins (RFC 1952, 2.3.1). The second byte is none of UTF-8 there."""
+"""How each gzip file begins (RFC 1952, 2.3.1). No text in UTF-8 begins so."""
 
 
 def starts(path: str) -> str:
@@ -55,19 +55,19 @@ def starts(path: str) -> str:
 
 
 def escaped(path: Path, error: Exception) -> str:
-    """Say what to do, behind a semicolon, about a name that Windows takes for none of a file."""
+    """Say what to do, behind a semicolon, about a name that Windows refuses; else give ""."""
     wrong = getattr(error, "errno", None) == errno.EINVAL and re.search(_ESCAPED, str(path))
     return f"; {_TWICE}" if wrong else ""
 
 
 def too_many(error: BaseException) -> str:
-    """Say what to do, behind a semicolon, about an error of opening, if too many are open."""
+    """Say what to do, behind a semicolon, if opening failed as too many are open; else give ""."""
     hint = errors.too_many(error)
     return f"; {hint}" if hint else ""
 
 
 def none_there(paths: Sequence[Path]) -> SourceError:
-    """Give the error of files that are not there: its path is that of the first.
+    """Give the error for files that are not there; its path is that of the first.
 
     >>> none_there([Path("a"), Path("b")]).message.partition(";")[0]
     "expected a file, found none, nor at 'b'"
@@ -75,7 +75,7 @@ def none_there(paths: Sequence[Path]) -> SourceError:
     if paths[0].is_symlink():
         text = "expected a file, got a link to one that is not there; make that, or the link anew"
         return SourceError(text, paths[0])
-    # Where a kind takes patterns, one that matches nothing is told otherwise.
+    # Kinds of source that take patterns have another message for one that matches nothing.
     pattern = '"*", "?" and "[" stand for themselves here: name one file; '
     hint = pattern if re.search(r"[*?[]", paths[0].name) else ""
     others = f", nor at {listed(map(str, paths[1:]))}" if len(paths) > 1 else ""
@@ -113,8 +113,8 @@ def time_of_change(status: os.stat_result) -> int:
 def open_regular(path: Path) -> FileIO:
     """Open a file for reading bytes, without a buffer; the errors are those of `regular_status`.
 
-    So is that of a file whose size the system does not know, as in ``/proc`` and where what lies
-    elsewhere is made a folder: of 0 bytes that has content. It would be taken for an empty one.
+    A file of 0 bytes that has content, since the system does not know its size (in ``/proc``, or in
+    a folder that shows what lies elsewhere), is a SourceError: it would be taken for an empty one.
     """
     status = regular_status(path)  # before it is opened: opening a pipe waits for its other end
     try:
@@ -136,14 +136,14 @@ def _check_empty(file: FileIO, path: Path) -> None:
         if not file.read(1):
             return
         if os.fstat(file.fileno()).st_size:
-            file.seek(0)  # it has been written to since it was looked at
+            file.seek(0)  # it has been written to since its size was looked at
             return
     text = "expected a file whose size the system knows, got one of 0 bytes that has content"
     raise SourceError(f"{text}; copy it to a disk first", path)
 
 
 def read_all(file: FileIO, size: int) -> bytes:
-    """Read so many bytes, of which a read may give less at once; fewer where the file ends."""
+    """Read so many bytes, by several reads if one gives less; fewer where the file ends."""
     data = b""
     while len(data) < size and (part := file.read(size - len(data))):
         data += part
@@ -153,8 +153,8 @@ def read_all(file: FileIO, size: int) -> bytes:
 def size_of(file: FileIO) -> int:
     """Give the size of an open file, which then stands at its start.
 
-    Before something buffers it: that would look whether it can be sought in, and make of what the
-    system says an `io.UnsupportedOperation` without its number.
+    Call it before the file is buffered: a buffer checks whether it can seek, and turns an error of
+    the system into an `io.UnsupportedOperation` without its number.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
@@ -162,7 +162,7 @@ def size_of(file: FileIO) -> int:
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
-    """Give the error of a file of which the system says this."""
+    """Give the SourceError for a file on which the system raised this error."""
     if isinstance(error, FileNotFoundError):
         return none_there([path])
     if isinstance(error, UnicodeEncodeError):
@@ -175,7 +175,7 @@ def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
 
 
 def other_size(path: Path, before: int, now: int) -> SourceError:
-    """Give the error of an open file that has another size by now, in bytes."""
+    """Give the error for an open file whose size, in bytes, is no longer that before."""
     return SourceError(
         f"expected the {before} bytes that it had when it was opened, got {now}; "
         "open the source again when the file is complete",
@@ -184,7 +184,7 @@ def other_size(path: Path, before: int, now: int) -> SourceError:
 
 
 def too_few(path: Path, offset: int, length: int, got: int) -> SourceError:
-    """Give the error of a read that ends early in an open file, which has its size."""
+    """Give the error for a read that ends early in an open file, though its size is the same."""
     text = f"expected {length} bytes, got {got}, though the file has the size that it had"
     hint = "if nothing writes to it, copy it to another disk"
     return SourceError(f"{text}; {hint}", path, f"byte {offset}")
@@ -192,9 +192,9 @@ def too_few(path: Path, offset: int, length: int, got: int) -> SourceError:
 
 @contextmanager
 def readable(path: Path, done: str = "read") -> Iterator[None]:
-    """Name the file in what the system says of its reading, for one that is read as a whole.
+    """Turn an error of the system in the ``with`` into a SourceError that names the file.
 
-    Or of what else is done to it: a network disk may tell an error when the file is closed.
+    ``done`` says what is done to it: a network disk may tell an error when the file is closed.
     """
     try:
         yield
@@ -208,11 +208,11 @@ def readable(path: Path, done: str = "read") -> Iterator[None]:
 
 
 def not_utf8(path: Path, error: UnicodeDecodeError) -> str:
-    """Give what was expected, what came, and what to do, of an error in a piece of this file."""
+    """Give the message for a piece of this file that is not UTF-8: expected, got, what to do."""
     try:
         with open_regular(path) as file:
             begin = read_all(file, len(_GZIP))
-    except (OSError, SourceError) as failed:  # gone by now, say: it is told without
+    except (OSError, SourceError) as failed:  # it may be gone by now: no gzip file then
         if by_handler(failed):
             raise
         begin = b""

@@ -1,4 +1,4 @@
-"""From the names and patterns of a config to files, within the folder that bounds them.
+"""Finds the files that names and patterns of a config mean, within the folder that bounds them.
 
 The rules of patterns, the same on every machine:
 
@@ -33,7 +33,7 @@ __all__ = ["MAGIC", "expand", "inside", "is_there", "listing", "real", "why_not"
 MAGIC = frozenset("*?[")
 
 _LONGEST = 4096
-"""Characters of a pattern for one name, of 255 at most; Python takes minutes for many brackets."""
+"""Characters of the pattern for one name, of 255 at most; many brackets take Python minutes."""
 
 
 def expand(
@@ -47,14 +47,14 @@ def expand(
     """Give the files that names and patterns mean.
 
     Args:
-        base: the folder to which relative ones are relative.
-        path: one of them, or several.
+        base: the folder to which relative names and patterns are relative.
+        path: a name or pattern, or several.
         root: the folder that no file may lie outside of; None for no bound.
-        through_links: a link to a file that comes as well is that file a second time.
-        overlapping: what several patterns find by the same path comes once, and is no error.
+        through_links: a link counts as the file that it leads to, which may come only once.
+        overlapping: a file that several patterns find by one path comes once, and is no error.
 
     Returns:
-        The files, in the order given; what one pattern finds is sorted. A plain name stands in it
+        The files, in the order given; those of one pattern are sorted. A plain name is among them
         whether there is such a file or not. Links are followed only to look where they lead.
 
     Raises:
@@ -96,15 +96,15 @@ def expand(
 def inside(path: Path, root: Path | None) -> Path:
     """Give the path of a file or folder back if it lies within a root, after following every link.
 
-    It need not exist; a root of None is no bound. It bounds what a config can name. It is no
-    defence against somebody who changes links while the file is being opened. Outside is a
-    SourceError; a root that no system has, or that is no folder, a ConfigError.
+    The path need not exist; a root of None is no bound. A root bounds what a config can name. It is
+    no defence against somebody who changes links while the file is being opened. A path outside is
+    a SourceError; a root that no system has, or that is no folder, a ConfigError.
     """
     if root is not None:
         bound = real(root, of_root=True)
         there = real(path)
         outside = not PurePath(there).is_relative_to(bound)
-        # What is made in it later, as the folder of a cache, makes it.
+        # A root that is not there yet may be made with what it bounds, as the folder of a cache.
         if (outside or os.path.lexists(bound)) and not os.path.isdir(root):  # noqa: PTH112
             got = f"{bound}, which is none"
             raise ConfigError(Problem("/root", "a folder", got, "name one that is there"))
@@ -118,10 +118,10 @@ def inside(path: Path, root: Path | None) -> Path:
 def real(path: Path, *, of_root: bool = False) -> str:
     """Give a path with every link followed; it need not exist.
 
-    Where it cannot be followed that is a SourceError; of the config's ``root``, a ConfigError.
+    A path that cannot be followed is a SourceError; if it is the config's ``root``, a ConfigError.
     """
     try:
-        # Windows leaves what says that a path is to be taken as it is; without it it is the same.
+        # Windows may leave the prefix for "take this path literally": the same path without it.
         found = re.sub(r"^\\\\\?\\(?=[A-Za-z]:)", "", os.path.realpath(path))
         return re.sub(r"^\\\\\?\\UNC\\", r"\\\\", found)
     except (OSError, ValueError) as error:  # ValueError: a path that no system has, as with NUL
@@ -136,9 +136,9 @@ def real(path: Path, *, of_root: bool = False) -> str:
 
 
 def _files_of(base: Path, name: str, root: Path | None) -> list[tuple[Path, bool]]:
-    """Give the file of a name, or those of a pattern, sorted; and of each whether it is a link."""
+    """Give the file of a name, or the sorted ones of a pattern, each with whether it is a link."""
     parts = PurePath(name).parts
-    anchored = bool(PurePath(name).anchor)  # it may have a "?" that means no pattern
+    anchored = bool(PurePath(name).anchor)  # an anchor may have a "?" that is no pattern
     first = next((i for i in range(anchored, len(parts)) if MAGIC & set(parts[i])), len(parts))
     if first == len(parts):
         file = inside(base / name, root)
@@ -160,7 +160,7 @@ def _files_of(base: Path, name: str, root: Path | None) -> list[tuple[Path, bool
 
 
 def _check_literal(start: Path, before: Sequence[str], parts: Sequence[str]) -> None:
-    """Refuse a pattern that is the name of a file or folder which it does not find."""
+    """Refuse a pattern that, taken literally, names a file or folder which it does not match."""
     there, spelt = start, list(before)
     for part in parts:
         there = there / part
@@ -176,12 +176,12 @@ def _check_literal(start: Path, before: Sequence[str], parts: Sequence[str]) -> 
 
 
 def is_there(path: Path) -> bool:
-    """Tell whether a path leads to anything, a link that leads nowhere as well."""
+    """Tell whether there is anything at a path; a link that leads nowhere counts."""
     return why_not(path) is None
 
 
 def why_not(path: Path) -> OSError | ValueError | None:
-    """Give the error of looking for what a path leads to; None where there is anything."""
+    """Give the error of looking at a path; None if there is anything at it, as in `is_there`."""
     try:
         path.lstat()
     except (OSError, ValueError) as error:
@@ -194,10 +194,10 @@ def why_not(path: Path) -> OSError | ValueError | None:
 def _search(
     start: Path, parts: Sequence[str], root: Path | None
 ) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Give what a pattern finds below a folder: the names on the way there, whether it is a link.
+    """Give each file that a pattern finds below a folder: its path's names, whether it is a link.
 
-    Each folder is listed once, with the set of places in the pattern at which the next
-    name may stand; so several ways through the pattern find a file once.
+    Each folder is listed once, with the set of places in the pattern that the next name may
+    match; so a file is found once, even by several ways through the pattern.
     """
     steps = [None if part == "**" else _matcher(part) for part in parts]
     if steps[-1] is None:
@@ -246,7 +246,7 @@ def _matcher(part: str) -> Callable[[str], object]:
 def listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None, bool]]:
     """List a folder: name, whether it is a folder as `_is_folder` says, whether it is a link.
 
-    ``pattern`` is the one whose search begins in it; None: it was found on the way.
+    ``pattern`` is the one whose search begins here; None: the folder was found on the way.
     """
     try:
         with os.scandir(folder) as entries:
@@ -272,17 +272,17 @@ def listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None, 
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool | None:
-    """Tell whether an entry is a folder; None: a link to where nobody may look.
+    """Tell whether an entry is a folder; None: a link to a place that may not be looked at.
 
-    As a file or a folder that a pattern means, such a link fails by its own name. One that
-    no pattern means is no fault of the folder that it stands in.
+    If a pattern means such a link, as a file or a folder, it fails later by its own name. If
+    none does, the link is no fault of the folder that it stands in.
     """
     try:
         return entry.is_dir()
     except OSError as error:
         if by_handler(error) or not entry.is_symlink():
             raise
-        # To itself, or through a file: it leads nowhere.
+        # A link to itself, or through a file, leads nowhere.
         return False if error.errno in (errno.ELOOP, errno.ENOTDIR) else None
 
 

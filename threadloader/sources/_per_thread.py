@@ -13,14 +13,14 @@ from ._closing import close_each
 __all__ = ["PerThread"]
 
 _OPTIONAL = ("take", "take_into", "__getitems__", "column", "fingerprint")
-"""Methods that the objects may offer, each asked of the calling thread's own."""
+"""Methods that the objects may offer; each call goes to the calling thread's own object."""
 
 _OF_OPEN = ("sample_bytes", "locate")
-"""Asked of the calling thread's object if it has one: none is worth an opening, which may wait."""
+"""Asked of the calling thread's open object only: not worth opening one, which may take long."""
 
 _forks = 0
-"""How many forks lie between the process that imported this and the one that it is in. Counted
-since it is asked at each read, and a call of the system for that may cost as much as the read."""
+"""How many forks lie between the process that imported this and the current one. Counted, since
+each read asks for it, and a call of the system for that may cost as much as the read."""
 
 
 def _forked() -> None:
@@ -33,11 +33,11 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
 
 
 class _Opening:
-    """What was made from one opening to the next close.
+    """The time from one opening of the source to the next close, for all threads.
 
-    Nothing here has a lock. ``closed`` goes from False to True once, and a thread that reads it
-    too early goes on with the object that it holds, as if it had come a moment before. Threads
-    that write ``length`` at once have all counted the same.
+    Its attributes have no lock. ``closed`` goes from False to True once, and a thread that reads
+    False just before that goes on with its object, as if it had come a moment earlier. Threads
+    that write ``length`` at the same time all write the same number.
     """
 
     def __init__(self, opener: int) -> None:
@@ -48,10 +48,10 @@ class _Opening:
 
 
 class _Part:
-    """What one thread has of an opening: an object, and the source made of it; None once closed.
+    """One thread's share of an opening: its object, and the source made of it; None once closed.
 
-    Its thread holds the lock in each call of the object, and whoever closes it does then, which
-    so need not wait for a read that never ends. Reentrant: one may close inside of a call.
+    The thread holds the lock during each call of the object, and so does a thread that closes it.
+    Closing only tries the lock: it never waits for a read. Reentrant: a call may close inside.
     """
 
     def __init__(self, opening: _Opening) -> None:
@@ -62,10 +62,10 @@ class _Part:
         self.closing = False  # whether a close of the object has begun; written under the lock
 
     def close(self) -> bool:
-        """Close the object, if it is open; say whether no other thread is in a call of it."""
+        """Close the object, if it is open; False if another thread is in a call of it."""
         if not self.lock.acquire(blocking=False):
-            return self.closing  # then it closes the object, and is in no other call of it
-        # A signal's handler, or a finalizer, in the middle of that: it goes on after this.
+            return self.closing  # True: the thread that holds the lock is closing the object
+        # Nested: called by a signal handler or finalizer during a close, which goes on after this.
         nested, over = self.closing, False
         try:
             if not nested:
@@ -73,7 +73,7 @@ class _Part:
                 _close(self.made)
                 over = True
         except BaseException as error:
-            # What a signal handler raises may have come before anything was closed.
+            # An exception of a signal handler may have come before anything was closed.
             over = not from_signal(error)
             raise
         finally:
@@ -85,26 +85,26 @@ class _Part:
 
 
 class _Process:
-    """What a process has made.
+    """What one process has opened.
 
-    A fork begins with none. Objects that its parent made share their place in a file with it, and
-    may hold locks of threads that do not exist in the fork: they are not even closed there.
+    A fork begins with none. Objects that its parent made share their place in a file with the
+    parent, and may hold locks of threads that the fork does not have: it does not even close them.
     """
 
     def __init__(self) -> None:
         # Held while the opening is looked at and replaced: no factory, no close() and no waiting
-        # inside. Closing needs neither it nor another: `_closing` says why.
+        # inside. Closing waits neither for this lock nor for another: `_closing` says why.
         self.lock = threading.Lock()
         self.opening: _Opening | None = None
         self.parts: dict[_Part, None] = {}
 
     def end(self, part: _Part, told: list[str]) -> None:
-        """Close an object, or leave it to its thread, if that is in a call of it, and tell so."""
+        """Close a part, or add a warning to ``told`` if it is left to a thread in a call of it."""
         kind, left = type(part.made).__name__, False
         try:
             left = not part.close()
         finally:
-            if left or part.made is None:  # or else an interrupt came: it is closed the next time
+            if left or part.made is None:  # after an interrupt it stays: the next close takes it
                 self.parts.pop(part, None)
         if left:
             told.append(
@@ -117,10 +117,10 @@ class PerThread:
     """A source over objects that a factory makes, one in each thread that reads.
 
     It is made by `threadloader.sources.per_thread`; ``adapt`` makes a source of such an object.
-    An object is made at a thread's first use. Beyond ``len`` and ``[]`` it offers those of
+    A thread's object is made at its first use. Beyond ``len`` and ``[]`` this offers those of
     ``take``, ``take_into``, ``__getitems__``, ``column`` and ``fingerprint`` that the objects
-    offer. ``sample_bytes`` and ``locate`` are those of the calling thread's object: without one
-    there is neither.
+    offer. ``sample_bytes`` and ``locate`` are those of the calling thread's object: a thread
+    without one has neither.
     """
 
     def __init__(self, factory: Callable[[], Any], adapt: Callable[[Any], Any]) -> None:
@@ -134,22 +134,22 @@ class PerThread:
         self._factory = factory
         self._adapt = adapt
         self._local = threading.local()
-        # By `_forks`. Kept of the parents as well, whose objects would else be freed here,
-        # which closes some. Two threads at once get the same one: a dict's setdefault is whole.
+        # By `_forks`. Those of the parents are kept too: a fork that freed their objects would
+        # close some. Two threads at once get the same one: a dict's setdefault is atomic.
         self._processes = {_forks: _Process()}
-        # Taken by the user that this has; nobody waits for it. It is given back by putting a fresh
-        # one in its place, which is whole, and harmless a second time.
+        # Held while somebody uses this source; nobody waits for it. To give it back, `close` puts
+        # a fresh lock in its place, which is atomic, and harmless a second time.
         self._lent = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Say how `copy` and `pickle` make another: that has no object yet, and no user."""
+        """Say how `copy` and `pickle` make another, which has no object yet, and no user."""
         return type(self), (self._factory, self._adapt)
 
     def lend(self) -> PerThread:
-        """Give a source to somebody who closes it: this one, or one of its own if it has a user.
+        """Give this source to a user who will close it, or a new one like it if this has a user.
 
-        Two loaders at once, for training and for testing, say, each close theirs. The thread that
-        asks opens it, whatever it was to those who had it before.
+        So two loaders at once, for training and testing, say, each close their own. The calling
+        thread counts as the one that opens it, whatever it was under earlier users.
         """
         if not self._lent.acquire(blocking=False):
             return PerThread(self._factory, self._adapt).lend()
@@ -170,7 +170,7 @@ class PerThread:
         return self._part().source
 
     def opened(self) -> bool:
-        """Tell whether the calling thread's last opening did not fail. Asked, it is forgotten."""
+        """Tell whether the calling thread's last opening did not fail, and forget a failure."""
         failed, self._local.opens = getattr(self._local, "opens", False), False
         return not failed
 
@@ -183,25 +183,25 @@ class PerThread:
         thread, here = threading.get_ident(), self._here()
         with here.lock:
             if here.opening is None or here.opening.closed:
-                # A worker that comes back late from a slow read must not open
-                # again what nobody would close; the thread that opened may.
+                # A worker that comes back late from a slow read must not open the source
+                # again, since nobody would close it; the thread that opened it may.
                 if part is not None and part.opening.opener != thread:
                     raise _closed()
                 here.opening = _Opening(thread)
             opening = here.opening
-        part = _Part(opening)  # before there is an object that an interrupt could leave open
+        part = _Part(opening)  # made first: an interrupt must not leave an object without one
         self._local.opens = True
         part.made = made = self._factory()
         here.parts[part] = None
         if opening.closed:
             close_each(here.end, [part])
             raise ClosedError("this source was closed while a thread still opened its part of it")
-        part.source = self._adapt(made)  # not the part's: that is None as soon as it is closed
+        part.source = self._adapt(made)  # part.made is None by now if it was closed
         self._local.part, self._local.opens = part, False
         return part
 
     def __len__(self) -> int:
-        # Counted once, by the thread that opens: no other needs an object for it.
+        # Counted once for an opening: other threads then need no object for it.
         opening = self._here().opening
         known = None if opening is None or opening.closed else opening.length
         if known is not None:
@@ -218,12 +218,12 @@ class PerThread:
                     raise _closed()
                 return part.source[index]
         finally:
-            # With the lock let go: whoever closes sees that, or it is seen here that they did.
+            # After the lock is released: either close() finds it free, or this sees `closed`.
             if part.opening.closed:
                 part.close()
 
     def __getattr__(self, name: str) -> Any:
-        """Give what the objects offer; a method is bound to no thread."""
+        """Give what the objects offer; a method calls the object of the thread that calls it."""
         own = self._part if name in _OPTIONAL else self._open if name in _OF_OPEN else None
         offered = None if own is None else getattr(own().source, name, None)
         if name == "sample_bytes" and offered is not None:
@@ -232,7 +232,7 @@ class PerThread:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def method(*args: Any) -> Any:
-            part = own()  # of the thread that calls it
+            part = own()  # of the thread that calls this method
             try:
                 with part.lock:
                     if part.opening.closed:
@@ -245,7 +245,7 @@ class PerThread:
         return method
 
     def _open(self) -> _Part:
-        """Give what the calling thread has; an AttributeError without an open object."""
+        """Give the calling thread's part; an AttributeError if it has no open object."""
         part: _Part | None = getattr(self._local, "part", None)
         if part is None or part.opening.forks != _forks or part.opening.closed:
             raise AttributeError("expected a thread that has read here, got one without an object")
@@ -255,15 +255,15 @@ class PerThread:
         """Close each object that the factory made, if it has ``close()``.
 
         Each is closed even when one of them raises; the last exception is raised, with the others
-        as its context. A fork closes what it made itself, and nothing of its parent's. An object
-        that another thread is in a call of stays open, since its ``close()`` might wait: that
-        thread closes it. What an interrupt leaves open, a second time closes.
+        as its context. A fork closes what it made itself, not what its parent made. While another
+        thread is in a call of an object, that object stays open, since its ``close()`` might wait:
+        that thread closes it. What an interrupt leaves open, a second call closes.
         """
         here = self._here()
         opening = here.opening
         if opening is not None:
             opening.closed = True
-        # Behind that: who borrows it now would else go on with what is closed a moment later.
+        # After the flag is set: else a new user would go on with what is closed a moment later.
         self._lent = threading.Lock()
         parts = [part for part in here.parts.copy() if part.opening.closed]
         close_each(here.end, parts)

@@ -9,17 +9,17 @@ from ..errors import log
 __all__ = ["ProgressLog"]
 
 _TELL_SECONDS = 1.0
-"""What takes longer says how far it is, and again after as long. Chosen."""
+"""Work that takes longer logs how far it is, and again each time as much has passed. Chosen."""
 
 
 class ProgressLog:
-    """Logs how far something is that begins now, every second or so."""
+    """Logs how far a piece of work is, about every second from when this is made."""
 
     def __init__(self) -> None:
         self._told = time.monotonic()
 
     def tell(self, message: str, *values: object) -> None:
-        """Log this, as `logging` takes it, if the last time is long enough ago."""
+        """Log this, as `logging` takes it, if the last log is long enough ago."""
         if time.monotonic() - self._told > _TELL_SECONDS:
             self._told = time.monotonic()
             log("info", message, *values)

@@ -1,4 +1,4 @@
-"""Indices, if they are those of a source: none ever counts from the end."""
+"""Checks indices, each of which must be one of the source's: none ever counts from the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["row_number", "row_numbers"]
 
 
 def row_number(index: Any, length: int) -> int:
-    """Give an index, a Python int or numpy integer, as a Python int, if it is one of a source's.
+    """Give an index, a Python int or numpy integer, as a Python int, if 0 .. ``length - 1``.
 
     Raises:
         IndexError: it is negative or too large; it never counts from the end.
@@ -42,16 +42,16 @@ def _outside(number: int, length: int) -> str:
 
 
 def row_numbers(indices: npt.ArrayLike, length: int) -> npt.NDArray[np.int64]:
-    """Give indices as int64 ``(batch,)``, if each is one of a source's; raise as `row_number`."""
+    """Give indices as int64 ``(batch,)``, if all are 0 .. ``length - 1``; raise as `row_number`."""
     rows = np.asarray(indices)
     if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
         got = f"{rows.dtype} of shape {rows.shape}"
         raise TypeError(f"expected integers in one row as indices, got {got}")
     if rows.dtype != np.int64:
-        # Above int64 an unsigned index becomes a negative one, and is refused as that.
+        # An unsigned index too large for int64 becomes a negative one, and is refused as that.
         rows = rows.astype(np.int64)
-    # Seen as unsigned, a negative index is a huge one: one comparison finds both. The place
-    # of the largest is found in a third of the time that its value takes.
+    # Seen as unsigned, a negative index is a huge one: one comparison finds both. argmax
+    # takes a third of the time of max.
     unsigned = rows.view(np.uint64)
     if rows.size and unsigned.item(unsigned.argmax()) >= length:
         raise IndexError(_outside(int(rows[unsigned >= length][0]), length))

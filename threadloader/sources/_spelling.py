@@ -18,10 +18,10 @@ _ANY_CASE = os.name == "nt" or sys.platform == "darwin"
 def check_spelling(folder: Path, patterns: Sequence[str], root: Path | None) -> None:
     """Refuse a name in a pattern that the disk has in another spelling, on systems that find it.
 
-    Such a name would stand in samples, and decide in which order they come. Letters and their
-    accents may be apart on the disk. Each pattern counts up to its first name with a ``*``,
-    ``?`` or ``[``. A folder on the way that cannot be listed or lies outside of root is a
-    SourceError, too.
+    Such a name would stand in samples, and decide in which order they come. A letter and its accent
+    may be two characters on the disk: that is no other spelling. Each pattern is checked up to its
+    first name with a ``*``, ``?`` or ``[``. A folder on the way that cannot be listed or lies
+    outside of root is a SourceError, too.
     """
     if not _ANY_CASE:
         return
