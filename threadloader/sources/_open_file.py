@@ -175,7 +175,7 @@ def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
 
 
 def other_size(path: Path, before: int, now: int) -> SourceError:
-    """Give the error for an open file whose size, in bytes, is no longer that before."""
+    """Give the error for an open file whose size in bytes is no longer ``before``."""
     return SourceError(
         f"expected the {before} bytes that it had when it was opened, got {now}; "
         "open the source again when the file is complete",
