@@ -137,7 +137,7 @@ the callbacks of those are Python code and would swallow a Ctrl-C that lands in 
 
 
 def follow(cache: Cache) -> None:
-    """Call a cache's `_forked` in each forked child, from now on; it has all its locks."""
+    """Have a cache's `_forked` called in each forked child; the cache has all its locks by now."""
     _caches[weakref.ref(cache, _caches.pop)] = None
 
 

@@ -102,7 +102,7 @@ class Folder(Cache):
         samples, _ = self._shelf.held()
         try:
             names = [path.name for path in self._folder.parent.iterdir()]
-        except OSError as error:  # it may be a folder that we cannot list
+        except OSError as error:  # the folder may be one that we cannot list
             if by_handler(error):
                 raise
             names = []

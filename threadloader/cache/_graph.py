@@ -16,7 +16,7 @@ __all__ = ["Node", "digest_of"]
 
 _MOST_COLOURS = 500_000
 _FEWEST_ROUNDS = 8
-"""How many colours are worked out at most, but in so many rounds anyway. Chosen: a second or two.
+"""The most colours to work out, but so many rounds in any case. Chosen: a second or two.
 Where two things in a set differ only in what lies farther away among very many, another run may
 put them in another order, and prepare anew what was kept."""
 

@@ -141,7 +141,7 @@ def _made_of(walk: Walk, thing: Any, base: Any) -> None:
         if type(thing) in (partial, np.vectorize) and vars(thing):
             found = dict(vars(thing))
             if base is np.vectorize:
-                found.pop("_ufunc", None)  # made of the function by its calls
+                found.pop("_ufunc", None)  # a cache that its calls fill
             walk.add(found)
 
 
@@ -236,7 +236,7 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
         # numpy's global generator, which scipy's distributions hold: another state in each run.
         walk.put("numpy.random")
         return
-    # As a compiled function wraps its original: the rest of it changes with the first call.
+    # A wrapper, as a compiled function is: the rest of it changes with the first call.
     wraps = not mine and inspect.getattr_static(thing, "__wrapped__", None) is not None
     whole = told in (np.ndarray, *_SETS) or issubclass(kind, tensor_class())
     # Not a compiled module: it has attributes of this run alone, which its pickle leaves out.

@@ -106,7 +106,7 @@ def _open_regular(path: Path) -> FileIO:
     # Not by an opener with flags for that: a Ctrl-C after its `os.open` would leave the file open.
     found = path.lstat()
     if stat.S_ISREG(found.st_mode):
-        file = FileIO(str(path), "rb")  # errors would show a Path's repr
+        file = FileIO(str(path), "rb")  # str: errors would show a Path's repr
         if os.path.samestat(found, os.fstat(file.fileno())):
             return file
         file.close()

@@ -218,5 +218,5 @@ def unless_held(lock: _thread.LockType, work: Callable[[], None]) -> None:
         if taken[0]:
             work()
     finally:
-        if taken and taken[0]:  # not by a call, after which a signal handler may run
+        if taken and taken[0]:  # tested without a call: after one a signal handler may run
             lock.release()

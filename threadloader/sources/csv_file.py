@@ -3,7 +3,7 @@
 How the text becomes rows stands in `_csv_rows`, how texts become numbers in
 `_csv_columns`. A value that its column's dtype does not hold, a row with a field too many
 or too few, a quote that is never closed: each is an error when the files are opened, with
-file and line. (The name of this file is not that of the standard library's module.)
+file and line. (This file is not called csv, as the standard library's module is.)
 """
 
 from __future__ import annotations
