@@ -83,7 +83,8 @@ class CsvOptions:
         """Give field -> position, for a file that has these columns.
 
         Names or positions that no column has, and names that several have, are a KeyError with
-        them as its arguments; two entries of a list that mean fields of one name a ConfigError.
+        them as its arguments (if all columns are taken, with the first such name). Two entries of
+        a list that mean fields of one name are a ConfigError.
         """
         fields = chosen_fields(self.fields, "every column")
         if fields is None:
