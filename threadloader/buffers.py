@@ -17,11 +17,11 @@ array interface, whose consumers must hold the object that offers it. So `memory
 the last array, memoryview, tensor or thread that could still reach the bytes, and then, and
 not before, the callback of a weak reference hands the block back. Nobody counts references.
 
-The callback is ``deque.append`` itself: no line of Python runs where the last view ends,
-so that may be in any thread, in a garbage collection, in a signal handler or while the
-interpreter goes down, and a Ctrl-C cannot be swallowed there. `memory` is an array because
-arrays take no part in garbage collection: it cannot be found dead while a finalizer still
-has a way to it.
+The callback is ``deque.append`` itself: no line of Python runs where the last view ends.
+So the last view may end in any thread, in a garbage collection, in a signal handler or while
+the interpreter goes down, and no Ctrl-C can be swallowed there. `memory` is an array because
+arrays take no part in garbage collection, which so cannot find it dead while a finalizer
+can still reach it.
 
 Who owns a block: the lease, while it lives; then the deque `ended` of its shelf; then the one
 thread that gets it out. There is no lock, so none can be held by a thread that a fork left
@@ -153,8 +153,8 @@ class Pool:
     def close(self) -> None:
         """Free what is idle. Arrays that are held stay as they are and are freed when they end.
 
-        One store, so it may be called from a finalizer or a signal handler too, and twice.
-        What is asked for afterwards is new memory.
+        It is a single store, so a finalizer or a signal handler may call it too, and twice.
+        Arrays made afterwards are new memory.
         """
         self._shelves = None
 
@@ -177,7 +177,7 @@ class _Block:
 
 
 class _Lease:
-    """What arrays hold while they use a block, and nothing else holds.
+    """The object that arrays hold while they use a block, and that nothing else holds.
 
     It is no array: as the base of a view of a view numpy takes the array that owns the memory,
     so that views would not hold the lease.
@@ -197,7 +197,7 @@ class _Shelf:
         size: of each, in bytes.
         ended: the weak references whose leases have ended, longest ago first.
         asked: whether this size was asked for since the last review.
-        fewest: how few were waiting at any time since then.
+        fewest: the smallest number of blocks that were waiting at any time since then.
         refused: how many arrays found no room since one was lent.
     """
 
@@ -212,14 +212,14 @@ class _Shelf:
         self.refused = 0
 
     def watched_bytes(self) -> int:
-        """Bytes of the blocks that wait, or are lent and will."""
+        """Bytes of the blocks that wait here, and of those that are lent and will come back."""
         return self.size * len(self._watched)
 
     def take(self) -> _Block | None:
         """Give a block that waits to the caller alone; None when there is none."""
         try:
-            # The one that ended last: it is still in the processor's cache, and those that
-            # nobody needs are left to `trim`. The oldest first cost a tenth at 2.7 MiB.
+            # The one that ended last: its block is still in the processor's cache, and blocks that
+            # nobody needs are left to `trim`. To take the oldest first cost a tenth at 2.7 MiB.
             ended = self.ended.pop()
         except IndexError:
             self.fewest = 0
@@ -254,7 +254,7 @@ def _find(shelves: list[_Shelf], size: int) -> _Shelf:
         if shelf.size == size:
             return shelf
     shelf = _Shelf(size)
-    # Two threads may add the same size at once. The second one is never found, and goes.
+    # Two threads may add a shelf of one size at once: nobody finds the second, a review drops it.
     shelves.append(shelf)
     return shelf
 

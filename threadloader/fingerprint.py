@@ -72,7 +72,7 @@ def digest(batch: Any) -> bytes:
         zero, the bits of a NaN.
 
     Raises:
-        TypeError: it holds something else. The message says where and of which type.
+        TypeError: the batch holds something else. The message says where and of which type.
 
     >>> digest({"x": np.zeros(2)}) == digest({"x": np.zeros((2, 2))[:, 0]})
     True

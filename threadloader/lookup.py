@@ -128,7 +128,7 @@ def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
 
 
 def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Base, source: Any) -> str:
-    """Answer what was asked, of the open source or anything of its length; give what to print.
+    """Give what to print in answer; `source` is the open one, or anything of its length.
 
     Raises:
         ConfigError: what the config names does not fit, its sampler asks a source for labels

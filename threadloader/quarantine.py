@@ -2,8 +2,8 @@
 
 A line of it is a JSON object: ``index``, the dataset index; ``path``, where the sample
 stands, as its source says, or null; ``error``, the exception's type and message;
-``traceback``. The option `exclude` takes such a file, so that what one run left out the next
-does not try.
+``traceback``. The option `exclude` takes such a file, so that the next run does not try what
+this one left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OPTION = "/on_error/quarantine"
 """The option that names the file, as a JSON pointer."""
 
 _LONGEST = 1 << 20
-"""Bytes of a line that are looked at. Chosen: a line here is far shorter."""
+"""Bytes of a first line that are looked at, at most. Chosen: a line here is far shorter."""
 
 _HELD_SECONDS = 10.0
 """How long somebody else may hold the file. Chosen: long; it is held for one write."""
@@ -205,7 +205,7 @@ def is_torn(line: bytes) -> bool:
     if line[: len(_BEGIN)] != _BEGIN[: len(line)]:
         return False
     try:
-        # As text: of bytes, json guesses UTF-16 where there are zeros.
+        # Decoded here: from bytes with zeros in them json guesses UTF-16.
         json.loads(line.decode())
     except json.JSONDecodeError as error:
         return _ENDED.fullmatch(error.doc, error.pos) is not None

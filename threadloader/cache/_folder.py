@@ -145,7 +145,7 @@ class Folder(Cache):
             if len(data) == place.length and sound(data, self._key, index):
                 return decode(data, RECORD_HEAD)
             problem = "its checksum is another one"
-        except (OSError, ValueError, DamagedError) as error:  # ValueError: it has been closed
+        except (OSError, ValueError, DamagedError) as error:  # ValueError: the file is closed
             if by_handler(error):
                 raise
             if of_process(error):

@@ -84,7 +84,7 @@ _SETS = (set, frozenset, weakref.WeakSet)
 
 
 class _AnyOrder(list[Any]):
-    """What a set holds besides constants."""
+    """The things that a set holds besides constants: they have no order."""
 
 
 def _tell(walk: Walk, thing: Any) -> None:

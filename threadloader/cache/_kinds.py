@@ -104,7 +104,7 @@ _TOLD_OF_CLASSES = frozenset(
 """Special names of a class that programs read, besides its code."""
 
 _ASKED_FOR = frozenset({"__annotations__", "__annotate__", "__annotate_func__"})
-"""Names that even a class without annotations has, empty, once somebody has asked for them."""
+"""Names that even a class without annotations has, empty, once it was asked for annotations."""
 
 _WRITTEN = frozenset(
     {

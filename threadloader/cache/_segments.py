@@ -150,7 +150,7 @@ class Segment:
             return  # its writer has removed it
         with _open_regular(self._index) as file:
             length = os.fstat(file.fileno()).st_size
-            # After the index: every entry that was read has its record in this size.
+            # Asked after the length of the index: so each entry within that has its record here.
             size = self.path.stat().st_size
             self.size = length + size  # counted even if the index is of no use
             header = _read_all(file, HEADER_BYTES)

@@ -55,7 +55,7 @@ class Shelf:
         self._bytes = 0  # written under the lock
         self._closed = False  # set by close
         self._segments: list[Segment] = []  # appended to under the lock
-        # Held by the one thread that looks; nobody waits for it. A forked child makes another.
+        # Held by the one thread in `look`; nobody waits for it. A forked child makes another.
         self._looking = _thread.allocate_lock()
         # Numbers of segments by name; 0: not to be read. The thread that writes and the one that
         # looks share it without a lock, so that each use is one operation of a dict.
@@ -64,7 +64,7 @@ class Shelf:
     def find(self, index: int) -> Place | None:
         """Give the place of a sample, if it is here."""
         with self._lock:
-            places = self._places  # once: close may replace it meanwhile
+            places = self._places  # read once: close may replace it meanwhile
             if not 0 <= index < len(places):
                 return None
             found = places.item(index)
@@ -130,7 +130,7 @@ class Shelf:
         self._segments[number - 1].close()
 
     def look(self) -> None:
-        """Look for what has been written since the last time; not if another thread does."""
+        """Look for records written since the last time; do nothing if another thread is looking."""
         unless_held(self._looking, self._look)
 
     def _look(self) -> None:
@@ -181,7 +181,7 @@ class Shelf:
             places["number"][index] = number
 
     def forked(self) -> bool:
-        """In a forked child: make new locks; tell whether somebody was looking."""
+        """In a forked child: make new locks; tell whether a thread of the parent was looking."""
         busy = self._looking.locked()
         self._lock, self._looking = _thread.allocate_lock(), _thread.allocate_lock()
         return busy
@@ -207,7 +207,7 @@ def of_process(error: BaseException) -> bool:
 
 
 def unless_held(lock: _thread.LockType, work: Callable[[], None]) -> None:
-    """Do some work under a lock, unless that is held: then nothing is done.
+    """Do some work under a lock; do nothing if the lock is held.
 
     If a Ctrl-C landed between taking the lock and a ``try`` behind that, the lock would be held for
     ever. So one call of C, in which Python runs no signal handler, takes it and writes that down.

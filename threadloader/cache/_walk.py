@@ -96,8 +96,8 @@ class Walk:
     def text(self, thing: Any, deepest: int = 4) -> str | None:
         """Give a constant as text, or a tuple or frozenset of such; None for anything else.
 
-        What is a str counts as a word from now on, and so do the names in it: they may name
-        something in a module.
+        A str counts as a word from now on, and so do the names in it: they may name something in a
+        module.
         """
         kind = type(thing)
         if kind is str:
@@ -121,7 +121,7 @@ class Walk:
         return None
 
     def any_order(self) -> None:
-        """Say that what the thing that is told holds has no order."""
+        """Say that the order in which the thing that is told holds others means nothing."""
         self.nodes[self._now].any_order = True
 
     def name_in(self) -> None:
@@ -136,7 +136,7 @@ class Walk:
         return found
 
     def stands(self, thing: Any) -> bool:
-        """Tell whether something stands in a library's module under its name there."""
+        """Tell whether a library's module has this very thing under the thing's name."""
         module = getattr(thing, "__module__", None)
         if module is None:  # a method of what the module has, as `random.random`
             module = home(type(getattr(thing, "__self__", None)))

@@ -59,7 +59,7 @@ def to_array(values: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
     Raises:
         UnfitError: a value is of another kind (1.5, 1.0 and True are no integers), or it
-            is out of the range of the dtype. It names the first one.
+            is out of the range of the dtype. The error names the first such value.
 
     >>> to_array([1, 255], np.dtype("uint8"))
     array([  1, 255], dtype=uint8)

@@ -103,7 +103,7 @@ def _is_array(part: Any) -> bool:
 
 
 def _is_options(data: Mapping[Any, Any]) -> bool:
-    """Tell whether it says where samples are, as in a config, and holds none."""
+    """Tell whether a mapping says where samples are, as in a config, and holds none."""
     named = isinstance(data.get("type"), str)
     return named and not any(isinstance(part, np.ndarray) for part in data.values())
 
@@ -219,7 +219,7 @@ def _takes_otherwise(source: Any) -> bool:
 
 
 class Without:
-    """A source of which some ways to read many samples at once are not used."""
+    """A source some of whose methods are hidden, so that nobody reads many samples by them."""
 
     def __init__(self, source: Any, hidden: Sequence[str]) -> None:
         self.source = source

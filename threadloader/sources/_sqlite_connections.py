@@ -24,8 +24,8 @@ from ._stamp import log_status
 __all__ = ["Connections"]
 
 _LONGEST = 64 << 20
-"""Bytes that a value may have beside four times the file's: a query may make larger ones than
-are stored, as hex() does, but not fill the memory, as zeroblob() could. Chosen."""
+"""Bytes that a value may have on top of four times the database's: a query may make larger ones
+than are stored, as hex() does, but not fill the memory, as zeroblob() could. Chosen."""
 
 _PATIENCE_SECONDS = 0.5
 """How long closing waits, in all, for the threads that were told to end their statements.

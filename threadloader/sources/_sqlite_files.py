@@ -12,13 +12,13 @@ __all__ = ["check_beside"]
 
 
 def check_beside(database: Path) -> None:
-    """Refuse what SQLite must not open for a database's journals; links it refuses itself.
+    """Refuse files that SQLite must not open as a database's journals; it refuses links itself.
 
     A pipe would be waited for, and SQLite writes into the index of a write-ahead log, which may be
     another name of a file that is somebody else's.
 
     Raises:
-        SourceError: one is no regular file, or an index has several names.
+        SourceError: one is no regular file, or the index has several names.
     """
     # SQLite names them after the file that a link leads to; on Windows after the link.
     name = database if os.name == "nt" else os.path.realpath(database)

@@ -39,7 +39,7 @@ def stamp(
     # Only by its path a file differs from one of its size, written in the same tick of the clock.
     paths = _paths_of(files)
     if spec["type"] == "sqlite" and statuses[0] is not None:
-        # What SQLite has written last may stand beside the database.
+        # What SQLite has written last may stand in a log beside the database.
         log = log_status(files[0])
         # Not when its status changed: a mere reader that is root sets the log's owner, to the same.
         states.append(() if log is None else _state_of(log, written=True))
@@ -73,7 +73,7 @@ def _paths_of(files: Iterable[Path]) -> Iterator[str]:
 def log_status(database: Path) -> os.stat_result | None:
     """Give the status of the write-ahead log of an SQLite database, or of the link to one.
 
-    None where nothing is in the log: those who only read make an empty one, and leave it.
+    None where nothing is in the log: those who only read make an empty log, and leave it there.
     """
     # SQLite names the log after the file that a link leads to; on Windows after the link.
     name = database if os.name == "nt" else os.path.realpath(database)

@@ -235,7 +235,7 @@ def _closed(path: object, rows: object) -> Any:
 
 def _is_direct(array: _Array) -> bool:
     """Tell whether `numpy.take` goes from this array straight into memory that it is given."""
-    # Else it first copies the *whole* array, or (of strings of no width) does not write there.
+    # Else numpy first copies the *whole* array, or (for strings of no width) does not write there.
     return array.flags.c_contiguous and array.flags.aligned and array.dtype.itemsize > 0
 
 

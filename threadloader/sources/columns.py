@@ -162,7 +162,7 @@ def read_numbers(
 
 def _number(line: bytes, file: Path, number: int, *, whole: bool, objects: bool) -> int | float:
     try:
-        # As text: of bytes, json guesses UTF-16 where there are zeros.
+        # Decoded here: from bytes with zeros in them json guesses UTF-16.
         value = json.loads(line.decode(), object_pairs_hook=STRICT["object_pairs_hook"])
     # Not UTF-8, not JSON, a key twice, or absurdly deep.
     except (ValueError, RecursionError) as error:

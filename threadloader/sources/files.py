@@ -43,7 +43,7 @@ def open_files(
     spec: Mapping[str, Any], base: Path, root: Path | None = None, decoders: Decoders | None = None
 ) -> FilesSource:
     """Open ``{"type": "files", "folder": ..., "pattern": ..., "decode": ..., "label": ...}``."""
-    # Absolute: files are opened as long as it lives, wherever the process has gone by then.
+    # Absolute: the source opens files as long as it lives, in whatever folder the process is then.
     folder = inside(base / spec["folder"], root).absolute()
     decoder, said = decoder_of(spec.get("decode", "bytes"), decoders, image_options(spec))
     names = _names(folder, spec.get("pattern", "**/*"), root)

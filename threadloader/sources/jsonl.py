@@ -41,7 +41,7 @@ def open_jsonl(spec: Mapping[str, Any], base: Path, root: Path | None = None) ->
 
 
 class Shape:
-    """What of a line's value makes the sample.
+    """Which parts of a line's value make the sample, and in which dtypes.
 
     ``fields`` maps a field of the sample to a key of the line's object; or is a list of keys, each
     a field of the same name; None for the value as it is. ``dtypes`` maps a field to its dtype: a
@@ -87,7 +87,7 @@ class Shape:
                 sample[field] = _exact(sample[field], dtype)
             except UnfitError as error:
                 hint = "correct the line, or choose another dtype"
-                if error.got.startswith(say(None)):  # of a text it says that it is one
+                if error.got.startswith(say(None)):  # null, and not a text, which is called one
                     hint = 'leave the field out of "dtypes", and replace None in the transform'
                 raise line.error(f"field {field!r}: {error}; {hint}") from None
         return sample

@@ -68,7 +68,7 @@ class TarSource:
         fields: the fields that make a sample; None for those of the first sample, which
             all others must have too.
         decode: how members are decoded, by their field (``seg.png``) or by what follows
-            its last dot (``png``); what it does not name, as `DECODE` says.
+            its last dot (``png``); those that it does not name, as `DECODE` says.
         decoders: makes the decoders that need a package.
         image: the options of images, as `image_options` gives them.
 
