@@ -179,8 +179,8 @@ def _container(update: Update, value: Any, path: Path) -> None:
     else:
         # A subclass: its name counts, and what its objects hold beside the items.
         _head(update, tag.lower(), len(value))
-        own = dict(_own(value))
-        for part in (kind.__name__, getattr(value, "_fields", None), own or None):
+        attributes = dict(_attributes(value))
+        for part in (kind.__name__, getattr(value, "_fields", None), attributes or None):
             _feed(update, part, path)
     if isinstance(value, dict):
         for key, item in value.items():
@@ -191,7 +191,7 @@ def _container(update: Update, value: Any, path: Path) -> None:
             _feed(update, item, (*path, number))
 
 
-def _own(value: Any) -> Iterator[tuple[str, Any]]:
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     """Give an object's attributes: those in its ``__dict__`` and in ``__slots__``."""
     yield from getattr(value, "__dict__", {}).items()
     for kind in type(value).__mro__:

@@ -35,7 +35,7 @@ __all__ = ["Quarantine", "is_torn"]
 _BEGIN = b'{"index": '
 """What each line that is written here begins with."""
 
-_ENDED = re.compile(r'("(?:[^"\\]|\\.)*+\\?|n|nu|nul|u[0-9a-f]{0,4})?\0*+')
+_CUT_SHORT = re.compile(r'("(?:[^"\\]|\\.)*+\\?|n|nu|nul|u[0-9a-f]{0,4})?\0*+')
 """Matches the rest of a torn line from where reading it as JSON fails: a text, null or an escape,
 cut short, or zeros, where the power failed. (Nothing is tried twice, *+, or a long line would
 take hours.)"""
@@ -151,14 +151,14 @@ class Quarantine:
 
 def _wrong_with(path: Path) -> Problem | None:
     """Say what keeps a path from being a quarantine file, if anything does."""
-    there = _mode(path)
+    mode = _mode(path)
     if not stat.S_ISDIR(_mode(path.parent)):
         return Problem(_OPTION, "a file in a folder that is there", str(path))
-    if there and not stat.S_ISREG(there):
+    if mode and not stat.S_ISREG(mode):
         return Problem(_OPTION, "a file", f"{path}, which is none")
-    if not there and not os.access(path.parent, os.W_OK | os.X_OK):
+    if not mode and not os.access(path.parent, os.W_OK | os.X_OK):
         return Problem(_OPTION, "a file in a folder that can be written to", str(path))
-    if there and not _may_be_one(path):
+    if mode and not _may_be_quarantine(path):
         hint = "name another file, which need not be there"
         return Problem(_OPTION, "lines of JSON with an index", f"another file, {path}", hint)
     return None
@@ -191,7 +191,7 @@ def _lock(file: FileIO, *, held: bool) -> bool:
     return True
 
 
-def _may_be_one(path: Path) -> bool:
+def _may_be_quarantine(path: Path) -> bool:
     """Tell whether a file is empty, or its first line has an index, or is one of ours cut short."""
     with path.open("ab+") as file:  # opened as `add` does: an OSError if that cannot be
         file.seek(0)
@@ -208,7 +208,7 @@ def is_torn(line: bytes) -> bool:
         # Decoded here: from bytes with zeros in them json guesses UTF-16.
         json.loads(line.decode())
     except json.JSONDecodeError as error:
-        return _ENDED.fullmatch(error.doc, error.pos) is not None
+        return _CUT_SHORT.fullmatch(error.doc, error.pos) is not None
     # Not UTF-8, too many digits, absurdly deep: none of ours.
     except (ValueError, RecursionError) as error:
         if by_handler(error):

@@ -57,12 +57,12 @@ class Walk:
     def go(self, first: list[Any]) -> list[Node]:
         """Begin with these things, and give the nodes of all that are met."""
         self._number(first, 0)
-        told = 0
-        while told < len(self._things):
-            self._now = told
-            self._tell(self, self._things[told])
-            told += 1
-            if told == len(self._things):
+        turn = 0
+        while turn < len(self._things):
+            self._now = turn
+            self._tell(self, self._things[turn])
+            turn += 1
+            if turn == len(self._things):
                 self._look_into_modules()
         for number, values in self._modules.items():
             self._now = number

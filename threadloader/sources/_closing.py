@@ -102,12 +102,12 @@ def close_all(closes: Sequence[Callable[[], object]]) -> None:
         closes[0]()
 
 
-def _each(texts: Sequence[str]) -> None:
+def _log_each(texts: Sequence[str]) -> None:
     for text in texts:
         log("warning", "%s", text)
 
 
-_log: Callable[[Sequence[str]], object] = _each  # replaced once: see `warn_by`
+_log: Callable[[Sequence[str]], object] = _log_each  # replaced once: see `warn_by`
 
 
 def close_each(close: Callable[[_Thing, list[str]], object], things: Sequence[_Thing]) -> None:
@@ -115,12 +115,12 @@ def close_each(close: Callable[[_Thing, list[str]], object], things: Sequence[_T
 
     ``close`` closes a thing, and adds a warning to the list that it is given if it stays open.
     """
-    told: list[str] = []
+    warnings: list[str] = []
     try:
-        close_all([partial(close, thing, told) for thing in things])
+        close_all([partial(close, thing, warnings) for thing in things])
     finally:
-        if told:  # all in one call, since each may have to wait for a log that is stuck
-            _log(told)
+        if warnings:  # all in one call, since each may have to wait for a log that is stuck
+            _log(warnings)
 
 
 def warn_by(write: Callable[[Sequence[str]], object]) -> None:

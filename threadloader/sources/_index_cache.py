@@ -95,7 +95,7 @@ class IndexCache:
     ) -> None:
         """Write a file's index. Where that fails a warning is logged, once."""
         path = self.path(file, kept is not None)
-        own = path.with_name(f".{secrets.token_hex(8)}{SUFFIX}")
+        temporary = path.with_name(f".{secrets.token_hex(8)}{SUFFIX}")
         parts = [part.astype("<i8", copy=False) for part in (offsets, kept) if part is not None]
         rows = -1 if kept is None else len(kept)
         header = _HEADER.pack(
@@ -105,19 +105,19 @@ class IndexCache:
             if self._folder is not None:
                 self._folder.mkdir(parents=True, exist_ok=True)
             try:
-                with own.open("xb") as stream:
+                with temporary.open("xb") as stream:
                     stream.write(header[:-_DIGEST] + _checksum(header, file.name, parts))
                     for part in parts:
                         stream.write(part.data)
                     stream.flush()
                     os.fsync(stream.fileno())
                 if self._warned:  # after one failure, the next of many files do not wait
-                    own.replace(path)
+                    temporary.replace(path)
                 else:
-                    once_free(os.replace, own, path)
+                    once_free(os.replace, temporary, path)
             finally:  # around the opening, too: an interrupt may come right after it
                 try:
-                    own.unlink()
+                    temporary.unlink()
                 except OSError as error:  # after the renaming there is nothing of this name
                     if by_handler(error):
                         raise

@@ -45,12 +45,12 @@ _GZIP = b"\x1f\x8b"
 def starts(path: str) -> str:
     """Say what to do where a path leads to nothing."""
     hint = "a relative path starts at the folder of the config file, or without one at the current"
-    itself = {
+    hints = {
         r"{.*}": 'braces stand for themselves: write "*" for what differs, or a list of names',
         r"(^|[/\\])~|\$": '"~" and "$" stand for themselves: write the whole path',
         _ESCAPED: _TWICE,
     }
-    texts = [text for sign, text in itself.items() if re.search(sign, path)]
+    texts = [text for sign, text in hints.items() if re.search(sign, path)]
     return "; ".join([f"{hint} folder", *texts])
 
 

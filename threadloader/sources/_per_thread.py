@@ -98,8 +98,8 @@ class _Process:
         self.opening: _Opening | None = None
         self.parts: dict[_Part, None] = {}
 
-    def end(self, part: _Part, told: list[str]) -> None:
-        """Close a part, or add a warning to ``told`` if it is left to a thread in a call of it."""
+    def end(self, part: _Part, warnings: list[str]) -> None:
+        """Close a part, or leave it to a thread in a call of it, and add that to ``warnings``."""
         kind, left = type(part.made).__name__, False
         try:
             left = not part.close()
@@ -107,7 +107,7 @@ class _Process:
             if left or part.made is None:  # after an interrupt it stays: the next close takes it
                 self.parts.pop(part, None)
         if left:
-            told.append(
+            warnings.append(
                 f"per_thread: an object of the class {kind} stays open, since a thread is still "
                 "in a call of it; that closes it when it comes back"
             )

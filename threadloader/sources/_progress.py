@@ -16,10 +16,10 @@ class ProgressLog:
     """Logs how far a piece of work is, about every second from when this is made."""
 
     def __init__(self) -> None:
-        self._told = time.monotonic()
+        self._logged = time.monotonic()
 
     def tell(self, message: str, *values: object) -> None:
         """Log this, as `logging` takes it, if the last log is long enough ago."""
-        if time.monotonic() - self._told > _TELL_SECONDS:
-            self._told = time.monotonic()
+        if time.monotonic() - self._logged > _TELL_SECONDS:
+            self._logged = time.monotonic()
             log("info", message, *values)

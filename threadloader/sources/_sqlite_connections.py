@@ -178,8 +178,8 @@ class Connections:
         finally:
             close_each(partial(self._end, until), list(made))
 
-    def _end(self, until: float, each: Held[_Connection], told: list[str]) -> None:
-        if each.close(lambda made: made.close(self._path, until, told)):
+    def _end(self, until: float, each: Held[_Connection], warnings: list[str]) -> None:
+        if each.close(lambda made: made.close(self._path, until, warnings)):
             self._made.pop(each, None)  # not before: an interrupt may leave it open
 
 
@@ -233,13 +233,13 @@ class _Connection:
         with closing(self.sql.execute(f"PRAGMA {pragma}")) as cursor:
             return int(cursor.fetchone()[0])
 
-    def close(self, path: Path, until: float, told: list[str]) -> None:
+    def close(self, path: Path, until: float, warnings: list[str]) -> None:
         """Close it; if a thread still reads by it at ``until``, in monotonic time, say so instead.
 
-        ``told`` is given that text.
+        ``warnings`` is given that text.
         """
         if not self.lock.acquire(timeout=max(0.0, until - time.monotonic())):
-            told.append(f"{path}: a connection stays open, since a thread still reads by it")
+            warnings.append(f"{path}: a connection stays open, since a thread still reads by it")
             return
         try:
             self.sql.close()

@@ -63,15 +63,15 @@ class CsvSource(ArraySource):
         self._options = options or CsvOptions()
         self._sizes: list[int] = []
         self._places = _Places()
-        files = _Columns(self._options, self._places)
+        columns = _Columns(self._options, self._places)
         self._paths = list(paths)
         for path in self._paths:
             with closing(FileReader(path)) as reader:
                 self._sizes.append(reader.size)
                 for block, first in read_blocks(reader, self._options, _chunk):
-                    files.add(path, block, first)
-        super().__init__(files.finish())
-        self._texts = files.texts
+                    columns.add(path, block, first)
+        super().__init__(columns.finish())
+        self._texts = columns.texts
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         """Give one sample: field -> numpy scalar or str."""
