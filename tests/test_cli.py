@@ -317,6 +317,9 @@ def failing(*given):
 def unmeasured():
     return type("Source", (Source,), {"__len__": failing})()
 
+def unmeasured_exit():
+    return type("Source", (Source,), {"__len__": leaving})()
+
 def unopened():
     import threadloader
     return threadloader.per_thread(failing)
@@ -327,7 +330,7 @@ def unmarked():
 def number():
     return 5
 
-def leaving(sample):
+def leaving(sample=None):
     raise SystemExit(3)
 
 def nothing():
@@ -460,6 +463,34 @@ def test_a_module_in_which_there_is_no_such_function_is_told_with_its_file(check
     )
     code, _, err = check(write({}), "--source=sys:source")  # which has no file
     assert (2, True) == (code, err.endswith("no attribute 'source'\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("tf", 2, "expected MODULE:FUNCTION, which can be imported here, got lazy_parts:tf: no tf"),
+        ("other", 1, "lazy_parts:other: RuntimeError: mine"),
+        ("leave", 1, "lazy_parts:leave: SystemExit: 3"),
+    ],
+)
+def test_a_module_that_imports_when_it_is_asked_is_as_one_that_did(check, folder, name, code, said):
+    """By a `__getattr__` of its own (PEP 562); what it needs may not be there."""
+    raised = {
+        "tf": "ImportError('no tf')",
+        "other": "RuntimeError('mine')",
+        "leave": "SystemExit(3)",
+    }
+    lines = [f"    if name == {it!r}: raise {what}" for it, what in raised.items()]
+    (folder / "lazy_parts.py").write_text("\n".join(["def __getattr__(name):", *lines]))
+    got = check(write({"batch_size": 4}), f"--source=lazy_parts:{name}")
+    assert (code, "", f"threadloader check: --source: {said}\n") == got
+    del sys.modules["lazy_parts"]
+
+
+@pytest.mark.parametrize("part", ["unmeasured_exit", "leaving"])
+def test_what_a_source_in_code_raises_is_told_with_its_cause(check, own, part):
+    code, out, _ = check(write({}), f"--source={own}:{part}")
+    assert (1, True) == (code, "SystemExit: 3\n" in out)
 
 
 def test_modules_of_the_current_folder_come_first(check, folder, monkeypatch):

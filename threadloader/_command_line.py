@@ -156,7 +156,8 @@ def named(option: str, name: str) -> Callable[..., Any]:
     """Import what ``MODULE:FUNCTION`` names, with dots between the parts of each, for an option.
 
     Raises:
-        CodeError: the module raises another exception when it is imported, or ends the process.
+        CodeError: the module raises another exception, or ends the process, when it is imported or
+            asked for the function.
         UsageError: there is no such module or function, or it cannot be called.
 
     >>> named("--transform", "math:sqrt")(16.0)
@@ -174,18 +175,20 @@ def named(option: str, name: str) -> Callable[..., Any]:
         )
     expected = f"{option}: expected MODULE:FUNCTION, which can be imported here, got {name}"
     try:
-        found: object = importlib.import_module(module)
+        imported = found = importlib.import_module(module)
+        try:
+            for part in function.split("."):
+                found = getattr(found, part)  # which may import: a module can have a `__getattr__`
+        except AttributeError as error:
+            file = getattr(imported, "__file__", None)  # of another module of that name, perhaps
+            where = f" (imported from {file})" if file else ""
+            raise UsageError(f"{expected}: {error}{where}") from error
+    except UsageError:
+        raise
     except ImportError as error:
         raise UsageError(f"{expected}: {error}") from error
     except (Exception, SystemExit) as error:
         raise CodeError(f"{option}: {name}: {in_words(error)}") from error
-    file = getattr(found, "__file__", None)
-    try:
-        for part in function.split("."):
-            found = getattr(found, part)
-    except AttributeError as error:
-        where = f" (imported from {file})" if file else ""  # another one of that name, perhaps
-        raise UsageError(f"{expected}: {error}{where}") from error
     if not callable(found):
         raise UsageError(f"{option}: expected a function, got {name}, {type(found).__name__}")
     return found

@@ -14,12 +14,12 @@ from ._messages import (
     PROBLEM,
     USAGE,
     from_source,
-    in_words,
     line,
     located,
     problem_lines,
     telling,
     texts,
+    with_cause,
 )
 from ._schema import pointer
 from .config import Base, LoaderConfig, Report, examine
@@ -221,7 +221,7 @@ def _wrong(error: Exception, report: Report, config: LoaderConfig, parts: _Parts
 
 def _of_code(error: BaseException) -> Problem:
     """What is told of a source in code that fails."""
-    return Problem("source", "a source that opens", in_words(error))
+    return Problem("source", "a source that opens", with_cause(error))
 
 
 def _no_threads(error: Exception, config: LoaderConfig) -> Problem | None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import copy
 import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from .._schema import show
 from ..errors import ConfigError, Problem, by_handler, from_signal, misfit, shown
 
-__all__ = ["check_collate", "check_replaced", "check_sampler", "count_of", "state_of"]
+__all__ = [
+    "check_collate",
+    "check_replaced",
+    "check_sampler",
+    "count_of",
+    "refuse_set",
+    "state_of",
+]
 
 
 def check_collate(collate: Any) -> None:
@@ -67,6 +74,19 @@ def check_replaced(options: Mapping[str, Any], in_code: Mapping[str, Any]) -> No
         problems.append(Problem(f"/{option}", expected, shown(value), hint))
     if problems:
         raise ConfigError(problems)
+
+
+def refuse_set(name: str, options: Collection[str], arguments: Collection[str], of: object) -> None:
+    """Refuse to set what is an option or an argument: it would be an attribute that nobody reads.
+
+    Raises:
+        AttributeError: it is one; with what to write for another loader.
+    """
+    ways = [f"loader.replace({name}=...)"] if name in options else []
+    ways += [f"Loader(..., {name}=...)"] if name in arguments else []
+    if ways:
+        text = f"a Loader does not change; write for another one: {' or '.join(ways)}"
+        raise AttributeError(text, name=name, obj=of)
 
 
 def state_of(resume: Any) -> Any:

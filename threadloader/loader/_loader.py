@@ -16,7 +16,7 @@ import numpy as np
 from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
 from ..errors import ClosedError, ConfigError, WorkerError, from_signal, name_of
-from ._arguments import check_collate, check_replaced, check_sampler, count_of, state_of
+from ._arguments import check_collate, check_replaced, check_sampler, count_of, refuse_set, state_of
 from ._base import again
 from ._batches import Batches
 from ._caching import cached_source, counted, stamp_of
@@ -293,8 +293,6 @@ class Loader:
 
         def __setattr__(self, name: str, value: Any) -> None:
             """Refuse to take an option or an argument, which would change nothing."""
-            if name in (*LoaderConfig.__slots__, "resume", "skip_steps", "unknown"):
-                text = f"a Loader does not change: loader.replace({name}=...) gives another one"
-                text += f", or, for what is given in code, Loader(..., {name}=...)"
-                raise AttributeError(text, name=name, obj=self)
+            arguments = ("source", *Loader.__init__.__kwdefaults__)
+            refuse_set(name, LoaderConfig.__slots__, arguments, self)
             super().__setattr__(name, value)

@@ -155,6 +155,9 @@ class Joined:
         self._parts = parts
         # The number of each file's first row, and in the end the number of all rows.
         self._first = [0, *accumulate(part.header.shape[0] for part in parts)]
+        if self._first[-1] >= 1 << 63:  # of rows without bytes a file may say that it has so many
+            got = f"expected fewer than 2**63 rows in all files, got {self._first[-1]}"
+            raise SourceError(got, self.path)
         self._firsts = np.array(self._first, np.int64)  # the same, for many rows at once
         size = sum(part.header.size for part in parts)
         self.header = replace(first.header, shape=(self._first[-1], *shape), size=size)
@@ -165,13 +168,17 @@ class Joined:
 
     def take(self, numbers: npt.NDArray[np.int64], empty: Empty) -> _Array:
         files = np.searchsorted(self._firsts, numbers, "right") - 1
-        used: list[int] = np.unique(files).tolist()
+        used: list[int] = np.unique(files).tolist() or [0]
         if len(used) == 1:
             return self._parts[used[0]].take(numbers - self._first[used[0]], empty)
         given: _Array = empty((len(numbers), *self.header.shape[1:]), self.header.dtype)
+        length = given.nbytes // len(numbers)  # of a row
         for file in used:
             rows = np.flatnonzero(files == file)
-            given[rows] = self._parts[file].take(numbers[rows] - self._first[file], empty)
+            # Each part is only passed on, so it gets no memory that is kept for batches.
+            taken = self._parts[file].take(numbers[rows] - self._first[file], np.empty)
+            if length:
+                _as_bytes(given, length)[rows] = _as_bytes(taken, length)
         return given
 
     def place(self, row: int) -> str:
@@ -180,6 +187,14 @@ class Joined:
 
     def close(self) -> None:
         close_all([part.close for part in self._parts])
+
+
+def _as_bytes(rows: _Array, length: int) -> _Array:
+    """See each row, of so many bytes, as one value: numpy copies records field by field.
+
+    What lies between two fields would not be copied, and be whatever was in memory before.
+    """
+    return rows.reshape(-1).view(np.uint8).reshape(len(rows), length).view(f"V{length}")[:, 0]
 
 
 def _mapped(path: Path, number: int, header: Header, size: int) -> tuple[mmap.mmap | None, _Array]:

@@ -66,22 +66,21 @@ def too_many(error: BaseException) -> str:
     return f"; {hint}" if hint else ""
 
 
-def none_there(paths: Sequence[Path]) -> SourceError:
-    """Give the error for files that are not there; its path is that of the first.
+def none_there(paths: Sequence[Path], option: str = "") -> SourceError:
+    """Give the error for files that are not there; its path, and option, is that of the first.
 
     >>> none_there([Path("a"), Path("b")]).message.partition(";")[0]
     "expected a file, found none, nor at 'b'"
     """
     if paths[0].is_symlink():
         text = "expected a file, got a link to one that is not there; make that, or the link anew"
-        return SourceError(text, paths[0])
+        return SourceError(text, paths[0], option=option)
     # Kinds of source that take patterns have another message for one that matches nothing.
     pattern = '"*", "?" and "[" stand for themselves here: name one file; '
     hint = pattern if re.search(r"[*?[]", paths[0].name) else ""
     others = f", nor at {listed(map(str, paths[1:]))}" if len(paths) > 1 else ""
-    return SourceError(
-        f"expected a file, found none{others}; {hint}{starts(str(paths[0]))}", paths[0]
-    )
+    text = f"expected a file, found none{others}; {hint}{starts(str(paths[0]))}"
+    return SourceError(text, paths[0], option=option)
 
 
 def regular_status(path: Path) -> os.stat_result:

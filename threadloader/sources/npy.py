@@ -39,10 +39,14 @@ def open_npy(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> N
         got = "neither" if path is None else "both"
         raise ConfigError(Problem("/source", expected, got))
 
-    def files(names: str | Sequence[str]) -> list[Path]:
-        return expand(base, names, root, through_links=True)
+    def files(names: str | Sequence[str], field: str | None = None) -> list[Path]:
+        try:
+            return expand(base, names, root, through_links=True)
+        except SourceError as error:
+            error.option = _option(field)
+            raise
 
-    data = files(spec["path"]) if fields is None else {it: files(fields[it]) for it in fields}
+    data = files(spec["path"]) if fields is None else {it: files(fields[it], it) for it in fields}
     return NpySource(data, mapped=spec.get("mmap", False))
 
 
@@ -66,7 +70,7 @@ class NpySource:
         mapped: bool = False,
     ) -> None:
         self._names = list(data) if isinstance(data, Mapping) else None
-        arrays = list(data.values()) if isinstance(data, Mapping) else [data]
+        arrays = data if isinstance(data, Mapping) else {None: data}
         if not arrays:
             expected, hint = "at least one field", "name a .npy file"
             raise ConfigError(Problem("/source/fields", expected, "none", hint))
@@ -77,14 +81,20 @@ class NpySource:
 
     def _common_length(self) -> int:
         first = self._rows[0]
-        for rows in self._rows:
-            if rows.header.shape[0] != first.header.shape[0]:
+        length, files = first.header.shape[0], len(first.sizes)
+        others = (
+            f"{first.path} has" if files == 1 else f"the {files} files from {first.path} on have"
+        )
+        for name, rows in zip(self._names or [""], self._rows, strict=True):
+            if rows.header.shape[0] != length:
+                several = f" in {len(rows.sizes)} files" if len(rows.sizes) > 1 else ""
                 raise SourceError(
-                    f"expected as many rows as {first.path} has, {first.header.shape[0]}, "
-                    f"got {rows.header.shape[0]}; name files that belong together",
+                    f"expected as many rows as {others}, {length}, "
+                    f"got {rows.header.shape[0]}{several}; name files that belong together",
                     rows.path,
+                    option=_option(name),
                 )
-        return first.header.shape[0]
+        return length
 
     def __len__(self) -> int:
         return self._length
@@ -161,35 +171,44 @@ class NpySource:
 
 
 def _opened(
-    arrays: Sequence[Path | Sequence[Path]], undo: ExitStack, *, mapped: bool
+    arrays: Mapping[Any, Path | Sequence[Path]], undo: ExitStack, *, mapped: bool
 ) -> list[Positioned | Mapped | Joined]:
-    """Open the file or files of each array; `undo` is given what closes them."""
+    """Open the file or files of each array, by field; `undo` is given what closes them."""
     opened: list[Positioned | Mapped | Joined] = []
-    missing: dict[Path, None] = {}  # one error names all of them
+    missing: dict[Path, str] = {}  # with the option that names each; one error names all of them
     causes: list[BaseException] = []
     progress = ProgressLog()
     number, most = 0, kept_open()
-    for files in arrays:
+    for field, files in arrays.items():
         parts: list[Positioned | Mapped] = []
-        for file in [files] if isinstance(files, Path) else files:
-            try:
-                part = Mapped(file) if mapped else Positioned(file, keep=number < most)
-            except SourceError as error:
-                if isinstance(error.__cause__, FileNotFoundError):
-                    missing[file] = None
-                    causes = causes or [error.__cause__]
-                elif not missing:  # else it comes once the missing ones are there
-                    raise
-                continue
-            undo.callback(part.close)
-            parts.append(part)
-            number += 1
-            progress.tell("%s: %d files of arrays opened", file, number)
-        if not missing:
-            opened.append(parts[0] if len(parts) == 1 else Joined(parts))
-    if missing:
-        raise none_there([*missing]) from causes.pop()  # else it would be in a cycle
+        try:
+            for file in [files] if isinstance(files, Path) else files:
+                try:
+                    part = Mapped(file) if mapped else Positioned(file, keep=number < most)
+                except SourceError as error:
+                    if isinstance(error.__cause__, FileNotFoundError):
+                        missing.setdefault(file, _option(field))
+                        causes = causes or [error.__cause__]
+                    elif not missing:  # else it comes once the missing ones are there
+                        raise
+                    continue
+                undo.callback(part.close)
+                parts.append(part)
+                number += 1
+                progress.tell("%s: %d files of arrays opened", file, number)
+            if not missing:
+                opened.append(parts[0] if len(parts) == 1 else Joined(parts))
+        except SourceError as error:
+            error.option = _option(field)
+            raise
+    if missing:  # the cause is popped, since a variable of it would make a cycle
+        raise none_there([*missing], next(iter(missing.values()))) from causes.pop()
     return opened
+
+
+def _option(field: str | None) -> str:
+    """Give the option that names the files of a field; None: of the one array, "" for the path."""
+    return "" if field is None else f"/fields/{field.replace('~', '~0').replace('/', '~1')}"
 
 
 def _extent(sizes: Sequence[int]) -> str:
