@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import itertools
 import json
 import logging
 import os
@@ -280,6 +281,7 @@ y: shape (4,), dtype int64
 
 
 OWN = """
+import functools
 import numpy as np
 
 class Source(list):
@@ -313,6 +315,16 @@ def outside(epoch, n):
 
 def failing(*given):
     raise ValueError("mine")
+
+class Failing:
+    def __call__(self, *given):
+        raise ValueError("mine")
+
+called = Failing()
+partly = functools.partial(failing)
+
+def unread():
+    return type("Source", (Source,), {"__getitem__": failing})(range(4))
 
 def unmeasured():
     return type("Source", (Source,), {"__len__": failing})()
@@ -421,6 +433,12 @@ def test_code_takes_the_place_of_what_the_config_says(check, own):
         ({"transform": "leaving"}, "; its cause: SystemExit: 3"),
         ({"collate": "leaving"}, "collate: expected a batch, got WorkerError: SystemExit was"),
         ({"sampler": "failing"}, "sampler: expected a batch, got ValueError: mine; threadloader"),
+        *(
+            ({part: it}, f"c.json: {part}: expected a batch, got ValueError: mine; ")
+            for part, it in itertools.product(("transform", "collate"), ("called", "partly"))
+        ),
+        ({"sampler": "called"}, "c.json: sampler: expected a batch, got ValueError: mine; "),
+        ({"source": "unread"}, "c.json: source: expected a batch, got ValueError: mine; "),
         ({"transform": "nothing"}, "c.json: transform: expected a callable of one sample, or "),
         ({"transform": "cut", "sampler": "outside"}, "c.json: sampler: expected indices from 0 to"),
     ],

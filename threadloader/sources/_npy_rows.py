@@ -156,8 +156,8 @@ class Joined:
         # The number of each file's first row, and in the end the number of all rows.
         self._first = [0, *accumulate(part.header.shape[0] for part in parts)]
         if self._first[-1] >= 1 << 63:  # of rows without bytes a file may say that it has so many
-            got = f"expected fewer than 2**63 rows in all files, got {self._first[-1]}"
-            raise SourceError(got, self.path)
+            text = f"expected fewer than 2**63 rows in all files, got {self._first[-1]}"
+            raise SourceError(text, self.path)
         self._firsts = np.array(self._first, np.int64)  # the same, for many rows at once
         size = sum(part.header.size for part in parts)
         self.header = replace(first.header, shape=(self._first[-1], *shape), size=size)
