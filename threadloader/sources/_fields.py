@@ -9,10 +9,28 @@ from typing import Any
 
 from ..errors import ConfigError, Problem
 
-__all__ = ["NEAREST", "chosen_fields", "listed", "near", "nearest", "repeated", "unknown_fields"]
+__all__ = [
+    "NEAREST",
+    "chosen_fields",
+    "in_pointer",
+    "listed",
+    "near",
+    "nearest",
+    "repeated",
+    "unknown_fields",
+]
 
 NEAREST = 10
 """Unknown names of one option for which the nearest is sought, which is slow among thousands."""
+
+
+def in_pointer(name: str) -> str:
+    """Give a name as it stands in a JSON pointer (RFC 6901).
+
+    >>> in_pointer("a/b~")
+    'a~1b~0'
+    """
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 def chosen_fields(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..errors import ConfigError, Problem, SourceError
 from ._closing import close_all
+from ._fields import in_pointer
 from ._files import expand, kept_open
 from ._fingerprint import checked_rows, sha256
 from ._npy_rows import Joined, Mapped, Positioned
@@ -117,7 +118,7 @@ class NpySource:
         return parts[0] if self._names is None else dict(zip(self._names, parts, strict=True))
 
     def column(self, field: str | int) -> _Array | None:
-        """Give a field of every sample, read from its file alone; None where there is none."""
+        """Give a field of every sample, read from its files alone; None where there is none."""
         if self._names is None or field not in self._names:
             return None
         rows = self._rows[self._names.index(str(field))]
@@ -208,7 +209,7 @@ def _opened(
 
 def _option(field: str | None) -> str:
     """Give the option that names the files of a field; None: of the one array, "" for the path."""
-    return "" if field is None else f"/fields/{field.replace('~', '~0').replace('/', '~1')}"
+    return "" if field is None else f"/fields/{in_pointer(field)}"
 
 
 def _extent(sizes: Sequence[int]) -> str:

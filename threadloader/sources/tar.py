@@ -29,7 +29,7 @@ import numpy.typing as npt
 from ..errors import ConfigError, Problem, SourceError
 from ._closing import close_all
 from ._decode import Decoders, apply, decoder_of, image_options
-from ._fields import chosen_fields, near
+from ._fields import chosen_fields, in_pointer, near
 from ._files import FileReader, expand, kept_open
 from ._fingerprint import sha256
 from ._progress import ProgressLog
@@ -115,7 +115,7 @@ class TarSource:
         kinds = [rules.get(field, rules.get(last, "bytes")) for field, last in parts]
         for name in decode:
             if not any(name in each for each in parts):
-                pointer = f"/source/decode/{name.replace('~', '~0').replace('/', '~1')}"
+                pointer = f"/source/decode/{in_pointer(name)}"
                 expected = "a field, or what follows the last dot of one"
                 hint = f"{near(name, fields)}; all in lower case, without the dot before it"
                 raise ConfigError(Problem(pointer, expected, repr(name), hint))
