@@ -578,6 +578,27 @@ def test_of_a_file_that_is_no_state_only_the_begin_is_read(tmp_path, monkeypatch
         Loader(config(), np.arange(4), resume=path).__enter__()
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_of_a_state_that_json_dump_wrote_the_error_says_what_to_give(tmp_path, indent):
+    path = tmp_path / "run.json"
+    with Loader(config(), np.arange(8)) as batches:
+        next(iter(batches))
+        path.write_text(json.dumps(batches.state_dict(), indent=indent))
+    with pytest.raises(StateError, match=r"if json\.dump wrote it, give what json\.load reads"):
+        Loader(config(), np.arange(8), resume=path).__enter__()
+    with Loader(config(), np.arange(8), resume=json.loads(path.read_text())) as batches:
+        assert batches.state_dict() == json.loads(path.read_text())
+
+
+def test_of_a_damaged_file_that_save_wrote_the_error_speaks_of_no_json_dump(tmp_path):
+    path = tmp_path / "run.state"
+    with Loader(config(), np.arange(8)) as batches:
+        batches.save(path)
+    path.write_bytes(path.read_bytes().replace(b'"epoch": 0', b'"epoch": 1'))
+    with pytest.raises(StateError, match="not; use an older one"):
+        Loader(config(), np.arange(8), resume=path).__enter__()
+
+
 @pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="the system opens no folder")
 def test_a_folder_that_may_not_be_opened_is_told_before_the_file_is_replaced(tmp_path, monkeypatch):
     path = tmp_path / "run.state"

@@ -141,20 +141,24 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         if data == _BEGIN:
             data += file.readall()
             size = len(data)
+    sound = False
     try:
         state = json.loads(data)
         # Looked at before anything else: a flipped bit in the version, too, is damage.
-        expected = checksum(state, Excluded.of(state["exclude"]))
-        whole = state["checksum"] == expected and _text(state) == data
+        sound = state["checksum"] == checksum(state, Excluded.of(state["exclude"]))
+        whole = sound and _text(state) == data
     # Not UTF-8, not JSON, absurdly deep, or JSON of something else.
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         if by_handler(error):
             raise
         whole = False
     if not whole:
+        hint = "use an older one, or begin the run anew"
+        if sound or (data[:1] == b"{" and not data.startswith(_BEGIN)):
+            hint = f"if json.dump wrote it, give what json.load reads from it; else {hint}"
         raise StateError(
             f"{path}: the state is damaged: expected what save() writes, got "
-            f"{size} bytes that are not; use an older one, or begin the run anew"
+            f"{size} bytes that are not; {hint}"
         )
     return dict(state)
 
