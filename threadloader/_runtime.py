@@ -221,7 +221,7 @@ class Runtime:
 
 
 def _plain(frame: FrameType) -> str:
-    """Give a stack as `traceback` does, without the lines of code, and without a module."""
+    """Give a stack as `traceback` does, without the lines of code, and importing nothing."""
     lines: list[str] = []
     at: FrameType | None = frame
     while at is not None:

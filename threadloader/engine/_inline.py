@@ -141,9 +141,9 @@ class InlineStream:
         """Run the job of this number; asked again, give the same outcome.
 
         Returns:
-            Its outcome; `ENDED` when there is no such job, or when an interrupt came while
-            the iterator of jobs was at work: what it gave then is lost, and a new stream
-            must begin where the consumer stands.
+            Its outcome; `ENDED` when there is no such job, the stream or the engine has been
+            ended, or an interrupt came while the iterator of jobs was at work: what it gave
+            then is lost, and a new stream must begin where the consumer stands.
 
         Raises:
             KeyboardInterrupt: when Ctrl-C comes while the job runs, as it is, and whatever

@@ -26,7 +26,7 @@ def join(
         crew: their facts and threads.
         seconds: how long to wait for those that are at work, all together.
         bound: how many seconds they will have had since they were told to end, as the text says it.
-        runtime: where the clock comes from.
+        runtime: where the clock and the stacks come from.
     """
     stuck = []
     left = max(seconds, IDLE_SECONDS)
@@ -43,7 +43,7 @@ def join(
 def _wait(thread: Thread, seconds: float, runtime: Runtime) -> float:
     """Wait for a thread to end; give the seconds that count.
 
-    Each look counts with its planned length, and not with what a clock says: while the whole
+    Each look counts with its planned length at most, whatever a clock says: while the whole
     process was stopped, no worker had that time.
     """
     left = seconds

@@ -15,8 +15,9 @@ __all__ = ["Stream"]
 class _Origin:
     """Where the slots of one stream get their jobs.
 
-    `jobs` and `dealt` (how many jobs were drawn) are the feeder's. `cancelled` (set to True, once)
-    and `taken` (how many results were taken) are the consumer's; the threads read them.
+    `jobs` and `dealt` (how often a job was asked for) are the feeder's. `cancelled` (set to True,
+    once) and `taken` (how many results were taken; 0 where their bytes are not bounded) are the
+    consumer's; the threads read them.
     """
 
     def __init__(self, jobs: Iterator[Job]) -> None:
@@ -90,7 +91,7 @@ class Stream:
         while line and line[0].number < number:
             line.popleft()
         self.prefetch(number)
-        if number >= self._sent:  # it winds down, and all that was begun has been taken
+        if number >= self._sent:  # it winds down, and all that was asked for has been taken
             return ENDED
         # Sent, and written to `awaited`, before `stopping` is read: a later stop finds the slot.
         slot = self._shared.awaited = line[0]
@@ -126,7 +127,7 @@ class Stream:
         return filled_to - number
 
     def wind_down(self) -> None:
-        """Begin no further job: what comes after those that are begun is `ENDED`."""
+        """Ask for no further job: what comes after those that were asked for is `ENDED`."""
         self._winding_down = True
 
     def cancel(self) -> None:

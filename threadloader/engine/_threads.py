@@ -52,21 +52,20 @@ class Shared:
     finalizer ends them. `max_bytes` bounds the results that wait, None does not. `peak_bytes`, the
     most of them at once, is the feeder's.
 
-    `stopping` and `abandoned` are set to True, once, by whoever stops; `saying` by the feeder, when
-    it waits for nothing but the log. `failed`, what a thread has raised outside of a job, is
-    written by that thread, so that of several the last counts. `gil_delay`, seconds for which the
-    loop keeps the GIL from a worker, is the first worker's. `crew`, the workers' facts and threads,
-    is the feeder's; replaced whole, and empty in the end: a worker's facts lead back here.
+    `stopping` is set to True by whoever stops, and by the feeder as it ends; `abandoned` by the
+    finalizer; `saying` by the feeder, when it waits for nothing but the log. `failed`, what a
+    thread has raised outside of a job, is that thread's: of several, the last counts. `gil_delay`,
+    seconds for which the loop keeps the GIL from a worker, is the first worker's. `crew`, the
+    workers' facts and threads, is the feeder's; replaced whole, and empty in the end: a worker's
+    facts lead back here.
 
-    `forks` is what `_runtime.forks` was when it was made.
-
-    `inbox` takes the consumer's slots, and words, to the feeder. `tickets` takes slots to the
-    workers: one stands there once for each worker that may help with its job. The feeder fills
-    `started` when the workers are there, and `end` when they are gone. `awaited` is the slot that
-    the consumer waits for, or waited for when it was interrupted or told of a stall; else None. It
-    is written by the consumer, and by whoever cancels its stream in its place, to close; so are
-    `wait_began` and `wait_ended`, the times of its last wait. `wait_ended` is infinite once its
-    stream was cancelled.
+    `forks` is what `_runtime.forks` was when it was made. `inbox` takes the consumer's slots, and
+    words, to the feeder. `tickets` takes slots to the workers: one stands there once for each
+    worker that may help with its job. The feeder fills `started` when the workers are there, and
+    `end` when they are gone, or left behind. `awaited` is the slot that the consumer waits for, or
+    waited for when it was interrupted or told of a stall; else None. It is written by the consumer,
+    and by whoever cancels its stream in its place, to close; so are `wait_began` and `wait_ended`,
+    the times of its last wait. `wait_ended` is infinite once its stream was cancelled.
     """
 
     def __init__(
@@ -154,7 +153,7 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
     while (slot := take()) is not STOP:
         try:
             job = worker.job = slot.job
-            if job is not None:  # else the feeder has ended it already
+            if job is not None:  # else the slot was filled before this worker came
                 began = monotonic()  # before: a claim of one part has looked at the stop (G5)
                 claims = slot.claims(worker, job.parts)
                 _, error = caught(job.run, claims)
@@ -166,7 +165,7 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
                         caught(claims.throw, GeneratorExit)
                     caught(job.failed, worker.part)
                     slot.fail(worker, error)
-                worker.part = value = error = None  # first: another worker may fill the slot then
+                worker.part = value = error = None  # now: after `leave` another may fill the slot
                 if slot.leave(monotonic() - began):
                     complete = slot.complete(worker)
                     if complete:

@@ -13,7 +13,8 @@ from ._threads import Shared
 __all__ = ["Watch"]
 
 TICKS = 10
-"""How many looks there are in the limit: so a stall is told at most a tenth of the limit late."""
+"""How many looks there are in the limit, at least: so a stall is told at most a tenth of the limit
+late; where `LONGEST_TICK` is shorter than that, at most two looks late."""
 
 LONGEST_TICK = 5.0
 """Seconds from one look to the next, at most."""
