@@ -59,6 +59,8 @@ def _fields(fields: Iterable[Any], count: int, rows: int) -> list[tuple[Any, ...
 def join(parts: list[Any]) -> Any:
     """Join batches of one row each, as `take` gives them, at least one; the reverse of `cut`.
 
+    A list of several fields, which `cut` cuts, is not joined.
+
     Raises:
         UncutError: there is something else in one, or they differ.
     """

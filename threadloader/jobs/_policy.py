@@ -72,7 +72,7 @@ class Policy(NamedTuple):
         cause: BaseException | None = error
         try:
             for _ in range(_CAUSES):
-                # Read past attributes of the user's class, which may say or raise anything.
+                # Not `cause.errno`: attributes of a user's class may give or raise anything.
                 if issubclass(type(cause), OSError) and _ERRNO(cause) in TOO_MANY:
                     return False
                 if (cause := _CAUSE(cause)) is None:

@@ -30,7 +30,8 @@ class RetryingJob(BatchJob):
     The arguments are those of `BatchJob`; the recipe has a policy.
 
     Attributes:
-        failures: the samples that were left out, once the batch is made, lowest row first.
+        failures: the samples that were left out, once the batch is made, lowest row first; none
+            for a row of padding.
         strict: whether a sample that fails is raised, and not left out.
     """
 
@@ -69,7 +70,7 @@ class RetryingJob(BatchJob):
         return replace(info, indices=indices, valid=valid, skipped=skipped)
 
     def samples(self, count: int) -> int:
-        """Count the rows that are not padding, or left out."""
+        """Count the rows that are neither padding nor left out."""
         return self._real if self._kept is None else int(np.count_nonzero(self.info().valid))
 
     def run(self, parts: Iterator[int]) -> None:
