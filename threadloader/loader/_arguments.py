@@ -60,7 +60,7 @@ def check_replaced(options: Mapping[str, Any], in_code: Mapping[str, Any]) -> No
         in_code: what was given in code; it comes before the option, whatever that says.
 
     Raises:
-        ConfigError: such an option is among the new ones.
+        ConfigError: one of them is no option of the config, or was given in code.
     """
     problems = []
     for option, value in options.items():

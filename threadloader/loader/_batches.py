@@ -89,9 +89,9 @@ class Batches(Live):
 
         Raises:
             ClosedError: it has to wait, and the ``with`` was left.
-            BusyError: it has to wait, and another thread does, or the loader's own code asks.
+            BusyError: it has to wait; another thread is inside `next`, or this is the loader's own.
             StalledError: it waits in vain, and the config asks for that.
-            Exception: whatever the sampler raises; a ConfigError of no index. It is asked again.
+            Exception: what the sampler raises, or a ConfigError of what it gives; asked again.
         """
         place, end = self._run.place, self._config.num_epochs
         length = place.plan.of(place.counted(end)).sampler.length
@@ -248,7 +248,7 @@ class Batches(Live):
         self._close()
 
     def _close(self) -> bool:
-        """Do what `close` does; say whether nothing is left for a later call."""
+        """Do what `close` does; False if it was only begun, and must be finished as it says."""
         # At the program's end Python may have emptied the modules by now: nothing can be called.
         if self._ended or from_signal is None:
             return True

@@ -61,6 +61,7 @@ def cached_source(
 
     Raises:
         ConfigError: the folder cannot be used, or the source cannot be told from another.
+        SourceError: the folder lies outside of ``root``.
     """
     from ..cache import Cached, key_of, open_cache  # imported when it is asked for
 

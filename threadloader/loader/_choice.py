@@ -38,7 +38,7 @@ PAUSE_SECONDS, LONGEST_PAUSE = 0.5, 30.0
 short, since it is made while memory is new and code is run for the first time."""
 
 CHANGED, CHANGED_PAUSE = 0.25, 1 / 16
-"""If the loop's own work differs from what it was in the trial by more than the first part of a
+"""If the loop's own work differs from what it was before the trial by more than the first part of a
 batch's time, the decision stands for only the second part of its pause. How much threads can hide
 depends on that work: a loop that compiles in its first steps, say, tells little of what follows."""
 

@@ -58,7 +58,8 @@ class Epoch(Live):
             StopIteration: the epoch is over; again on every further call.
             ClosedError: a newer iterator has taken its place, or the ``with`` was left.
             BusyError: another thread is inside `next`, or the calling thread is the loader's own.
-            WorkerError: user code raised what would be taken for an end.
+            WorkerError: user code raised what would be taken for an end; or a thread of the
+                loader's own has failed.
             StalledError: nothing moves, and the config asks for that; the next call waits on.
             ConfigError: a callable sampler gave what is no index of a sample.
             StateError: after a resume it gave fewer than were delivered already.
@@ -102,7 +103,7 @@ class Epochs(Live):
 
         Raises:
             StopIteration: there is none; again on every further call.
-            ClosedError, BusyError: as of `iter`.
+            ClosedError, BusyError, WorkerError: as of `iter`.
         """
         if self._end is None:
             self._tell_of_none()

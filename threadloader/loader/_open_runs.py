@@ -48,7 +48,7 @@ def _close_all() -> None:
 
 
 def _forked() -> None:
-    """Make all runs usable in a forked child, before anything else is done there."""
+    """Free all runs in a forked child of what other threads were doing, before anything else."""
     for batches in _held():
         _leave_behind(batches)
 

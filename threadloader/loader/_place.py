@@ -50,11 +50,12 @@ class Delivery:
         ready: how many further batches were ready when these were taken.
         awaited: whether the first of these was waited for, since it was not ready.
         marks: the running fingerprint after each; empty unless it is wanted.
-        served: how many of them were delivered, or passed over. A batch is delivered by the one
-            store that writes this, and by nothing else; any thread may read it.
+        served: how many of them were delivered, or passed over. The first is delivered by the store
+            of the place that has this delivery, each later one by the one store that writes this,
+            and by nothing else; any thread may read it.
         lost: whether the one batch failed, and an exception was raised in its place.
         passed: whether all samples of the one batch were left out, so that it is passed over.
-        here: whether the thread that asked for them has prepared them.
+        here: whether the thread that asked for them has prepared them in place of workers.
         onward: later batches, which lay ready and were delivered after these; None where there are
             none. Written by one store as `served` is, and only when all of these were served.
     """
@@ -168,12 +169,12 @@ class Place(NamedTuple):
         stream: the results; None where a new stream has to begin.
         taken: how many results were taken from it.
         end: the epoch before which the stream's jobs end.
-        over: in a settled place: whether this shard has no further step in that epoch.
+        over: in a settled place: whether this shard has no further step in the epoch `begun`.
         length: in a settled place: positions of that epoch's order; None until its first
-            result is taken.
+            result is taken. Once the run is over, of its last epoch.
         left_out: what was left out of batches that were passed over since the last one shown.
-        unasked: whether the last iterator goes on with an epoch that was interrupted, and nothing
-            was asked of it yet.
+        unasked: whether the last iterator, one that `iter` gave and not `epochs`, goes on with an
+            epoch that was interrupted, and nothing was asked of it yet.
     """
 
     plan: Plan

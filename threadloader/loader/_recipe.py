@@ -155,7 +155,7 @@ def _of_whole(recipe: Recipe, config: LoaderConfig, most: int | None) -> Recipe:
         return recipe
     # The method of this very class: what a subclass calls by the name may be anything.
     take_batches = functools.partial(sources.ArraySource.take_batches, source)
-    # The pool leaves arrays as small as this to numpy, but asking it takes longer.
+    # Memory used again gains nothing for arrays as small as this where one thread makes them all.
     small = source.sample_bytes * config.batch_size * piece < buffers.LEAST_BYTES
     piece_empty = np.empty if small else recipe.empty
     return recipe._replace(take_batches=take_batches, piece_empty=piece_empty)

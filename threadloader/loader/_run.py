@@ -456,9 +456,9 @@ class Run:
     def _raise(
         self, place: Place, tally: Tally, outcome: Outcome, error: BaseException, epoch: int
     ) -> NoReturn:
-        """Raise what an outcome of an epoch failed with; from now on the run stands after it.
+        """Raise what an outcome of an epoch failed with; the next `next` goes on after it.
 
-        `tally` has counted the wait for it.
+        Until then the run stands before it. `tally` has counted the wait for it.
         """
         if outcome.job is None and self._supply.engine.failed is not None:
             self._supply.check_open()  # it is not the order that has failed, but a thread of ours

@@ -132,7 +132,7 @@ class Supply:
             engine.running = 0
 
     def inside(self) -> bool:
-        """Tell whether the calling thread is one of the workers, or the feeder."""
+        """Tell whether the calling thread is a worker, the feeder, or one that logs for a stop."""
         return here.shared is self.engine.mark
 
     def check_open(self) -> None:

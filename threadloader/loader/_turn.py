@@ -53,6 +53,7 @@ class Turn:
             BusyError: another thread has it, or this one has, further up its stack; or this is one
                 of the loader's own threads.
             ClosedError: the ``with`` was left.
+            WorkerError: a thread of the loader's own has failed.
         """
         if self._supply.inside():  # refused here: with the turn it would keep the loop out
             self._supply.check_open()
@@ -65,7 +66,7 @@ class Turn:
         """Say why the turn is not to be had.
 
         Raises:
-            BusyError, ClosedError: as of `take`; always one of them.
+            BusyError, ClosedError, WorkerError: as of `take`; always one of them.
         """
         self._supply.check_open()
         if self.is_mine():
