@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["fills_of", "make_recipe", "read_by"]
 
 GROUP_BYTES = 16 << 20
-"""Small batches of arrays in memory are handed over together up to this size, but with `max_bytes`
-up to `GATHER_BYTES`: a group a worker may come on top of that bound. Measured:
-docs/measurements.md."""
+"""Small batches of arrays in memory are handed over together up to this size; those that are
+fingerprinted or pinned up to `GATHER_BYTES`, and all of them with `max_bytes`: a group a worker may
+come on top of that bound. Measured: docs/measurements.md."""
 
 GATHER_BYTES = 4 << 20
 """Small batches are gathered by one call up to this size: whoever keeps one of them keeps all of
