@@ -159,9 +159,9 @@ def _asked() -> tuple[bytes, int]:
 
 
 def _end_with(question: int) -> None:  # pragma: no cover - it ends by SIGKILL
-    """Wait until the one who asked has ended, then end this process and all that it has started."""
+    """Wait until the one who asked has ended, then end this process; a group leader, its group."""
     while os.read(question, 4096):
         pass
     if hasattr(os, "getpgid") and os.getpgid(0) == os.getpid():
-        os.killpg(0, signal.SIGKILL)  # this process leads a group: that has all of them
+        os.killpg(0, signal.SIGKILL)  # it leads a group: all that it has started
     os._exit(1)

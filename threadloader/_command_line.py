@@ -114,7 +114,7 @@ def integer(text: str) -> int:
     """Read an integer as a shell has it: int() would take other scripts' digits and "1_0", too.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: it is none, or has more than 20 digits.
 
     >>> integer("-16")
     -16
@@ -156,9 +156,10 @@ def named(option: str, name: str) -> Callable[..., Any]:
     """Import what ``MODULE:FUNCTION`` names, with dots between the parts of each, for an option.
 
     Raises:
-        CodeError: the module raises another exception, or ends the process, when it is imported or
-            asked for the function.
-        UsageError: there is no such module or function, or it cannot be called.
+        CodeError: the module raises an exception, or ends the process, when it is imported or asked
+            for the function.
+        UsageError: there is no such module or function, which any ImportError counts as, or it
+            cannot be called.
 
     >>> named("--transform", "math:sqrt")(16.0)
     4.0

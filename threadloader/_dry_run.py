@@ -39,7 +39,7 @@ _REPLACED: Mapping[str, Mapping[str, Any]] = {
 """Options that say nothing where a part is given in code, as in a `Loader`."""
 
 _BOUNDED = ("sampler", "exclude", "cache", "on_error")
-"""Those of them that may name files, which `root` bounds: where `root` is wrong, none is tried."""
+"""Those of `_TRIED` that may name files, which `root` bounds: if that is wrong, none is tried."""
 
 
 def examined(
@@ -69,7 +69,7 @@ def examined(
 
 
 def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
-    """Reads the config; None, and what is wrong in ``err``, when the system cannot read it."""
+    """Reads the config; None, and what is wrong in ``err``, if it cannot be read or named so."""
     name = arguments.config
     try:
         return examine(

@@ -61,7 +61,7 @@ class EndedError(KeyboardInterrupt):
 def main(tool: str, work: Callable[[list[str]], int], args: Sequence[str]) -> int:
     """Runs a tool and gives its exit code.
 
-    That is the one of its `ToolError`, 130 after a Ctrl-C, and 128 + N after signal N.
+    That is what `work` gives, its `ToolError`'s code, 130 after a Ctrl-C, 128 + N after signal N.
     """
     # Windows has no SIGHUP.
     ending = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]

@@ -33,8 +33,8 @@ def shard_of_process(environ: Mapping[str, str] | None = None) -> tuple[int, int
     """Give this process's shard index and the number of shards.
 
     A running `torch.distributed` or `jax.distributed` of several processes is asked first, then the
-    environment variables (of the process, if none are given) of torchrun, Horovod, Open MPI, other
-    PMI launchers and SLURM. Without any of them the process is alone: (0, 1).
+    process's environment variables of torchrun, Horovod, Open MPI, other PMI launchers and SLURM;
+    with `environ`, that alone. Without any of them the process is alone: (0, 1).
 
     Raises:
         ConfigError: a launcher's variables are incomplete, are not a shard, or were left by
@@ -142,7 +142,7 @@ def _torch_processes() -> tuple[int, int] | None:
     if not hasattr(there, "is_initialized") or not there.is_initialized():
         return None
     count = int(there.get_world_size())
-    # A group of one may be there to write a checkpoint: then the environment is asked.
+    # A group of one may be there to write a checkpoint: then jax, or the environment, is asked.
     return (int(there.get_rank()), count) if count > 1 else None
 
 

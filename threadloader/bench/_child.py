@@ -49,7 +49,7 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
             ``collate`` ("module:function" or ""), ``step``, ``size``, ``seconds``, ``batches``.
 
     Returns:
-        The numbers of a run as `_report.Run` has them; with ``samples`` 0 for no batch.
+        The numbers of a run as `_report.Run` has them; ``samples``, 0, alone for no batch.
     """
     names = {part: spec[part] for part in CODE if spec[part]}
     if names:  # else no module of that folder may be imported

@@ -66,7 +66,7 @@ def run(
         ConfigError: the config or the plan is wrong.
         OSError: the config file cannot be read.
         BenchError: a run failed, an epoch has no batch, or torch is to be compared with and
-            is not there.
+            is not there, or would not be given the config's sampler or exclude.
     """
     plan, shown = Plan() if plan is None else plan, shown or Progress()
     if not isinstance(plan, Plan):

@@ -2,9 +2,9 @@
 
 A config is a JSON file (`_text` says what is accepted), a mapping, or a
 `LoaderConfig`. What it may hold is said once, in ``config_schema.json``;
-here is what a schema cannot say: options that are right alone and wrong
-together. Reading a config opens the config file and nothing else: it imports no
-code, unpickles nothing, and opens no data.
+here is what a schema cannot say, such as options that are right alone and wrong
+together. Reading a config opens the config file and, once, the schema, and nothing
+else: it imports no code, unpickles nothing, and opens no data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ._check import NO_SOURCE
 from ._file import Document, follow, read, split
 from ._hints import hint
 from ._report import Report
-from ._text import parse  # here: reading a config imports nothing, not even what reads it
+from ._text import parse  # here: reading a config imports nothing of ours, not even this
 
 __all__ = ["NO_SOURCE", "Base", "LoaderConfig", "Report", "bytes_of", "examine"]
 

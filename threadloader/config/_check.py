@@ -54,8 +54,8 @@ def ours(section: Mapping[Any, Any], *, ignore: bool) -> dict[Any, Any]:
 
     Args:
         section: an object of the config.
-        ignore: whether keys that are not ours are let through, unless they are one
-            edit away from one of ours.
+        ignore: whether keys that are not ours are left out, so that nothing reports them,
+            unless they are one edit away from one of ours.
     """
     known = schema().properties
     options = known.keys() - {"$schema"}

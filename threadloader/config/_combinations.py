@@ -1,5 +1,6 @@
-"""Options that are right alone and wrong together, option by option.
+"""Options that are right alone and wrong together, option by option; and some wrong texts.
 
+The texts are wrong alone, but the schema cannot say so: a path with a NUL, and no number of bytes.
 The one pair that is not here is ``sampler`` and ``shuffle``: a sampler may be given in code, of
 which `_check.check` knows.
 """
@@ -19,11 +20,11 @@ _PATHS = "path", "folder", "pattern"  # options of a source that lead to files
 
 
 def wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mismatch]:
-    """The options that are right alone and wrong together.
+    """What the schema cannot say: options that are wrong together, and the texts as above.
 
     Args:
         options: the options.
-        wrong: the paths of values that are wrong alone; these are not compared with others.
+        wrong: the paths of values that the schema refuses; these are not compared with others.
     """
 
     def right(option: str, *keys: str) -> bool:

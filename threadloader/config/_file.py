@@ -57,10 +57,10 @@ class Document:
     """A JSON text that has been read.
 
     Attributes:
-        value: the value, as `json` would give it; ``None`` in place of a value
-            that is refused.
-        problems: what is refused in it though its grammar is right, by position.
-        refused: the paths of the values and keys that these problems are about.
+        value: the value, as `json` would give it; but ``None`` in place of a number
+            that is refused, and the first value of a key that comes twice.
+        problems: what is refused in it while the reading goes on, by position.
+        refused: the paths of refused values, and of keys with a lone surrogate.
     """
 
     def __init__(

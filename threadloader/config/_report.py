@@ -19,8 +19,8 @@ class Report(NamedTuple):
 
     Attributes:
         config: the config; ``None`` when there are problems.
-        source: the source's options, when they are right, whatever else is wrong.
-        root: the folder that no path may leave, when it is right.
+        source: the source's options, when they and `root` are right, whatever else is wrong.
+        root: the folder that no path may leave, likewise; ``None`` also where none is named.
         base: the folder that relative paths are relative to.
         problems: all that is wrong, in the order of the document.
         file: the config file as it was named; ``""`` when the config is not a file.

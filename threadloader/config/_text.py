@@ -119,7 +119,7 @@ class _Reader:
         return line, at - self._lines[line - 1] + 1
 
     def note(self, at: int, expected: str, got: str, hint: str = "") -> None:
-        """Notes what is wrong at ``at``; the reading goes on."""
+        """Notes what is wrong at ``at``; the reading goes on, but for one problem too many."""
         line, column = self.place(at)
         where = pointer(self.path)
         if more := len(self.problems) == _MOST_PROBLEMS:

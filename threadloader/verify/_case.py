@@ -82,7 +82,7 @@ class Case:
         return 0 if isinstance(policy, str) else int(policy["retry"])
 
     def stamp(self) -> str:
-        """Give a text that changes when the files that the config names are written to."""
+        """Give a text that changes when files of the config's source are written to; else ""."""
         if self.source_in_code or self.config.source is None:
             return ""
         try:

@@ -270,7 +270,7 @@ def locked(parts: tuple[str, ...], differed: int, runs: int) -> Cause:
 
 
 def order(*, in_code: bool) -> Cause:
-    """Say that the order differs for no reason that was seen; `in_code`: a sampler's in code."""
+    """Say that the order differs for no reason that was seen; `in_code`: by a sampler in code."""
     says = "other samples came, or in another order. The source's length and the seed decide "
     says += "that, and nothing of yours besides: it may be a fault of threadloader"
     advice = "if the source's length is always the same, please report it, with the config"

@@ -1,9 +1,10 @@
 """Looks for what makes batches differ: by experiments on the parts, one after the other.
 
 First each part alone, in one thread: is it repeatable, does it hand out memory that it writes
-again, does it change what it is given (`_probe`)? Then in another thread, in several at once,
-and in whole runs with a lock around it (`_stress`). What an experiment has shown to make a
-difference is a cause; what does not make one here, and may elsewhere, is a danger.
+again (`_probe`), does it change what it is given; and is the source the same when opened again?
+Then in another thread, in several at once, and in whole runs with a lock around it (`_stress`).
+What an experiment has shown to make a difference is a cause; what does not make one here, and may
+elsewhere, is a danger.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
         indices ``results``, the digest of each call of each part.
 
     Raises:
+        CodeError, UsageError: as of `named`.
         VerifyError: a batch holds something that cannot be compared.
-        Exception: the source does not open.
+        Exception: for indices, the source does not open; for a tape, that is the difference.
     """
     code = {name: named(f"--{name}", it) for name, it in spec["names"].items()}
     case = Case(LoaderConfig(**spec["config"]), Path(spec["base"]), **code)

@@ -82,7 +82,7 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a command shows no traceback
-        # Our own error's message stands for itself, unless it wraps another one or has notes.
+        # Our own error's message stands for itself, but not a WorkerError's, nor one with notes.
         ours = isinstance(error, LoaderError) and not isinstance(error, WorkerError)
         said = error if ours and not getattr(error, "__notes__", ()) else told(error)
         err.append(line(f"threadloader verify: {said}"))

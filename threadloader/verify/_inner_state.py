@@ -89,7 +89,7 @@ def _places(thing: Any, name: str, depth: int, seen: set[int]) -> Iterator[tuple
 
 
 def _looked(thing: Any) -> tuple[bytes | None, dict[str, Any]]:
-    """Give the mark of a thing, or else of its size, and what inside of it is to be looked at."""
+    """Give the mark of a thing, else of a container's size, and what inside is to be looked at."""
     mark = _mark(thing)
     if mark is not None:
         return mark, {}

@@ -24,7 +24,7 @@ CALLS = 32
 is seen in 97% of cases."""
 
 SECONDS = 0.5
-"""How much longer than its least time `repeated` may take."""
+"""How much longer than its least time `repeated` may wait for a result that differs."""
 
 TICK_SECONDS = 0.03
 """The least time of `repeated`: in it every clock moves that does not count whole seconds; the
@@ -51,7 +51,7 @@ class Repeat(NamedTuple):
     """What came of repeating a call.
 
     Attributes:
-        differs: after how many calls it gave something else; 0: it always gave the same.
+        differs: at which call, from 2 on, it gave something else; 0: it always gave the same.
         calls: how many were made, the last time.
         moved: the global random states that the calls changed.
         tried: whether it was tried with these states put back, and with the clock stopped; not

@@ -36,7 +36,7 @@ def seen(value: Any) -> bytes:
 
 
 def result(call: Call) -> bytes:
-    """Give the digest of what a call gives, or of the kind of exception that it raises.
+    """Give the digest of what a call gives; if it raises, `RAISED` and the exception's name.
 
     Free memory of the sizes of its arrays is overwritten afterwards: `numpy.empty` may hand it to
     the next call, which must not find there what this one has left.
