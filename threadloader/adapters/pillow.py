@@ -273,8 +273,8 @@ def _is_cut(image: Any) -> bool:
 
 def _is_scaled(image: Any) -> bool:
     """Tell whether Pillow is going to scale values to 8 or 16 bits, or to put black for white."""
-    # "L;2" and "L;4": grey of so many bits; "1;I" and "L;I": inverted; "BGR;15": 5 bits a colour,
-    # in a BMP.
+    # "L;2" and "L;4": grey of so many bits; "1;I" and "L;I": inverted; "BGR;15" and "BGR;16": 5 or
+    # 6 bits a colour, in a BMP.
     if _unpacked(image).startswith(("L;2", "L;4", "1;I", "L;I", "BGR;1")):
         return True
     if image.format != "PPM" or image.mode == "F" or not image.tile:

@@ -1,6 +1,6 @@
 """Options that are right alone and wrong together, option by option; and some wrong texts.
 
-The texts are wrong alone, but the schema cannot say so: a path with a NUL, and no number of bytes.
+These are wrong alone, but the schema cannot tell: a path with a NUL, or no number of bytes.
 The one pair that is not here is ``sampler`` and ``shuffle``: a sampler may be given in code, of
 which `_check.check` knows.
 """
@@ -24,7 +24,7 @@ def wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Misma
 
     Args:
         options: the options.
-        wrong: the paths of values that the schema refuses; these are not compared with others.
+        wrong: the paths of values that are refused already; these are not compared with others.
     """
 
     def right(option: str, *keys: str) -> bool:
