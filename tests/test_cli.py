@@ -210,13 +210,20 @@ def test_a_source_whose_options_are_wrong_is_not_opened(check, monkeypatch):
     assert (1, at(name, '"pth"') + f" {expected}\n", "") == check(name)
 
 
-@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError(), KeyError("x")])
-def test_whatever_a_source_raises_is_a_problem(check, monkeypatch, error):
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error"),
+        (MemoryError(), "MemoryError"),
+        (KeyError("x"), "KeyError: 'x'"),
+    ],
+)
+def test_whatever_a_source_raises_is_a_problem(check, monkeypatch, error, told):
     def broken(spec, base, root):
         raise error
 
     monkeypatch.setattr(_dry_run, "open_configured", broken)
-    expected = f"/source: expected a source that opens, got {type(error).__name__}: {error}"
+    expected = f"/source: expected a source that opens, got {told}"
     assert (1, f"c.json:1:12: {expected}\n", "") == check(write({"source": NPZ}))
 
 
@@ -344,6 +351,13 @@ def number():
 
 def leaving(sample=None):
     raise SystemExit(3)
+
+def cancelled():
+    import asyncio
+    raise asyncio.CancelledError
+
+def ended():
+    raise GeneratorExit
 
 def nothing():
     pass
@@ -489,6 +503,7 @@ def test_a_module_in_which_there_is_no_such_function_is_told_with_its_file(check
         ("tf", 2, "expected MODULE:FUNCTION, which can be imported here, got lazy_parts:tf: no tf"),
         ("other", 1, "lazy_parts:other: RuntimeError: mine"),
         ("leave", 1, "lazy_parts:leave: SystemExit: 3"),
+        ("cancel", 1, "lazy_parts:cancel: CancelledError: mine"),
     ],
 )
 def test_a_module_that_imports_when_it_is_asked_is_as_one_that_did(check, folder, name, code, said):
@@ -497,6 +512,7 @@ def test_a_module_that_imports_when_it_is_asked_is_as_one_that_did(check, folder
         "tf": "ImportError('no tf')",
         "other": "RuntimeError('mine')",
         "leave": "SystemExit(3)",
+        "cancel": "__import__('asyncio').CancelledError('mine')",
     }
     lines = [f"    if name == {it!r}: raise {what}" for it, what in raised.items()]
     (folder / "lazy_parts.py").write_text("\n".join(["def __getattr__(name):", *lines]))
@@ -505,10 +521,18 @@ def test_a_module_that_imports_when_it_is_asked_is_as_one_that_did(check, folder
     del sys.modules["lazy_parts"]
 
 
-@pytest.mark.parametrize("part", ["unmeasured_exit", "leaving"])
-def test_what_a_source_in_code_raises_is_told_with_its_cause(check, own, part):
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ("unmeasured_exit", "SystemExit: 3"),
+        ("leaving", "SystemExit: 3"),
+        ("cancelled", "CancelledError"),
+        ("ended", "GeneratorExit"),
+    ],
+)
+def test_what_a_source_in_code_raises_is_told_with_its_cause(check, own, part, told):
     code, out, _ = check(write({}), f"--source={own}:{part}")
-    assert (1, True) == (code, "SystemExit: 3\n" in out)
+    assert (1, True) == (code, f"{told}\n" in out)
 
 
 def test_modules_of_the_current_folder_come_first(check, folder, monkeypatch):

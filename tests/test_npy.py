@@ -260,6 +260,21 @@ def test_what_lies_between_fields_of_records_is_that_of_the_files(tmp_path, open
     assert stored[order].tobytes() == source.take_into(order, empty).tobytes()
 
 
+@EACH_WAY
+def test_rows_larger_than_any_value_are_gathered_from_several_files(
+    tmp_path, open_, mapped, monkeypatch
+):
+    """numpy has dtypes up to one byte less than 2 GiB; rows may have more."""
+    assert _npy_rows._LARGEST == np.dtype(f"V{_npy_rows._LARGEST}").itemsize
+    with pytest.raises(TypeError):
+        np.dtype(f"V{_npy_rows._LARGEST + 1}")
+    monkeypatch.setattr(_npy_rows, "_LARGEST", 23)
+    array = np.arange(24.0).reshape(8, 3)
+    source = open_(mapped, path=split(tmp_path, "x", array, [3, 5]))
+    order = [7, 0, 4, 3, 3, 2]
+    assert (array[order] == source.take(order)).all()
+
+
 def test_more_rows_than_are_counted_are_told(tmp_path, open_):
     """Of rows without bytes a small file may say that it has any number."""
     for name in "ab":

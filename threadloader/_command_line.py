@@ -184,11 +184,11 @@ def named(option: str, name: str) -> Callable[..., Any]:
             file = getattr(imported, "__file__", None)  # of another module of that name, perhaps
             where = f" (imported from {file})" if file else ""
             raise UsageError(f"{expected}: {error}{where}") from error
-    except UsageError:
+    except (UsageError, KeyboardInterrupt):
         raise
     except ImportError as error:
         raise UsageError(f"{expected}: {error}") from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise CodeError(f"{option}: {name}: {in_words(error)}") from error
     if not callable(found):
         raise UsageError(f"{option}: expected a function, got {name}, {type(found).__name__}")
@@ -204,7 +204,9 @@ def given_by(function: Callable[[], Any]) -> Any:
     """
     try:
         source = function()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise CodeError(f"--source: {in_words(error)}") from error
     if source is None:
         raise UsageError("--source: expected a function that returns a source, got None from it")

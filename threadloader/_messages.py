@@ -133,9 +133,13 @@ def in_words(error: BaseException) -> str:
 
     >>> in_words(KeyError("x"))
     "KeyError: 'x'"
+    >>> in_words(GeneratorExit())
+    'GeneratorExit'
     """
     kind = type(error).__name__
     try:
-        return "; ".join([f"{kind}: {error}", *getattr(error, "__notes__", [])])
+        text = str(error)
+        said = f"{kind}: {text}" if text else kind
+        return "; ".join([said, *getattr(error, "__notes__", [])])
     except Exception as problem:  # noqa: BLE001 - an exception may be made of anything
         return f"{kind} (not printable: {type(problem).__name__})"

@@ -34,6 +34,9 @@ __all__ = ["Joined", "Mapped", "Positioned"]
 
 _DAMAGED = "copy the file again, or make it again with numpy.save"
 
+_LARGEST = 2**31 - 1
+"""Bytes of the largest value that numpy has a dtype for."""
+
 _Array = npt.NDArray[Any]
 
 
@@ -193,8 +196,10 @@ def _as_bytes(rows: _Array, length: int) -> _Array:
     """See each row, of so many bytes, as one value: numpy copies records field by field.
 
     What lies between two fields would not be copied, and be whatever was in memory before.
+    Above 2 GiB, for which there is no dtype, a row stays an array of its bytes.
     """
-    return rows.reshape(-1).view(np.uint8).reshape(len(rows), length).view(f"V{length}")[:, 0]
+    seen = rows.reshape(-1).view(np.uint8).reshape(len(rows), length)
+    return seen if length > _LARGEST else seen.view(f"V{length}")[:, 0]
 
 
 def _mapped(path: Path, number: int, header: Header, size: int) -> tuple[mmap.mmap | None, _Array]:
