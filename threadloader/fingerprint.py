@@ -64,7 +64,8 @@ def digest(batch: Any) -> bytes:
         batch: numpy arrays and scalars; objects with the buffer protocol or ``__array__``, which
             count as the array they give; ``None``, bool, int, float, complex, str, bytes; and
             dicts, lists, tuples and named tuples of them. Arrays that are C-contiguous and
-            little-endian are read in place; others are copied in blocks of rows.
+            little-endian are read in place; others are copied in blocks of rows, and those of
+            long doubles whole.
 
     Returns:
         16 bytes. They differ where anything differs that a trainer can see: the order of a

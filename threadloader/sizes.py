@@ -28,8 +28,9 @@ def nbytes(batch: Any) -> int:
     """Give the bytes of the arrays, texts and bytes of a batch, about.
 
     Mappings, lists, tuples and the fields of dataclasses are looked into, each once and not
-    endlessly deep. An object that has `nbytes`, as arrays and tensors do, counts as that: so a view
-    counts as what it shows, and not as the array that it keeps, which may be the whole dataset's.
+    endlessly deep. Any other object, or a dataclass, that has `nbytes`, as arrays and tensors do,
+    counts as that: so a view counts as what it shows, and not as the array that it keeps, which may
+    be the whole dataset's.
     Texts and bytes count as the memory that Python has for them. Whatever else there may be, a
     number or an object of the collate's own, counts as 8.
 
@@ -60,7 +61,7 @@ def nbytes(batch: Any) -> int:
 
 
 def _held(value: Any) -> Iterable[Any] | None:
-    """Give what a container holds; None if it is no container, or tells its own size."""
+    """Give what a container holds; None for all else, and a dataclass that tells its own size."""
     if isinstance(value, np.ndarray) and value.dtype.hasobject:  # its own bytes are addresses
         held: list[Any] = value.ravel().tolist()
         return held

@@ -47,7 +47,7 @@ class CacheStats:
 class Count(threading.local):
     """What one thread has counted: a list that is also put into ``all_of_them``.
 
-    Each thread counts in a list of its own: a hit takes no lock, no increment is lost, and
+    Each thread counts in a list of its own: to count takes no lock, no increment is lost, and
     threads that run at once do not write to the same memory.
     """
 

@@ -52,7 +52,7 @@ class DamagedError(Exception):
 def encode(frozen: Any) -> list[Part]:
     """Give the bytes of a sample that `freeze` gave, in parts to be joined.
 
-    Contents of arrays are views and not copied, where they are C-contiguous.
+    Contents of arrays are views, not copied, where they are C-contiguous and little-endian.
 
     Raises:
         ForeignError: it has a named tuple, or an array of a dtype that a name does not

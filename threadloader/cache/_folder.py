@@ -222,7 +222,7 @@ class Folder(Cache):
                 self._shelf.look_at(writer.name, self._number, writer.size)
 
     def _forked(self) -> None:
-        # A thread that was writing or looking is missing here, and its counts are incomplete: so
+        # If a thread was writing or looking, it is missing here, its counts are incomplete: then
         # this process adds nothing to the folder, and leaves the files to its parent.
         busy = self._writing.locked()
         self._writing = _thread.allocate_lock()

@@ -258,7 +258,7 @@ def installed(module: str) -> bool:
 
 
 def library_at(module: str, file: str) -> bool:
-    """Tell whether a module is one of those, by its file; "" if it has none."""
+    """Tell whether a module is as `installed` says, by its file; "" if it has none."""
     if not {"site-packages", "dist-packages"}.isdisjoint(PurePath(file).parts):
         return True
     # The file must fit: a module of yours may have a standard module's name, as `code`. Modules

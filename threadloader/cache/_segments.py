@@ -175,7 +175,7 @@ class Segment:
     def read(self, offset: int, length: int) -> bytes:
         """Give bytes of the file of records; fewer where it ends before.
 
-        An OSError if it cannot be read, a ValueError if it has been closed.
+        An OSError if it cannot be read, a ValueError if it was kept open and has been closed.
         """
         if not self._keep:
             with _open_regular(self.path) as file:

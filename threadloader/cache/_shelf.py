@@ -50,7 +50,7 @@ class Shelf:
         # written. `held` and `close` do not take it: a signal handler may call them in the
         # thread that holds it. A forked child makes another.
         self._lock = _thread.allocate_lock()
-        self._places = np.zeros(samples, _PLACE)  # read and written under the lock; see close
+        self._places = np.zeros(samples, _PLACE)  # rows: only under the lock; see close
         self._samples = 0  # written under the lock
         self._bytes = 0  # written under the lock
         self._closed = False  # set by close

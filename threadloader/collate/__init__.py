@@ -2,8 +2,8 @@
 
 `stack` is the default; `Pad` is for fields whose length differs from sample to
 sample. Both are strict: row 0 says what a field is, and a row that differs in
-structure, shape or dtype is an error that names it. Nothing is cast, cut or
-promoted, and a batch has the same structure and dtypes whatever the samples in it.
+structure, shape or dtype is an error that names it. Nothing is cast or promoted, nor cut
+unless `Pad` is told to, and a batch has the same structure and dtypes whatever the samples in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def make_collate(
 ) -> Callable[[list[Any]], Any]:
     """Make the function that a config describes, safe to call in several threads.
 
-    It is ``{"type": "stack"}``, or ``{"type": "pad"}`` with the options of `Pad`; what is not
+    ``spec`` is ``{"type": "stack"}``, or ``{"type": "pad"}`` with the options of `Pad`; what is not
     given has its default there. ``fills`` are numbers that pad some fields, unless ``value`` names
     one for that field; they come before a number for all fields. Options that contradict each
     other, or another type, are a ConfigError.

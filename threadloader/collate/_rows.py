@@ -27,7 +27,8 @@ class RowsMaker:
 
     def __init__(self, empty: Empty = np.empty) -> None:
         self._empty = empty
-        # A worker that sees a sample without a large array sets it to False; it stays that.
+        # Set to False, for good, by a worker whose sample has no large array, if no other sample
+        # of the batch has had one so far.
         self.useful = True
 
     def rows(self, count: int) -> Rows | None:

@@ -95,7 +95,7 @@ class Hiding:
     of most tokens that are chosen.
 
     Attributes:
-        ordinary: int32, the tokens that are not special.
+        ordinary: int32, the tokens that are neither special nor the mask token.
     """
 
     def __init__(

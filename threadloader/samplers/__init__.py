@@ -2,7 +2,7 @@
 
 What a sampler gives for an epoch *is* the epoch's global order, and its length takes the
 place of the number of samples. A sampler has a `name`, which goes into the state; `length`,
-which is None where each epoch has to be asked; and `order(epoch)`. Those here are pure
+which is None where each epoch has to be asked; and `order(epoch)`. Those of a config are pure
 functions of (seed, epoch, position). `_weighted` draws at random, `_draws` has the random
 numbers, `_excluding` is about samples that are excluded and orders that are lists, `_indices`
 and `_classes` say what counts as indices and as classes, `_configured` makes samplers of all that.

@@ -142,8 +142,8 @@ def given(sampler: Any, n: int, kept: Kept) -> Sampler:
     """Give the sampler that was given in code, for n samples of which some are kept.
 
     It is a callable of (epoch, n) that gives dataset indices, in every epoch asked anew; or a
-    sequence of them, the same in every epoch. Its `name`, or that of its function or class, goes
-    into the state.
+    sequence of them, the same in every epoch. Into the state goes the `name` of a callable, or
+    that of its function or class; of a sequence its length and checksum, or the range.
 
     Raises:
         ConfigError: it is neither, or an index is not one of the source's.

@@ -90,7 +90,7 @@ def _columns(weights: Floats) -> tuple[NDArray[np.uint64], Floats, Indices]:
 class Balanced:
     """A table that turns two draws into a class, each equally likely, and one of its members.
 
-    ``classes`` is int64, 0 .. k - 1, the class of each member; each class has one.
+    ``classes`` is int64, 0 .. k - 1, the class of each member; each class has one or more.
     """
 
     def __init__(self, classes: Indices) -> None:

@@ -5,9 +5,10 @@ that is given in code goes through `as_source`; one that a config describes, suc
 ``{"type": "npz", "path": "digits.npz"}``, is opened by `open_source`.
 
 How to add a kind: write ``sources/<kind>.py`` with a class that has the methods of
-`Source` and a function ``open_<kind>(spec, base, root)``, with the arguments of `open_source`;
-name the file in ``_KINDS`` below; describe its options in ``config_schema.json`` and for
-users in ``docs/sources/<kind>.md``. What holds for every kind, and is not said again in each:
+`Source` and a function ``open_<kind>(spec, base, root)``, with the arguments of `open_source`:
+``base`` a `Path`, and ``root`` one joined to it, or None; name the file in ``_KINDS`` below;
+describe its options in ``config_schema.json`` and for users in ``docs/sources/<kind>.md``. What
+holds for every kind, and is not said again in each:
 
 - Any number of threads may read at once (`_files.FileReader` reads files by position for that).
 - An index is 0 .. ``len - 1``, counted through all files: any other integer is an `IndexError`,

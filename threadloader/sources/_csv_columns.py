@@ -45,7 +45,10 @@ class Column:
         self._used = end
 
     def add(self, cells: Sequence[str]) -> None:
-        """Take some more rows; an UnfitError names the first one that does not fit."""
+        """Take some more rows.
+
+        An UnfitError names the first one that is no value; if all are, the first out of range.
+        """
         raise NotImplementedError  # pragma: no cover - each column has its own
 
     def finish(self) -> npt.NDArray[Any]:
@@ -116,7 +119,10 @@ class Numbers(Column):
 
 
 class Categories(Column):
-    """Texts out of a list, as their places in it: int64. Missing ones are as in `Numbers`."""
+    """Texts out of a list, as their places in it: int64.
+
+    Missing ones are as in `Numbers`, but a text that is in the list is its place, never missing.
+    """
 
     def __init__(
         self, names: Sequence[str], missing: Iterable[str] = (), fill: float | None = None

@@ -6,7 +6,7 @@ with the next one that is not doubled, holding delimiters and line ends as they 
 doubled quotes as one; or it has no quote, no CR and no LF in it at all. White space belongs
 to the field. Every row has as many fields as the first. An empty line is a row of one empty
 field, unless blank lines are left out. Anything else is an error, which names the line in
-which the row, or the field, begins.
+which the row, or the field, begins; of bytes that are no UTF-8, the line they are in.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Python numbers become numpy numbers of a dtype that was asked for: exactly, or not at all."""
+"""Python numbers become numpy numbers of the dtype asked for, rounded only if it is a float."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def int64_of(text: str) -> int | None:
 def to_array(values: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Make an array ``(len(values),)`` of bool, int and float objects.
 
-    Integers and booleans are held exactly. A float dtype gives the number nearest to what
-    Python's float is, as floats always do, but never an infinity in place of a number.
+    An integer dtype, and bool, hold each value exactly. A float dtype gives the number nearest
+    to what Python's float is, as floats always do, but never an infinity in place of a number.
 
     Raises:
         UnfitError: a value is of another kind (1.5, 1.0 and True are no integers), or it

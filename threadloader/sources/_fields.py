@@ -38,8 +38,8 @@ def chosen_fields(
 ) -> dict[Any, Any] | None:
     """Give the choice of fields (or positions) as field -> name in the file; None for all.
 
-    A field twice, or none at all, is a ConfigError, whose hint says by ``everything`` what null
-    takes.
+    A field twice, or none at all, is a ConfigError; if there is none, its hint says that null takes
+    ``everything``.
     """
     if fields is None:
         return None

@@ -44,7 +44,7 @@ Chosen: a page, which the system reads in any case."""
 
 
 def kept_open() -> int:
-    """Give how many files a source that is opened now keeps open; it opens others for each read.
+    """Give how many files a source that is opened now keeps open at most.
 
     It is 128, or less where the process may have few files open: 32 where it may have 256. Where
     threads cannot share a handle, as on Windows, it is 4.
@@ -74,8 +74,9 @@ class FileReader:
         path: the file.
         size: its size in bytes when it was opened.
 
-    All methods raise SourceError where the file cannot be opened, looked at or read, or no longer
-    has the size it had, and ClosedError once the reader is closed.
+    A file that cannot be opened, looked at or read is a SourceError; so is a read of one that no
+    longer has the size it had. A reader that has been closed raises ClosedError, but for ranges
+    that are none or have no bytes: for these `gather` does not look at the file.
     """
 
     def __init__(

@@ -223,7 +223,7 @@ class Without:
 
     def __init__(self, source: Any, hidden: Sequence[str]) -> None:
         self.source = source
-        # `take` and `take_into` are one way to read a batch: both are hidden, or none.
+        # `take_into` is another way to do what `take` does: where that is hidden, so is this.
         self._hidden = {*hidden, "take_into"} if "take" in hidden else {*hidden}
 
     def __len__(self) -> int:

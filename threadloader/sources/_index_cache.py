@@ -136,7 +136,7 @@ class IndexCache:
 
 
 class _StaleError(Exception):
-    """The index is of this file, but of another state of it."""
+    """The index is of another state of the file, or of another format or options."""
 
 
 class _DamagedError(Exception):

@@ -102,7 +102,7 @@ class Mapped:
                 self.header = _checked_header(path, file.read(LONGEST), size)
                 whole, array = _mapped(path, file.fileno(), self.header, size)
         self.sizes = (size,)
-        # Only this refers to the map, since ArraySource gives copies: without it, it is unmapped.
+        # Only this refers to the map, since ArraySource gives copies: close unmaps by setting None.
         self._opened: tuple[mmap.mmap | None, ArraySource] | None = whole, ArraySource(array)
 
     def one(self, row: int) -> Any:
@@ -178,7 +178,7 @@ class Joined:
         length = given.nbytes // len(numbers)  # of a row
         for file in used:
             rows = np.flatnonzero(files == file)
-            # Each part is only passed on, so it gets no memory that is kept for batches.
+            # Each part is only copied from, so it gets no memory that is kept for batches.
             taken = self._parts[file].take(numbers[rows] - self._first[file], np.empty)
             if length:
                 _as_bytes(given, length)[rows] = _as_bytes(taken, length)

@@ -6,7 +6,7 @@ The rules of patterns, the same on every machine:
   ``[!abc]`` any other. None of them goes over the end of a name, and upper and lower
   case differ everywhere. A name that has such a character itself is written with
   brackets around it: ``scan[[]1].npy``. Where that is forgotten, ``scan[1].npy`` means
-  ``scan1.npy``: an error if there is a file or folder of the very name as well.
+  ``scan1.npy``: an error if there is a file or folder of the very name ``scan[1].npy``.
 - ``**`` in place of a folder's name is any number of folders, also none; at the end of
   a pattern it is every file below. It does not go into folders that are links.
 - A name that begins with a dot is found only by a part that begins with one.

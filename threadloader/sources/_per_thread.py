@@ -148,8 +148,9 @@ class PerThread:
     def lend(self) -> PerThread:
         """Give this source to a user who will close it, or a new one like it if this has a user.
 
-        So two loaders at once, for training and testing, say, each close their own. The calling
-        thread counts as the one that opens it, whatever it was under earlier users.
+        So two loaders at once, for training and testing, say, each close their own. If it is not
+        open, the calling thread counts as the one that opens it, whatever it was under earlier
+        users.
         """
         if not self._lent.acquire(blocking=False):
             return PerThread(self._factory, self._adapt).lend()
@@ -165,7 +166,8 @@ class PerThread:
     def mine(self) -> Any:
         """Give the calling thread's own source, made now if this is its first use.
 
-        A thread that is left over from before a close gets a ClosedError.
+        A thread that is left over from before a close gets a ClosedError, unless it was the opener
+        or another thread has opened the source again.
         """
         return self._part().source
 

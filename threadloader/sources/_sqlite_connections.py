@@ -44,7 +44,7 @@ class Connections:
     Attributes:
         size: of the database in bytes, with what is still in its write-ahead log; 0 before
             the first connection.
-        reading: what refuses statements of theirs that do more than read.
+        reading: what refuses the connections' statements that do more than read.
     """
 
     def __init__(self, path: Path) -> None:

@@ -56,7 +56,7 @@ def in_words(error: BaseException) -> tuple[str, BaseException]:
 
 
 def _not_opened() -> OSError | None:
-    """Give the system's error if so many files cannot be opened now; SQLite does not pass it on.
+    """Give the system's error if `_WANTED` files cannot be opened; SQLite does not pass it on.
 
     It opens no file of the database: to close that would end the locks that this process has on it.
     """

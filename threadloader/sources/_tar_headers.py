@@ -32,7 +32,7 @@ _LONGEST = 1 << 20
 
 _DAMAGED = "copy the archive again, or make it again"
 
-# How compressed files begin. None of it can be the name of a first member, in UTF-8.
+# How compressed files begin. In UTF-8 no name of a first member does, but for "BZh91AY&SY".
 _PACKERS = {
     re.compile(rb"\x1f\x8b"): ("gzip", "gunzip"),
     re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"): ("bzip2", "bunzip2"),

@@ -130,8 +130,8 @@ class ArraySource:
     def take_into(self, indices: npt.ArrayLike, empty: Empty) -> Any:
         """Give a batch as `take` does, in memory that ``empty(shape, dtype)`` makes.
 
-        It is not called for an array whose rows are not one piece of memory: new memory from numpy
-        is faster there.
+        It is not called for an array that is not C-contiguous and aligned: new memory from numpy is
+        faster there.
         """
         return self._build(self._gathered(row_numbers(indices, self._length), empty))
 
@@ -157,7 +157,7 @@ class ArraySource:
 
         The indices are int64, C-contiguous, shape (batches, batch). The function,
         ``(first, last) -> batches``, makes the batches from number ``first`` to before ``last``:
-        each as `take` gives it, but as views of one memory, which ``empty`` makes.
+        each as `take` gives it, but as views of what `take_into` gives for all of them.
 
         >>> source = ArraySource({"x": np.array([5, 6, 7])})
         >>> source.take_batches(np.array([[2, 0], [1, 1], [0, 2]]), np.empty)(1, 3)

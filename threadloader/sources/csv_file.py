@@ -141,7 +141,7 @@ class _Columns:
         self.texts: dict[str, bytes] = {}
 
     def add(self, path: Path, block: Block, first: list[str] | None) -> None:
-        """Take a block of a file whose first row is known."""
+        """Take a block of a file, and the first row of that; None if it has no row."""
         self._path = self._path or path
         if first is None:
             if self._options.header:

@@ -3,7 +3,8 @@
 The rules, the same on every machine:
 
 - A pattern finds files below the folder as `_paths` says; upper and lower case differ, and
-  names that begin with a dot are left out. Of several patterns every file is found once.
+  names that begin with a dot are left out, unless the pattern has the dot. Of several patterns
+  every file is found once.
 - The samples are sorted by their path, folder by folder, each name by its UTF-8 bytes.
 - A class is named by the first folder on the way from the source's folder to the file, or
   by the table. Classes are numbered in the order of their UTF-8 bytes, or as ``classes``

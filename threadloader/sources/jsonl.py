@@ -46,7 +46,7 @@ class Shape:
     ``fields`` maps a field of the sample to a key of the line's object; or is a list of keys, each
     a field of the same name; None for the value as it is. ``dtypes`` maps a field to its dtype: a
     number, a bool, or a list of such (perhaps in lists of equal length) becomes a numpy scalar or
-    array of it, exactly. Options that do not fit together are a ConfigError.
+    array of it, as by `to_array`. Options that do not fit together are a ConfigError.
     """
 
     def __init__(

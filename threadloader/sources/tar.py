@@ -9,7 +9,7 @@ The rules:
   the order of their first members, archives in the order given.
 - All samples have the same fields, or at least those of ``fields``.
 - Folders, and files whose own name begins with a dot, are passed over. So is what WebDataset
-  reserves: a file ``__meta__``, and what is below a folder of such a name. A file without a
+  reserves, at the top: a file ``__meta__``, and all in a folder of such a name. A file without a
   dot, a name twice, an absolute name and one with ``..`` are errors; so are links, devices
   and sparse files, and an archive that is cut, damaged or compressed (`_tar_headers`).
 """
@@ -66,7 +66,7 @@ class TarSource:
     Args:
         paths: the archives, at least one.
         fields: the fields that make a sample; None for those of the first sample, which
-            all others must have too.
+            all others must have too, and no more.
         decode: how members are decoded, by their field (``seg.png``) or by what follows
             its last dot (``png``); those that it does not name, as `DECODE` says.
         decoders: makes the decoders that need a package.
