@@ -48,7 +48,7 @@ def tell_dtype(walk: Walk, dtype: Any, base: Any) -> None:
 
 
 def contents(array: Any) -> memoryview | bytes:
-    """Give the bytes of an array or scalar in C order, not copied if they lie in that order.
+    """Give bytes of an array or scalar in C order; those of a plain array in order are not copied.
 
     Values under a mask are among them: code may read those.
     """

@@ -49,7 +49,7 @@ def stack(samples: Sequence[Any], whole: Mapping[Path, Any] | None = None) -> An
         whole: by path, arrays ``(batch, *shape)`` of fields whose rows are written already.
 
     Returns:
-        The batch. Its arrays are newly made, writable and C-contiguous.
+        The batch. Its arrays, but those of `whole`, are newly made, writable and C-contiguous.
 
     Raises:
         CollateError: a sample is something else, or the samples differ. It names the

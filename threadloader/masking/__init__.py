@@ -152,8 +152,9 @@ class MaskTokens:
     ) -> list[dict[Any, Any]]:
         """Hide tokens of several samples, as the loader does, each as if it were alone.
 
-        For each it gives a dict as a call does, but all arrays are views of the same memory. The
-        key is the epoch's, of 128 bits; positions, int64 (samples,), are those in the global order.
+        For each it gives a dict as a call does, but with views of one array of all tokens and one
+        of all labels. The key is the epoch's, of 128 bits; positions, int64 (samples,), are those
+        in the global order.
         """
         return self._many(samples, self._rows(samples), seeds_of(key, positions))
 

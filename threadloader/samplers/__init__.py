@@ -55,7 +55,10 @@ class Sampler(Protocol):
         ...
 
     def order(self, epoch: int) -> EpochOrder:
-        """Give the order of an epoch; one thread at a time asks, for each epoch once."""
+        """Give the order of an epoch.
+
+        One thread at a time asks, for each epoch once, and anew after a `load_state_dict`.
+        """
         ...
 
 

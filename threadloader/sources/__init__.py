@@ -156,7 +156,7 @@ def open_source(
         SourceError: a pattern finds nothing; a file is missing, damaged, outside of root or named
             twice, or lacks what the options ask for; or a package is missing.
         ConfigError: there is no such type, the spec is None (as where the source is given in
-            code), or the options of a checked spec contradict each other.
+            code), root is no folder, or the options of a checked spec contradict each other.
     """
     if spec is None:  # of a config whose source is given in code
         raise ConfigError(Problem("/source", 'an object with a "type"', "null"))

@@ -60,7 +60,7 @@ def expand(
     Raises:
         SourceError: a pattern finds nothing, a file comes twice or lies outside of
             root, or a folder cannot be listed.
-        ConfigError: there is no name at all.
+        ConfigError: there is no name at all, or root is no folder.
     """
     names = [path] if isinstance(path, str) else list(path)
     if not names:
