@@ -105,8 +105,8 @@ def warn_of_imports(function: types.FunctionType, warned: set[str]) -> None:
 def _own_imports(code: types.CodeType, package: str | None) -> Iterator[str]:
     """Give the modules that code, or a function inside it, imports, but for those of libraries.
 
-    To find them nothing is imported but the parent package of a relative name. A module that
-    cannot be found is left out: to import it would fail.
+    To find them nothing is imported but the parent package of a relative name. A module whose
+    first name cannot be found is left out: to import it would fail.
     """
     steps = []
     if _IMPORT in code.co_code[::2]:  # to disassemble takes long
