@@ -285,9 +285,10 @@ def listed(folder: Path) -> list[Any]:
 
 def list_of_lines(data: bytes) -> list[Any]:
     last = data[max(data.rfind(b"\n"), data.rfind(b"\r")) + 1 :]
-    if last and b'{"index": '.startswith(last[:10]):  # as a kill tears a quarantine file
+    begin = last.rstrip(b"\0")[:10]
+    if begin and b'{"index": '.startswith(begin):  # as a kill tears a quarantine file, or a failure
         try:
-            json.loads(last)
+            json.loads(last.decode("latin-1"))  # of bytes with zeros it guesses UTF-16
         except json.JSONDecodeError:
             data = data[: -len(last)]
     values = [number(line) for line in data.decode("utf-8-sig").splitlines() if line.strip()]

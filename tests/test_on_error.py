@@ -429,7 +429,9 @@ DATA = [b'{"a": 1}\n', b'{"index": "a"}\n', b'{"index": true}\n', b"[1, 2]\n", b
 """Lines of JSON that are no list of samples: data of the user's, perhaps."""
 
 
-@pytest.mark.parametrize("content", [b"x" * 50, b"PK\x03\x04", b"{\n  'a': 1}", b"\xff{}", *DATA])
+@pytest.mark.parametrize(
+    "content", [b"x" * 50, bytes(50), b"PK\x03\x04", b"{\n  'a': 1}", b"\xff{}", *DATA]
+)
 def test_a_quarantine_that_is_another_file_is_refused(content, tmp_path):
     path = tmp_path / "data"
     path.write_bytes(content)
@@ -949,10 +951,16 @@ def test_processes_share_a_quarantine_file(tmp_path, run_child):
     assert expected == sorted(line["index"] for line in lines(path))
 
 
-def test_a_torn_last_line_does_not_stop_the_next_run(tmp_path):
-    """Which leaves out what the others name; its own first failure cuts the line off."""
+@pytest.mark.parametrize("cut", [1, 9, 10, 16, 21, 24, 25, 27, 28])
+@pytest.mark.parametrize("zeros", [0, 1, 80])
+def test_a_torn_last_line_does_not_stop_the_next_run(tmp_path, cut, zeros):
+    """Which leaves out what the others name; its own first failure cuts the line off.
+
+    Zeros are what some file systems have where the power failed before the bytes were written.
+    """
+    line = rb'{"index": 1, "path": "a\\b"}'
     path = tmp_path / "bad.jsonl"
-    path.write_text('{"index": 3}\n{"index": 1, "pa', "utf-8")
+    path.write_bytes(b'{"index": 3}\n' + line[:cut] + bytes(zeros or cut == len(line)))
     options = {"skip": 9, "quarantine": str(path)}
     config = {"batch_size": 4, "shuffle": False, "exclude": str(path), "on_error": options}
     with Loader(config, source=Failing(6, {5})) as batches:

@@ -251,8 +251,8 @@ def test_a_thread_closes_what_it_was_in_a_call_of(held, caplog, read):
             pool.submit(read, source).result()
 
 
-@pytest.mark.parametrize("name", ["__getitem__", "take"])
-def test_what_was_closed_a_moment_before_a_call_is_not_called(held, monkeypatch, name):
+@pytest.mark.parametrize(("name", "given"), [("__getitem__", [3]), ("take", [3]), ("__len__", [])])
+def test_what_was_closed_a_moment_before_a_call_is_not_called(held, monkeypatch, name, given):
     """The thread has found its object open; another closes it; then the thread would read."""
     source = per_thread(held)
     real, closing = PerThread._part, threading.Event()
@@ -269,9 +269,23 @@ def test_what_was_closed_a_moment_before_a_call_is_not_called(held, monkeypatch,
     source.mine()
     closing.set()
     with pytest.raises(ClosedError, match="closed while a thread still read"):
-        read(3)
+        read(*given)
     assert not held.reading.is_set()
     assert [True] == closed()
+
+
+def test_an_object_that_is_being_counted_is_closed_after_that(held, monkeypatch):
+    counting = held.__getitem__
+    monkeypatch.setattr(held, "__len__", lambda self: counting(self, 4))
+    source = per_thread(held)
+    with ThreadPoolExecutor(1) as pool:
+        length = pool.submit(len, source)
+        assert held.reading.wait(60)
+        source.close()
+        assert [False] == closed()
+        held.over.set()
+        assert 4 == length.result()
+        assert [True] == closed()
 
 
 def test_what_is_about_to_be_closed_is_not_lent():

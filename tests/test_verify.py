@@ -2044,7 +2044,7 @@ def test_what_a_module_raises_at_its_import_is_told_with_option_and_name(
     ("sampler", "said"),
     [
         ("lost", "OSError: [Errno 5] it is gone; threadloader: raised for the order of epoch 0"),
-        ("mute", "OSError: ; threadloader: raised for the order of epoch 0"),
+        ("mute", "OSError; threadloader: raised for the order of epoch 0"),
         ("damaged", "SourceError: a.txt: bad; threadloader: raised for the order of epoch 0"),
         (
             "leaves",

@@ -35,10 +35,9 @@ __all__ = ["Quarantine", "is_torn"]
 _BEGIN = b'{"index": '
 """What each line that is written here begins with."""
 
-_CUT_SHORT = re.compile(r'("(?:[^"\\]|\\.)*+\\?|n|nu|nul|u[0-9a-f]{0,4})?\0*+')
+_CUT_SHORT = re.compile(r'("(?:[^"\\]|\\.)*+\\?|n|nu|nul|u[0-9a-f]{0,4})?')
 """Matches the rest of a torn line from where reading it as JSON fails: a text, null or an escape,
-cut short, or zeros, where the power failed. (Nothing is tried twice, *+, or a long line would
-take hours.)"""
+cut short. (Nothing is tried twice, *+, or a long line would take hours.)"""
 
 _OPTION = "/on_error/quarantine"
 """The option that names the file, as a JSON pointer."""
@@ -201,12 +200,15 @@ def _may_be_quarantine(path: Path) -> bool:
 
 
 def is_torn(line: bytes) -> bool:
-    """Tell whether this is one of our lines, cut short: what a killed write leaves."""
-    if line[: len(_BEGIN)] != _BEGIN[: len(line)]:
+    """Tell whether this is one of our lines, cut short: what a killed write leaves.
+
+    Where the power failed, zeros may stand for what was not written; zeros alone may be anything.
+    """
+    bare = line.rstrip(b"\0")
+    if not bare or bare[: len(_BEGIN)] != _BEGIN[: len(bare)]:
         return False
     try:
-        # Decoded here: from bytes with zeros in them json guesses UTF-16.
-        json.loads(line.decode())
+        json.loads(bare.decode())
     except json.JSONDecodeError as error:
         return _CUT_SHORT.fullmatch(error.doc, error.pos) is not None
     # Not UTF-8, too many digits, absurdly deep: none of ours.
@@ -214,7 +216,7 @@ def is_torn(line: bytes) -> bool:
         if by_handler(error):
             raise
         return False
-    return False
+    return len(bare) < len(line)
 
 
 def _has_index(line: bytes) -> bool:

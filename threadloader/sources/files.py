@@ -31,7 +31,7 @@ from ._decode import Decoder, Decoders, apply, decoder_of, image_options
 from ._files import expand, inside
 from ._fingerprint import sha256
 from ._labels import labels_of
-from ._open_file import open_regular, regular_status, time_of_change, too_few
+from ._open_file import open_regular, read_all, regular_status, time_of_change, too_few
 from ._paths import MAGIC, listing, why_not
 from ._progress import ProgressLog
 from ._row_numbers import row_number
@@ -181,12 +181,7 @@ def _read(path: Path, size: int, changed: int) -> bytes:
     """Give all bytes of a file, if it is the one that was there at opening."""
     try:
         with open_regular(path) as file:
-            data = b""
-            while len(data) <= size:  # one byte more than expected is asked for
-                part = file.read(size + 1 - len(data))
-                if not part:
-                    break
-                data = data + part if data else part
+            data = read_all(file, size + 1)  # one byte more than expected is asked for
             # After the bytes are read, so that they are those of an unchanged file.
             status = os.fstat(file.fileno())
     except SourceError as error:
