@@ -227,8 +227,14 @@ class PerThread:
         if known is not None:
             return known
         part = self._part()
-        length: int = part.ask(len)
-        part.opening.length = length
+        try:  # as `ask`, but here: what is raised in this very code is about what `len` got
+            with part.lock:
+                if part.opening.closed:
+                    raise _closed()
+                part.opening.length = length = len(part.source)
+        finally:
+            if part.opening.closed:
+                part.close()
         return length
 
     def __getitem__(self, index: int) -> Any:
