@@ -2400,31 +2400,11 @@ def test_a_read_of_several_batches_that_fails_once_is_counted(workers, in_memory
 def test_epochs_without_an_end_and_without_a_batch_are_told(config, caplog):
     """The loop over them goes on for ever, and would say nothing."""
     with load(Numbers(9), **config) as batches:
-        caplog.clear()
         assert [] == [batch for epoch in batches.epochs(2) for batch in epoch]
         assert [] == caplog.records
         batches.epochs()
     (record,) = caplog.records
     assert record.getMessage().startswith("epochs without an end, and without a batch: the source")
-
-
-@pytest.mark.parametrize(
-    ("samples", "config", "told"),
-    [
-        (9, {"batch_size": 32, "drop_last": True}, 1),
-        (9, {"exclude": [*range(9)]}, 1),
-        (2, {"shard": {"index": 2, "count": 3, "remainder": "keep"}}, 1),
-        (2, {"shard": {"index": 1, "count": 3, "remainder": "keep"}}, 0),
-        (0, {}, 0),  # as somebody wanted it
-    ],
-)
-def test_a_loader_that_has_samples_and_no_batch_says_so_when_it_is_entered(
-    samples, config, told, caplog
-):
-    """A training over it would be over at once, in silence."""
-    with load(Numbers(samples), **config):
-        said = [record.getMessage()[:24] for record in caplog.records]
-    assert ["no epoch has a batch: th"] * told == said
 
 
 def test_a_run_without_an_end_that_comes_to_give_no_batch_is_told_once(caplog):

@@ -64,8 +64,6 @@ class Batches(Live):
         length = samplings.now.sampler.length
         steps = None if length is None else deal.steps(length)  # else it is a callable
         self._has_none = steps == 0  # no step in any epoch
-        if self._has_none and identity["samples"]:
-            log("warning", "no epoch has a batch: %s", NO_BATCH)
         self._supply = Supply(config, recipe, deal, runtime, steps)
         # Closes the source, if it is ours; None once that is done, by the holder of `_closing`.
         self._close_source = close_source
