@@ -779,6 +779,15 @@ def test_ctrl_c_ends_with_130_and_one_line(check, monkeypatch):
     assert (130, "", "threadloader: interrupted\n") == check(write({"source": NPZ}))
 
 
+def test_ctrl_c_in_code_that_is_named_ends_with_130_and_one_line(check, folder):
+    (folder / "halted_import.py").write_text("raise KeyboardInterrupt")
+    (folder / "halted_call.py").write_text("def it(): raise KeyboardInterrupt")
+    for module in ("halted_import", "halted_call"):
+        got = check(write({}), f"--source={module}:it")
+        assert (130, "", "threadloader: interrupted\n") == got
+        sys.modules.pop(module, None)
+
+
 @pytest.mark.parametrize("code", [None, "the handler's word"])
 def test_the_exit_of_a_signal_handler_is_none_of_the_arguments(check, monkeypatch, code):
     """argparse ends by one, too: with its help, or with what is wrong."""
@@ -1111,7 +1120,12 @@ def test_a_field_of_an_npy_source_that_is_missing_is_a_problem(check):
 
 
 def test_an_exception_that_cannot_be_printed_is_told_by_its_class():
-    class Odd(Exception):
+    class Mute(type):
+        @property
+        def __name__(cls):
+            raise KeyError("no name")
+
+    class Odd(Exception, metaclass=Mute):
         def __str__(self):
             raise KeyError("no text")
 

@@ -430,7 +430,8 @@ DATA = [b'{"a": 1}\n', b'{"index": "a"}\n', b'{"index": true}\n', b"[1, 2]\n", b
 
 
 @pytest.mark.parametrize(
-    "content", [b"x" * 50, bytes(50), b"PK\x03\x04", b"{\n  'a': 1}", b"\xff{}", *DATA]
+    "content",
+    [b"x" * 50, bytes(50), b"{" + bytes(50), b"PK\x03\x04", b"{\n  'a': 1}", b"\xff{}", *DATA],
 )
 def test_a_quarantine_that_is_another_file_is_refused(content, tmp_path):
     path = tmp_path / "data"

@@ -590,11 +590,12 @@ def test_of_a_state_that_json_dump_wrote_the_error_says_what_to_give(tmp_path, i
         assert batches.state_dict() == json.loads(path.read_text())
 
 
-def test_of_a_damaged_file_that_save_wrote_the_error_speaks_of_no_json_dump(tmp_path):
+@pytest.mark.parametrize("cut", [0, 1, 20, 200, None])
+def test_of_a_damaged_file_that_save_wrote_the_error_speaks_of_no_json_dump(tmp_path, cut):
     path = tmp_path / "run.state"
     with Loader(config(), np.arange(8)) as batches:
         batches.save(path)
-    path.write_bytes(path.read_bytes().replace(b'"epoch": 0', b'"epoch": 1'))
+    path.write_bytes(path.read_bytes().replace(b'"epoch": 0', b'"epoch": 1')[:cut])
     with pytest.raises(StateError, match="not; use an older one"):
         Loader(config(), np.arange(8), resume=path).__enter__()
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from ._schema import pointer
 from .config import Report
-from .errors import ConfigError, LoaderError, Problem, SourceError
+from .errors import ConfigError, LoaderError, Problem, SourceError, name_of
 from .errors import one_line as line
 
 __all__ = [
@@ -136,7 +136,7 @@ def in_words(error: BaseException) -> str:
     >>> in_words(GeneratorExit())
     'GeneratorExit'
     """
-    kind = type(error).__name__
+    kind = name_of(type(error))
     try:
         text = str(error)
         said = f"{kind}: {text}" if text else kind

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from operator import getitem
 from typing import Any
 
 from ..errors import ClosedError, ConfigError, Problem, from_signal, misfit
@@ -61,23 +60,6 @@ class _Part:
         self.source: Any = None
         self.lock = threading.RLock()
         self.closing = False  # whether a close of the object has begun; written under the lock
-
-    def ask(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Call something with the source, and more; only the part's own thread does.
-
-        Raises:
-            ClosedError: the source was closed meanwhile.
-            Exception: whatever the call raises.
-        """
-        try:
-            with self.lock:
-                if self.opening.closed:
-                    raise _closed()
-                return call(self.source, *args)
-        finally:
-            # After the lock is released: either close() finds it free, or this sees `closed`.
-            if self.opening.closed:
-                self.close()
 
     def close(self) -> bool:
         """Close the object, if it is open; False if another thread is in a call of it."""
@@ -227,7 +209,7 @@ class PerThread:
         if known is not None:
             return known
         part = self._part()
-        try:  # as `ask`, but here: what is raised in this very code is about what `len` got
+        try:  # as in `__getitem__`
             with part.lock:
                 if part.opening.closed:
                     raise _closed()
@@ -237,8 +219,18 @@ class PerThread:
                 part.close()
         return length
 
+    # Written out in each of these: a call more costs a fifth of a cheap sample's time.
     def __getitem__(self, index: int) -> Any:
-        return self._part().ask(getitem, index)
+        part = self._part()
+        try:
+            with part.lock:
+                if part.opening.closed:
+                    raise _closed()
+                return part.source[index]
+        finally:
+            # After the lock is released: either close() finds it free, or this sees `closed`.
+            if part.opening.closed:
+                part.close()
 
     def __getattr__(self, name: str) -> Any:
         """Give what the objects offer; a method calls the object of the thread that calls it."""
@@ -250,8 +242,15 @@ class PerThread:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def method(*args: Any) -> Any:
-            # Of the thread that calls this method.
-            return own().ask(lambda source: getattr(source, name)(*args))
+            part = own()  # of the thread that calls this method
+            try:
+                with part.lock:
+                    if part.opening.closed:
+                        raise _closed()
+                    return getattr(part.source, name)(*args)
+            finally:  # as in __getitem__
+                if part.opening.closed:
+                    part.close()
 
         return method
 

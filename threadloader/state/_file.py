@@ -154,7 +154,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         whole = False
     if not whole:
         hint = "use an older one, or begin the run anew"
-        if sound or (data[:1] == b"{" and not data.startswith(_BEGIN)):
+        if sound or (data[:1] == b"{" and data[: len(_BEGIN)] != _BEGIN[: len(data)]):
             hint = f"if json.dump wrote it, give what json.load reads from it; else {hint}"
         raise StateError(
             f"{path}: the state is damaged: expected what save() writes, got "
