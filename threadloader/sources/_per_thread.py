@@ -209,7 +209,7 @@ class PerThread:
         if known is not None:
             return known
         part = self._part()
-        try:  # as in `__getitem__`
+        try:  # as in `__getitem__`; by this very code `length_of` knows that `len` has refused
             with part.lock:
                 if part.opening.closed:
                     raise _closed()
