@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from campaigns import aliasing, cases, kills, resumes, schedules, versions
 from sim import BUGGY
-from test_tools import loaded
+from tool_scripts import loaded
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ import numpy as np
 import pytest
 from configs import read_config
 from frameworks import framework
-from test_tools import loaded
+from tool_scripts import loaded
 
 import threadloader
 from threadloader import Loader, engine

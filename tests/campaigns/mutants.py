@@ -29,7 +29,7 @@ TESTS = {
     "__init__.py": "imports random_state",
     "_stdout.py": "stdout cli verify",
     "_children.py": "children verify bench bench_processes bench_run",
-    "_exit.py": "cli tools verify bench bench_processes",
+    "_exit.py": "cli tools tools_env verify bench bench_processes",
     "_command_line.py": "callables cli children verify bench bench_child",
     "_runtime.py": "engine stall loader waiting closing_again",
     "_schema.py": "schema config config_read config_text cli",
@@ -43,7 +43,7 @@ TESTS = {
     " bench_run bench_shown torch_loader",
     "buffers.py": "buffers take_into rows pieces",
     "cache/": "cache cache_encode cache_folder cache_key cache_told caching open_files",
-    "cli.py": "cli terminal tools",
+    "cli.py": "cli terminal tools tools_env",
     "collate/": "collate rows take_into masking loader",
     "config/": "config config_bytes config_read config_text config_hints cli log terminal",
     "engine/": "engine stall waiting interrupts event_loop log_thread forks loader simulated"
