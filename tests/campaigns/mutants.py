@@ -50,13 +50,15 @@ TESTS = {
     " protocol",
     "errors/": "errors failure callables own_handlers changed_handlers open_files imports loader",
     "fingerprint.py": "fingerprint stamp verify",
-    "jobs/": "on_error loader take_into pieces no_label max_bytes failure fingerprint",
-    "loader/": "loader resume on_error sampling choice series pace onward lifecycle failure stall"
-    " caching fingerprint replaced max_bytes switching",
+    "jobs/": "on_error on_error_whole no_sample_at_fault quarantine loader take_into pieces"
+    " no_label max_bytes failure fingerprint",
+    "loader/": "loader resume on_error on_error_whole no_sample_at_fault quarantine quarantine_file"
+    " sampling choice series pace onward lifecycle failure stall caching fingerprint replaced"
+    " max_bytes switching",
     "lookup.py": "lookup sampling_commands",
     "masking/": "masking hiding",
     "order/": "order philox order_exhaustive sampling lookup oracle",
-    "quarantine.py": "on_error sampling",
+    "quarantine.py": "quarantine quarantine_file sampling",
     "samplers/": "samplers sampling sampling_commands",
     "sizes.py": "sizes max_bytes",
     "sources/": "sources columns take_into per_thread open_files loader damaged_files",
@@ -70,7 +72,7 @@ TESTS = {
     "sources/_path": "sources files files_expand tokens",
     "sources/_open_file": "sources files files_expand open_files log cli",
     "sources/_spelling": "files",
-    "sources/_sqlite": "sqlite on_error",
+    "sources/_sqlite": "sqlite no_sample_at_fault",
     "sources/_stamp": "stamp cache_key caching",
     "sources/csv": "csv columns damaged_files",
     "sources/files": "files files_expand columns damaged_files",
