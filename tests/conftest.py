@@ -103,6 +103,25 @@ def nothing_left():
 
 
 @pytest.fixture
+def make_engine():
+    """Gives a function that starts an engine; each is stopped at the end of the test."""
+    from threadloader._runtime import Runtime
+    from threadloader.engine import Engine
+
+    engines = []
+
+    def make(num_workers=2, close_timeout=5.0, runtime=None):
+        engine = Engine(num_workers, close_timeout, runtime or Runtime())
+        engines.append(engine)
+        engine.start()
+        return engine
+
+    yield make
+    for engine in engines:
+        engine.stop()
+
+
+@pytest.fixture
 def run_child(tmp_path):
     """Gives a function that runs a script in a child interpreter, from the repository's root."""
     import subprocess

@@ -11,13 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 from freeing import AT_ONCE, free_at_once
+from leaks import Watch
+from numbered_jobs import WAIT, Job
 
 from threadloader import ClosedError, Loader
-from threadloader.engine import _joining, _slots
+from threadloader._runtime import Runtime
+from threadloader.engine import ENDED, Engine, _joining, _slots
 from threadloader.loader._run import Run
 from threadloader.loader._supply import Supply
-
-WAIT = 30.0
 
 
 class Source:
@@ -257,3 +258,113 @@ def test_those_that_end_soon_leave_the_last_one_its_time():
     for worker, _ in crew:
         worker.job = "something"
     assert [] == _joining.join(crew, 1.0, 1.0, runtime)
+
+
+def test_an_idle_worker_keeps_no_job_alive(make_engine):
+    """G10: once its result is taken and the next one asked for, a job is gone."""
+    jobs = [Job(n, parts=4) for n in range(6)]
+    gone = [weakref.ref(job) for job in jobs[:4]]
+    # Not an iterator of the list, which without the GIL holds it beyond its end.
+    stream = make_engine(2).stream((jobs.pop(0) for _ in range(6)), depth=1)
+    for number in range(6):
+        stream.result(number)
+    assert ENDED is stream.result(6)
+    free_at_once()
+    assert [None] * 4 == [job() for job in gone]
+
+
+def test_failures_leave_no_cyclic_garbage(make_engine):
+    """G10: an error that was taken, or thrown away with its stream, is freed without the gc."""
+
+    def do(number, part):
+        raise ValueError(number)
+
+    gc.collect()
+    gc.disable()
+    try:
+        engine = make_engine(2)
+        stream = engine.stream(iter([Job(n, parts=3, do=do) for n in range(20)]), depth=4)
+        for number in range(10):
+            stream.result(number).error = None
+        stream.cancel()
+        engine.stop()
+        del stream, engine
+        assert 0 == gc.collect()
+    finally:
+        gc.enable()
+
+
+def test_an_error_of_the_iterator_of_jobs_leaves_no_cyclic_garbage(make_engine):
+    """G10: nobody takes it, and it is freed with its stream, without the gc."""
+
+    def jobs():
+        yield Job(0)
+        raise OSError("order")
+
+    gc.collect()
+    gc.disable()
+    try:
+        engine = make_engine(1)
+        stream = engine.stream(jobs(), depth=2)
+        stream.result(0)
+        engine.stop()
+        del stream, engine
+        assert 0 == gc.collect()
+    finally:
+        gc.enable()
+
+
+def test_a_feeder_that_cannot_start_leaves_no_garbage():
+    """G10: its error leads to nothing that leads back to it."""
+
+    class NoFeeder(Runtime):
+        def thread(self, target, args, name):
+            thread = super().thread(target, args, name)
+            thread.start = refused
+            return thread
+
+    def refused():
+        raise RuntimeError("no feeder")
+
+    with Watch() as watch:
+        engine = Engine(2, 5.0, NoFeeder())
+        try:
+            engine.start()
+        except RuntimeError:
+            engine.stop()
+        else:
+            pytest.fail("a feeder that cannot start has started")
+        del engine
+        watch.look()
+
+
+def test_a_part_that_hangs_keeps_nothing_of_later_streams(make_engine):
+    """G10: what was ready in them, and thrown away, is gone, though the part's job is not."""
+    begun, go_on, made = threading.Event(), threading.Event(), []
+
+    class Value:
+        pass
+
+    def make(number):
+        value = Value()
+        made.append(weakref.ref(value))
+        return value
+
+    def hang(number, part):
+        begun.set()
+        assert go_on.wait(WAIT)
+
+    engine = make_engine(2)
+    stream = engine.stream(iter([Job(0, do=hang)]), depth=1)
+    stream.prefetch()
+    assert begun.wait(WAIT)
+    for _ in range(20):
+        stream.cancel()
+        stream = engine.stream((Job(number, finish=make) for number in range(9)), depth=4)
+        stream.result(0)
+        for slot in stream._line:
+            assert slot.wait(WAIT) is not None
+    free_at_once()
+    assert len(made) == 20 * 5
+    assert sum(value() is not None for value in made) <= 5
+    go_on.set()

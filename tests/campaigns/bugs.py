@@ -71,28 +71,28 @@ ENGINE = [
         "threadloader/engine/_slots.py",
         "return worker.stopped() or self.origin.cancelled",
         "return self.origin.cancelled",
-        "engine.py",
+        "engine_stop.py",
     ),
     _bug(
         "The jobs of a stream that was left are done all the same.",
         "threadloader/engine/_slots.py",
         "return worker.stopped() or self.origin.cancelled",
         "return worker.stopped()",
-        "engine.py",
+        "engine_stop.py",
     ),
     _bug(
         "Only an Exception is caught in a worker, and a BaseException ends it.",
         "threadloader/engine/_slots.py",
         "    except BaseException as error:",
         "    except Exception as error:",
-        "engine.py",
+        "engine_errors.py",
     ),
     _bug(
         "Of several rows that fail, the highest one's error wins.",
         "threadloader/engine/_slots.py",
         "part < self._failed[0]",
         "part > self._failed[0]",
-        "engine.py",
+        "engine_errors.py",
     ),
     _bug(
         "One batch more than the depth is begun.",
@@ -128,7 +128,7 @@ ENGINE = [
         "threadloader/engine/_engine.py",
         "    shared.inbox.put(STOP)",
         "    pass",
-        "engine.py",
+        "engine_stop.py",
     ),
     _bug(
         "A loader is taken for open in a forked child, which waits for ever.",
@@ -142,7 +142,7 @@ ENGINE = [
         "threadloader/engine/_joining.py",
         "left -= _wait(",
         "_wait(",
-        "engine.py",
+        "engine_stuck.py",
     ),
     _bug(
         "Times come from a clock that can be set back.",
@@ -156,7 +156,7 @@ ENGINE = [
         "threadloader/errors/_handlers.py",
         "code[at] not in _RAISING",
         "code[at] in _RAISING",
-        "engine.py",
+        "inline.py",
     ),
 ]
 """In threads, queues and locks."""
@@ -196,7 +196,6 @@ LOADER = [
         "            outcome.error = outcome.job = None",
         "            outcome.job = None",
         "loader.py",
-        "engine.py",
     ),
     _bug(
         "Batches of an epoch behind the last one are prepared.",

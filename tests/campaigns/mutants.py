@@ -31,7 +31,8 @@ TESTS = {
     "_children.py": "children verify bench bench_processes bench_run",
     "_exit.py": "cli tools tools_env verify bench bench_processes",
     "_command_line.py": "callables cli children verify bench bench_child",
-    "_runtime.py": "engine stall loader waiting closing_again",
+    "_runtime.py": "engine engine_errors engine_gil engine_start engine_stop engine_stuck"
+    " letting_go stall loader waiting closing_again",
     "_schema.py": "schema config config_read config_text cli",
     "_messages.py": "log cli bench bench_child bench_progress bench_shown verify",
     "_dry_run.py": "cli sampling_commands terminal log config_fuzz",
@@ -46,15 +47,15 @@ TESTS = {
     "cli.py": "cli terminal tools tools_env",
     "collate/": "collate rows take_into masking loader",
     "config/": "config config_bytes config_read config_text config_hints cli log terminal",
-    "engine/": "engine stall waiting interrupts event_loop log_thread forks loader simulated"
-    " protocol",
+    "engine/": "engine engine_errors engine_gil engine_start engine_stop engine_stuck inline"
+    " letting_go stall waiting interrupts event_loop log_thread forks loader simulated protocol",
     "errors/": "errors failure callables own_handlers changed_handlers open_files imports loader",
     "fingerprint.py": "fingerprint stamp verify",
     "jobs/": "on_error on_error_whole no_sample_at_fault quarantine loader take_into pieces"
     " no_label max_bytes failure fingerprint",
-    "loader/": "loader resume on_error on_error_whole no_sample_at_fault quarantine quarantine_file"
-    " sampling choice series pace onward lifecycle failure stall caching fingerprint replaced"
-    " max_bytes switching",
+    "loader/": "loader resume on_error on_error_whole no_sample_at_fault quarantine"
+    " quarantine_file sampling choice series pace onward lifecycle failure stall caching"
+    " fingerprint replaced max_bytes switching",
     "lookup.py": "lookup sampling_commands",
     "masking/": "masking hiding",
     "order/": "order philox order_exhaustive sampling lookup oracle",
