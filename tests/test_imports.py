@@ -1,8 +1,10 @@
-"""Imports form a star, and importing threadloader imports no framework."""
+"""Imports form a star; few are needed, none of a framework, and none for a loop to go on."""
 
 import ast
 from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 import threadloader
 
@@ -184,6 +186,45 @@ def test_what_stats_gives_is_imported_before_the_second_batch_of_a_run(run_child
         "        print('threadloader.stats._stats' in sys.modules)\n"
     )
     assert ("False\nTrue\n", "") == (child.stdout, child.stderr)
+
+
+ANSWERS = """
+import sys
+import numpy as np
+from threadloader import Loader
+
+with Loader({"batch_size": 4, "num_workers": int(sys.argv[1])}, np.arange(12)) as batches:
+    epoch = iter(batches)
+    next(epoch), next(epoch)
+    sys.meta_path.clear()
+    print(batches.info.step, batches.stats().batches)
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_what_answers_is_there_with_the_second_batch(run_child, workers):
+    """Later maybe no file can be opened, or a signal's handler asks in the middle of an import."""
+    done = run_child(ANSWERS, workers)
+    assert ("", "1 2\n") == (done.stderr, done.stdout)
+
+
+NO_ANSWERS = """
+import sys
+import numpy as np
+from threadloader import Loader
+
+with Loader({"batch_size": 4}, np.arange(12)) as batches:
+    finders, sys.meta_path[:] = sys.meta_path[:], []
+    print(len(list(batches)))
+    sys.meta_path[:] = finders
+    print(batches.info.step)
+"""
+
+
+def test_a_loop_goes_on_where_nothing_can_be_imported(run_child):
+    """No answer is worth a loop; it is imported when it is asked for."""
+    done = run_child(NO_ANSWERS)
+    assert ("", "3\n2\n") == (done.stderr, done.stdout)
 
 
 def test_the_public_names_are_there_and_explained():

@@ -32,7 +32,8 @@ TESTS = {
     "_exit.py": "cli tools tools_env verify bench bench_processes",
     "_command_line.py": "callables cli children verify bench bench_child",
     "_runtime.py": "engine engine_errors engine_gil engine_start engine_stop engine_stuck"
-    " letting_go stall loader waiting closing_again",
+    " letting_go stall loader loader_closing loader_entering loader_errors loader_given"
+    " loader_groups loader_state loader_stats waiting closing_again",
     "_schema.py": "schema config config_read config_text cli",
     "_messages.py": "log cli bench bench_child bench_progress bench_shown verify",
     "_dry_run.py": "cli sampling_commands terminal log config_fuzz",
@@ -45,24 +46,30 @@ TESTS = {
     "buffers.py": "buffers take_into rows pieces",
     "cache/": "cache cache_encode cache_folder cache_key cache_told caching open_files",
     "cli.py": "cli terminal tools tools_env",
-    "collate/": "collate rows take_into masking loader",
+    "collate/": "collate rows take_into masking loader loader_errors loader_given",
     "config/": "config config_bytes config_read config_text config_hints cli log terminal",
     "engine/": "engine engine_errors engine_gil engine_start engine_stop engine_stuck inline"
-    " letting_go stall waiting interrupts event_loop log_thread forks loader simulated protocol",
-    "errors/": "errors failure callables own_handlers changed_handlers open_files imports loader",
+    " letting_go stall waiting interrupts event_loop log_thread forks loader loader_closing"
+    " loader_entering loader_errors loader_given loader_groups loader_state loader_stats simulated"
+    " protocol",
+    "errors/": "errors failure callables own_handlers changed_handlers open_files imports loader"
+    " loader_errors loader_given loader_entering loader_closing",
     "fingerprint.py": "fingerprint stamp verify",
-    "jobs/": "on_error on_error_whole no_sample_at_fault quarantine loader take_into pieces"
-    " no_label max_bytes failure fingerprint",
-    "loader/": "loader resume on_error on_error_whole no_sample_at_fault quarantine"
+    "jobs/": "on_error on_error_whole no_sample_at_fault quarantine loader loader_errors"
+    " loader_given loader_groups loader_stats take_into pieces no_label max_bytes failure"
+    " fingerprint",
+    "loader/": "loader loader_closing loader_entering loader_errors loader_given loader_groups"
+    " loader_state loader_stats resume on_error on_error_whole no_sample_at_fault quarantine"
     " quarantine_file sampling choice series pace onward lifecycle failure stall caching"
-    " fingerprint replaced max_bytes switching",
+    " fingerprint replaced max_bytes switching imports",
     "lookup.py": "lookup sampling_commands",
     "masking/": "masking hiding",
     "order/": "order philox order_exhaustive sampling lookup oracle",
     "quarantine.py": "quarantine quarantine_file sampling",
     "samplers/": "samplers sampling sampling_commands",
     "sizes.py": "sizes max_bytes",
-    "sources/": "sources columns take_into per_thread open_files loader damaged_files",
+    "sources/": "sources columns take_into per_thread open_files damaged_files loader_given"
+    " loader_groups loader_entering loader_closing",
     "sources/_csv": "csv columns damaged_files",
     "sources/_decode": "files tar csv",
     "sources/_files": "open_files npy text tokens jsonl csv damaged_files",
@@ -86,8 +93,8 @@ TESTS = {
     "sources/text": "text line_index damaged_files",
     "sources/tokens": "tokens damaged_files",
     "state/": "state state_files state_places resume sampling on_error",
-    "stats/": "stats loader caching",
-    "transforms.py": "transforms loader",
+    "stats/": "stats loader loader_stats loader_errors loader_groups caching",
+    "transforms.py": "transforms loader_given",
     "verify/": "verify verify_clock verify_inner_state",
 }
 """Of files whose names begin so: the tests that are to see what is wrong in them."""
