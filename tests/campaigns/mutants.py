@@ -46,7 +46,8 @@ TESTS = {
     "buffers.py": "buffers take_into rows pieces",
     "cache/": "cache cache_encode cache_folder cache_key cache_told caching open_files",
     "cli.py": "cli terminal tools tools_env",
-    "collate/": "collate rows take_into masking loader loader_errors loader_given",
+    "collate/": "collate collate_pad collate_pad_options rows take_into masking loader"
+    " loader_errors loader_given",
     "config/": "config config_bytes config_read config_text config_hints cli log terminal",
     "engine/": "engine engine_errors engine_gil engine_start engine_stop engine_stuck inline"
     " letting_go stall waiting interrupts event_loop log_thread forks loader loader_closing"
