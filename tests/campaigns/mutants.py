@@ -27,15 +27,16 @@ from .planted import ROOT, Change, run
 
 TESTS = {
     "__init__.py": "imports random_state",
-    "_stdout.py": "stdout cli verify",
-    "_children.py": "children verify bench bench_processes bench_run",
-    "_exit.py": "cli tools tools_env verify bench bench_processes",
-    "_command_line.py": "callables cli children verify bench bench_child",
+    "_stdout.py": "stdout cli verify_command",
+    "_children.py": "children verify_processes bench bench_processes bench_run",
+    "_exit.py": "cli tools verify_command verify_processes tools_env bench bench_processes",
+    "_command_line.py": "callables cli children verify_command verify_processes bench bench_child",
     "_runtime.py": "engine engine_errors engine_gil engine_start engine_stop engine_stuck"
     " letting_go stall loader loader_closing loader_entering loader_errors loader_given"
     " loader_groups loader_state loader_stats waiting closing_again",
     "_schema.py": "schema config config_read config_text cli",
-    "_messages.py": "log cli bench bench_child bench_progress bench_shown verify",
+    "_messages.py": "log cli bench verify_command verify_failures bench_child bench_progress"
+    " bench_shown",
     "_dry_run.py": "cli sampling_commands terminal log config_fuzz",
     "_first_batch.py": "cli terminal log",
     "adapters/launcher": "launcher",
@@ -55,7 +56,7 @@ TESTS = {
     " protocol",
     "errors/": "errors failure callables own_handlers changed_handlers open_files imports loader"
     " loader_errors loader_given loader_entering loader_closing",
-    "fingerprint.py": "fingerprint stamp verify",
+    "fingerprint.py": "fingerprint stamp verify verify_differences verify_plan",
     "jobs/": "on_error on_error_whole no_sample_at_fault quarantine loader loader_errors"
     " loader_given loader_groups loader_stats take_into pieces no_label max_bytes failure"
     " fingerprint",
@@ -96,7 +97,8 @@ TESTS = {
     "state/": "state state_files state_places resume sampling on_error",
     "stats/": "stats loader loader_stats loader_errors loader_groups caching",
     "transforms.py": "transforms loader_given",
-    "verify/": "verify verify_clock verify_inner_state",
+    "verify/": "verify verify_clock verify_command verify_differences verify_experiments"
+    " verify_failures verify_honest verify_inner_state verify_plan verify_processes",
 }
 """Of files whose names begin so: the tests that are to see what is wrong in them."""
 
