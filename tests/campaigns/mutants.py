@@ -30,15 +30,16 @@ TESTS = {
     "_stdout.py": "stdout cli verify_command",
     "_children.py": "children verify_processes bench bench_processes bench_run",
     "_exit.py": "cli tools verify_command verify_processes tools_env bench bench_processes",
-    "_command_line.py": "callables cli children verify_command verify_processes bench bench_child",
+    "_command_line.py": "callables check_code cli children verify_command verify_processes bench"
+    " bench_child",
     "_runtime.py": "engine engine_errors engine_gil engine_start engine_stop engine_stuck"
     " letting_go stall loader loader_closing loader_entering loader_errors loader_given"
     " loader_groups loader_state loader_stats waiting closing_again",
-    "_schema.py": "schema config config_read config_text cli",
-    "_messages.py": "log cli bench verify_command verify_failures bench_child bench_progress"
-    " bench_shown",
-    "_dry_run.py": "cli sampling_commands terminal log config_fuzz",
-    "_first_batch.py": "cli terminal log",
+    "_schema.py": "schema config config_read config_text check",
+    "_messages.py": "log check check_batch check_code cli bench verify_command verify_failures"
+    " bench_child bench_progress bench_shown",
+    "_dry_run.py": "check check_batch check_code cli sampling_commands terminal log config_fuzz",
+    "_first_batch.py": "check_batch check_code terminal log",
     "adapters/launcher": "launcher",
     "adapters/torch_loader": "torch_loader bench bench_child",
     "adapters/torch_pin": "pin",
@@ -46,10 +47,10 @@ TESTS = {
     " bench_run bench_shown torch_loader",
     "buffers.py": "buffers take_into rows pieces",
     "cache/": "cache cache_encode cache_folder cache_key cache_told caching open_files",
-    "cli.py": "cli terminal tools tools_env",
+    "cli.py": "check check_batch check_code cli terminal tools tools_env",
     "collate/": "collate collate_pad collate_pad_options rows take_into masking loader"
     " loader_errors loader_given",
-    "config/": "config config_bytes config_read config_text config_hints cli log terminal",
+    "config/": "config config_bytes config_read config_text config_hints check cli log terminal",
     "engine/": "engine engine_errors engine_gil engine_start engine_stop engine_stuck inline"
     " letting_go stall waiting interrupts event_loop log_thread forks loader loader_closing"
     " loader_entering loader_errors loader_given loader_groups loader_state loader_stats simulated"
@@ -80,7 +81,7 @@ TESTS = {
     "sources/_line": "line_index jsonl text csv damaged_files",
     "sources/_npy": "npy npz files columns damaged_files",
     "sources/_path": "sources files files_expand tokens",
-    "sources/_open_file": "sources files files_expand open_files log cli",
+    "sources/_open_file": "sources files files_expand open_files log check",
     "sources/_spelling": "files",
     "sources/_sqlite": "sqlite no_sample_at_fault",
     "sources/_stamp": "stamp cache_key caching",

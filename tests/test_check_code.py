@@ -1,0 +1,331 @@
+"""Code that a command names takes the place of the config's, and its faults are told as its own."""
+
+import importlib
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checked import NPZ, checking, with_data, write
+
+from threadloader import ConfigError, Loader, cli
+
+folder = pytest.fixture(with_data)
+check = pytest.fixture(checking)
+
+
+def test_a_source_in_code_is_not_asked_for_nor_opened(check):
+    name = write({"model": {}, "training": {"learning_rate": 1e-3, "batch_size": 16}})
+    options = ("--source-in-code", "--unknown", "ignore")
+    assert (0, f"{name}#/training: OK\n", "") == check(f"{name}#/training", *options)
+    assert 0 == check(write({"source": {**NPZ, "path": "none.npz"}}), "--source-in-code")[0]
+    code, out, _ = check(write({"batch_sise": 16}), *options)
+    assert (1, 'did you mean "batch_size"?\n') == (code, out.split("; ")[1])
+    code, out, _ = check(write({"batch_size": 16}))
+    assert (1, True) == (code, "/source: expected a source here or source=... in code" in out)
+
+
+OWN = """
+import functools
+import numpy as np
+
+class Source(list):
+    closed = 0
+    def close(self):
+        Source.closed += 1
+    def fingerprint(self):
+        return "six"
+
+def source():
+    return Source({"x": np.arange(1 + i % 3), "y": i} for i in range(6))
+
+def priced():
+    prices = type("Prices", (list,), {"close": np.zeros(2)})
+    return prices([1.0, 2.0])
+
+def cut(sample):
+    return {"x": sample["x"][:1], "y": sample["y"]}
+
+def drawn(sample, *, rng):
+    return rng.random(2)
+
+def lengths(samples):
+    return np.array([len(sample["x"]) for sample in samples])
+
+def backwards(epoch, n):
+    return range(n)[::-1]
+
+def outside(epoch, n):
+    return [n]
+
+def failing(*given):
+    raise ValueError("mine")
+
+class Failing:
+    def __call__(self, *given):
+        raise ValueError("mine")
+
+called = Failing()
+partly = functools.partial(failing)
+
+def unread():
+    return type("Source", (Source,), {"__getitem__": failing})(range(4))
+
+def unmeasured():
+    return type("Source", (Source,), {"__len__": failing})()
+
+def unmeasured_exit():
+    return type("Source", (Source,), {"__len__": leaving})()
+
+def unopened():
+    import threadloader
+    return threadloader.per_thread(failing)
+
+def unmarked():
+    return type("Source", (Source,), {"fingerprint": failing})(range(4))
+
+def number():
+    return 5
+
+def leaving(sample=None):
+    raise SystemExit(3)
+
+def cancelled():
+    import asyncio
+    raise asyncio.CancelledError
+
+def ended():
+    raise GeneratorExit
+
+def nothing():
+    pass
+
+nobody = 3
+"""
+
+
+@pytest.fixture
+def own(folder, monkeypatch):
+    """Gives the name of a module in the current folder, which has the above."""
+    monkeypatch.delitem(sys.modules, "own_parts", raising=False)
+    (folder / "own_parts.py").write_text(OWN)
+    importlib.invalidate_caches()
+    return "own_parts"
+
+
+BOTH = "x: shape (4, 1), dtype int64\ny: shape (4,), dtype int64\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"transform": "cut"}, BOTH),
+        ({"transform": "drawn"}, "batch: shape (4, 2), dtype float64\n"),
+        ({"collate": "lengths"}, "batch: shape (4,), dtype int64\n"),
+        ({"transform": "cut", "sampler": "backwards"}, BOTH),
+    ],
+)
+def test_a_batch_is_built_with_what_is_given_in_code(check, own, given, said):
+    name = write({"batch_size": 4})
+    options = [f"--{part}={own}:{it}" for part, it in {"source": "source", **given}.items()]
+    assert (0, f"c.json: OK\n{said}", "") == check(name, *options, "--batch")
+    assert (0, "c.json: OK\n", "") == check(name, *options)
+    assert 0 == sys.modules[own].Source.closed  # as a Loader leaves it open
+    assert str(Path.cwd()) not in sys.path
+
+
+def test_a_sampler_in_code_takes_the_place_of_one_that_is_not_there(check, own):
+    """As in a Loader, which refuses to shuffle what it gives."""
+    options = (f"--source={own}:source", f"--transform={own}:cut", f"--sampler={own}:backwards")
+    lost = {"batch_size": 4, "sampler": {"type": "subset", "indices": "none.txt"}}
+    assert (0, f"c.json: OK\n{BOTH}", "") == check(write(lost), *options, "--batch")
+    assert 1 == check(write(lost), *options[:2])[0]
+    code, out, _ = check(write({"shuffle": True}), *options)
+    assert (1, True) == (code, "/shuffle" in out)
+    with pytest.raises(ConfigError, match="/shuffle"):
+        Loader("c.json", range(4), sampler=range(4))
+
+
+def test_what_a_source_in_code_calls_close_need_be_no_function(check, own):
+    expected = "c.json: OK\nbatch: shape (2,), dtype float64\n"
+    assert (0, expected, "") == check(write({}), f"--source={own}:priced", "--batch")
+
+
+@pytest.mark.parametrize("in_code", [False, True])
+def test_what_check_keeps_of_a_batch_a_loader_finds(check, own, in_code):
+    config = {"batch_size": 6, "cache": {"folder": "kept"}, "num_workers": 0}
+    source = {} if in_code else {"source": NPZ}
+    options = (f"--source={own}:source", f"--transform={own}:cut") if in_code else ()
+    assert 0 == check(write({**config, **source}), *options, "--batch")[0]
+    parts = sys.modules.get(own)
+    given = {"source": parts.source(), "transform": parts.cut} if in_code else {}
+    with Loader("c.json", **given) as batches:
+        assert 6 == len(next(iter(batches))["y"])
+        assert (6, 0) == (batches.stats().cache_hits, batches.stats().cache_misses)
+
+
+def test_code_takes_the_place_of_what_the_config_says(check, own):
+    np.savez("x.npz", x=np.arange(6))
+    mlm = {"type": "mlm", "vocabulary": 4, "mask_token": 0, "field": "none"}
+    name = write({"source": {"type": "npz", "path": "x.npz"}, "transform": mlm, "batch_size": 4})
+    code, out, _ = check(name, "--batch")
+    assert (1, True) == (code, ": /transform: expected a batch, got SourceError: mlm: " in out)
+    options = ("--transform=builtins:dict", f"--source={own}:source", f"--collate={own}:lengths")
+    expected = "c.json: OK\nbatch: shape (4,), dtype int64\n"
+    assert (0, expected, "") == check(name, *options, "--batch")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, ": /collate: expected a batch, got CollateError: field 'x': row 0 has "),
+        ({"transform": "failing"}, "c.json: transform: expected a batch, got ValueError: mine; "),
+        ({"collate": "failing"}, "c.json: collate: expected a batch, got ValueError: mine; "),
+        ({"transform": "leaving"}, "transform: expected a batch, got WorkerError: SystemExit was"),
+        ({"transform": "leaving"}, "; its cause: SystemExit: 3"),
+        ({"collate": "leaving"}, "collate: expected a batch, got WorkerError: SystemExit was"),
+        ({"sampler": "failing"}, "sampler: expected a batch, got ValueError: mine; threadloader"),
+        *(
+            ({part: it}, f"c.json: {part}: expected a batch, got ValueError: mine; ")
+            for part, it in itertools.product(("transform", "collate"), ("called", "partly"))
+        ),
+        ({"sampler": "called"}, "c.json: sampler: expected a batch, got ValueError: mine; "),
+        ({"source": "unread"}, "c.json: source: expected a batch, got ValueError: mine; "),
+        ({"transform": "nothing"}, "c.json: transform: expected a callable of one sample, or "),
+        ({"transform": "cut", "sampler": "outside"}, "c.json: sampler: expected indices from 0 to"),
+    ],
+)
+def test_what_is_wrong_with_code_is_told_under_its_name(check, own, given, said):
+    options = [f"--{part}={own}:{it}" for part, it in {"source": "source", **given}.items()]
+    code, out, err = check(write({"batch_size": 4}), *options, "--batch")
+    assert (1, True, "") == (code, said in out, err)
+    assert "see its cause" not in out
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "said"),
+    [
+        ("--source=broken_parts:source", 1, "--source: broken_parts:source: ValueError: at import"),
+        ("--source={own}:nothing", 2, "--source: expected a function that returns a source, got "),
+        ("--transform={own}:nobody", 2, "--transform: expected a function, got "),
+        ("--collate=no_such_module:f", 2, "--collate: expected MODULE:FUNCTION, which can be "),
+        ("--source=:source", 2, "--source: expected MODULE:FUNCTION, with the module as in an imp"),
+        ("--source={own}:source --source-in-code", 2, "--source: not allowed with --source-in"),
+    ],
+)
+def test_code_that_is_not_there_or_fails_is_told_without_a_traceback(
+    check, own, option, code, said
+):
+    Path("broken_parts.py").write_text("raise ValueError('at import')")
+    got = check(write({"batch_size": 4}), *option.format(own=own).split())
+    assert (code, "") == got[:2]
+    assert f"threadloader check: {said}" == got[2][: len(f"threadloader check: {said}")]
+    assert 1 == got[2].count("\n")
+
+
+def test_a_module_in_which_there_is_no_such_function_is_told_with_its_file(check, folder):
+    """It may be another one of the same name, of the standard library, say."""
+    (folder / "json.py").write_text("def source(): return range(4)")  # too late: it is imported
+    code, _, err = check(write({}), "--source=json:source")
+    assert (2, True) == (
+        code,
+        err.endswith(f"no attribute 'source' (imported from {json.__file__})\n"),
+    )
+    code, _, err = check(write({}), "--source=sys:source")  # which has no file
+    assert (2, True) == (code, err.endswith("no attribute 'source'\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("tf", 2, "expected MODULE:FUNCTION, which can be imported here, got lazy_parts:tf: no tf"),
+        ("other", 1, "lazy_parts:other: RuntimeError: mine"),
+        ("leave", 1, "lazy_parts:leave: SystemExit: 3"),
+        ("cancel", 1, "lazy_parts:cancel: CancelledError: mine"),
+    ],
+)
+def test_a_module_that_imports_when_it_is_asked_is_as_one_that_did(check, folder, name, code, said):
+    """By a `__getattr__` of its own (PEP 562); what it needs may not be there."""
+    raised = {
+        "tf": "ImportError('no tf')",
+        "other": "RuntimeError('mine')",
+        "leave": "SystemExit(3)",
+        "cancel": "__import__('asyncio').CancelledError('mine')",
+    }
+    lines = [f"    if name == {it!r}: raise {what}" for it, what in raised.items()]
+    (folder / "lazy_parts.py").write_text("\n".join(["def __getattr__(name):", *lines]))
+    got = check(write({"batch_size": 4}), f"--source=lazy_parts:{name}")
+    assert (code, "", f"threadloader check: --source: {said}\n") == got
+    del sys.modules["lazy_parts"]
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ("unmeasured_exit", "SystemExit: 3"),
+        ("leaving", "SystemExit: 3"),
+        ("cancelled", "CancelledError"),
+        ("ended", "GeneratorExit"),
+    ],
+)
+def test_what_a_source_in_code_raises_is_told_with_its_cause(check, own, part, told):
+    code, out, _ = check(write({}), f"--source={own}:{part}")
+    assert (1, True) == (code, f"{told}\n" in out)
+
+
+def test_modules_of_the_current_folder_come_first(check, folder, monkeypatch):
+    """As with `python -m`; but not before what is imported already."""
+    other = folder / "other"
+    other.mkdir()
+    (other / "first_parts.py").write_text("def source(): raise ValueError('another')")
+    (folder / "first_parts.py").write_text("def source(): return range(4)")
+    monkeypatch.syspath_prepend(other)
+    monkeypatch.delitem(sys.modules, "first_parts", raising=False)
+    assert (0, "c.json: OK\n", "") == check(write({}), "--source=first_parts:source")
+
+
+@pytest.mark.parametrize("fault", ["failing", "unmeasured", "unopened", "unmarked", "number"])
+def test_a_source_in_code_that_fails_hides_nothing_else(check, own, fault):
+    options = (f"--collate={own}:nothing", f"--transform={own}:nothing")
+    code, out, err = check(write({"batch_sise": 4}), f"--source={own}:{fault}", *options)
+    places = [text.removeprefix("c.json").split(": ")[1] for text in out.splitlines()]
+    assert (1, "") == (code, err)
+    assert ["/batch_sise", "collate", "source", "transform"] == sorted(places)
+    code, out, err = check(write({}), f"--source={own}:{fault}", "--batch")
+    got = "ValueError: mine" if fault != "number" else "int; give an array, "
+    assert (1, f"got {got}", "") == (code, out[out.find("got ") :][: len(f"got {got}")], err)
+
+
+def test_every_fault_of_code_is_told(check, own):
+    options = [f"--{part}={own}:nothing" for part in ("transform", "collate", "sampler")]
+    code, out, _ = check(write({}), f"--source={own}:source", *options)
+    places = [text.split(": ")[1] for text in out.splitlines()]
+    assert (1, ["collate", "sampler", "transform"]) == (code, sorted(places))
+
+
+@pytest.mark.parametrize("command", ["check", "verify"])
+def test_what_a_sampler_in_code_replaces_is_not_tried(own, capsys, command):
+    lost = {"type": "subset", "indices": "none.txt"}
+    name = write({"batch_size": 4, "sampler": lost})
+    options = (f"--source={own}:source", f"--transform={own}:cut")
+    assert 1 == cli.main([command, name, *options])
+    assert 0 == cli.main([command, name, *options, f"--sampler={own}:backwards"])
+
+
+@pytest.mark.parametrize("command", ["check", "bench --workers 0 --batches 2 --repeat 1", "verify"])
+def test_what_a_transform_in_code_replaces_is_not_tried(own, capsys, command):
+    mlm = {"type": "mlm", "vocabulary": 2, "mask_token": 0, "special": [0, 1]}
+    name = write({"batch_size": 4, "transform": mlm})
+    source = f"--source={own}:source"
+    assert 1 == cli.main([*command.split(), name, source])
+    assert "/transform/special: expected" in "".join(capsys.readouterr())
+    assert 0 == cli.main([*command.split(), name, source, f"--transform={own}:cut"])
+
+
+def test_beside_a_source_that_is_missing_a_transform_in_code_is_tried(check, own):
+    name = write({"source": {**NPZ, "path": "none.npz"}})
+    code, out, _ = check(name, f"--transform={own}:nothing", f"--sampler={own}:failing")
+    assert 1 == code
+    assert ["/source/path", "transform"] == sorted(each.split(": ")[1] for each in out.splitlines())
