@@ -335,7 +335,7 @@ MEMORY = [
         "threadloader/cache/_segments.py",
         "    return made[:RECORD_HEAD] == _checksum(contents, key, index)",
         "    return len(contents) > 0",
-        "cache_folder.py",
+        "cache_folder_damage.py",
     ),
 ]
 """In what is kept."""

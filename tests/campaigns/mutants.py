@@ -46,7 +46,8 @@ TESTS = {
     "bench/": "bench bench_child bench_choice bench_measure bench_processes bench_progress"
     " bench_run bench_shown torch_loader",
     "buffers.py": "buffers take_into rows pieces",
-    "cache/": "cache cache_encode cache_folder cache_key cache_told caching open_files",
+    "cache/": "cache cache_encode cache_folder cache_folder_damage cache_folder_refused"
+    " cache_folder_shared cache_folder_signals cache_key cache_told caching open_files",
     "cli.py": "check check_batch check_code cli terminal tools tools_env",
     "collate/": "collate collate_pad collate_pad_options rows take_into masking loader"
     " loader_errors loader_given",
