@@ -47,7 +47,8 @@ TESTS = {
     " bench_run bench_shown torch_loader",
     "buffers.py": "buffers take_into rows pieces",
     "cache/": "cache cache_encode cache_folder cache_folder_damage cache_folder_refused"
-    " cache_folder_shared cache_folder_signals cache_key cache_told caching open_files",
+    " cache_folder_shared cache_folder_signals cache_key cache_key_library cache_key_names"
+    " cache_key_programs cache_key_unchanged cache_told caching open_files",
     "cli.py": "check check_batch check_code cli terminal tools tools_env",
     "collate/": "collate collate_pad collate_pad_options rows take_into masking loader"
     " loader_errors loader_given",
