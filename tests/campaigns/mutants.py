@@ -73,8 +73,9 @@ TESTS = {
     "quarantine.py": "quarantine quarantine_file sampling",
     "samplers/": "samplers sampling sampling_commands",
     "sizes.py": "sizes max_bytes",
-    "sources/": "sources columns take_into per_thread open_files damaged_files loader_given"
-    " loader_groups loader_entering loader_closing",
+    "sources/": "sources arrays columns take take_into per_thread per_thread_objects"
+    " source_fingerprint open_files damaged_files loader_given loader_groups loader_entering"
+    " loader_closing",
     "sources/_csv": "csv csv_fields csv_numbers csv_rows columns damaged_files",
     "sources/_decode": "files_decode images tar csv",
     "sources/_files": "open_files npy text tokens jsonl csv csv_rows damaged_files",
