@@ -1,6 +1,8 @@
-"""What stands in the place of a state's file: no state, what names it may have, permissions."""
+"""What may stand in the place of a state's file, and what not: names, links, permissions."""
 
+import contextlib
 import errno
+import json
 import os
 import socket
 import stat
@@ -10,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from links import make_link
+from two_states import CONFIG, PLAIN, RICH
 
-from threadloader import ConfigError, Loader, LoaderConfig
+from threadloader import ConfigError, Loader, LoaderConfig, StateError
 from threadloader._children import child_command, current_folder
 from threadloader.config import Base
 from threadloader.errors import Problem
 from threadloader.loader import based
-from threadloader.state import Cursor, dump, read, write
+from threadloader.state import Cursor, _file, dump, read, write
 
-CONFIG = {"batch_size": 2, "num_workers": 0}
 STATE, OTHER = (
     dump(
         Cursor(),
@@ -327,3 +329,116 @@ def test_where_permissions_cannot_be_set_a_state_is_saved_all_the_same(folder, m
     write(OTHER, "run.state")
     assert OTHER == read("run.state")
     assert ["run.state"] == os.listdir()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_symbolic_link_is_followed(tmp_path, there):
+    """It stays a link; the file it leads to, in another folder, is replaced, or made."""
+    (tmp_path / "disk").mkdir()
+    target = tmp_path / "disk" / "run.state"
+    make_link(tmp_path / "run.state", Path("disk") / "run.state")
+    if there:
+        write(PLAIN, target)
+    write(RICH, tmp_path / "run.state", tidy=True)
+    assert (tmp_path / "run.state").is_symlink()
+    assert not target.is_symlink()
+    assert RICH == read(target) == read(tmp_path / "run.state")
+    assert ["run.state"] == [file.name for file in target.parent.iterdir()]
+
+
+@pytest.mark.parametrize(("there", "last"), [(True, 1), (False, 1), (False, 2)])
+def test_a_symbolic_link_that_cannot_be_looked_at_stays_one(tmp_path, monkeypatch, there, last):
+    """A timer's handler raises while the path is followed, at the first look at the link or later.
+
+    There is a second one where the file that it leads to is not there yet.
+    """
+    target, link = tmp_path / "target", tmp_path / "run.state"
+    make_link(link, target)
+    if there:
+        write(PLAIN, target)
+    lstat, looks = os.lstat, []
+
+    def look(path, **options):
+        looks.append(os.fspath(path))
+        if looks.count(str(link)) == last:
+            looks.clear()
+            raise TimeoutError("time is up")
+        return lstat(path, **options)
+
+    monkeypatch.setattr(os, "lstat", look)
+    with contextlib.suppress(TimeoutError):
+        write(RICH, link)
+    monkeypatch.undo()
+    assert link.is_symlink()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders have no such permission there")
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_the_systems_error(tmp_path):
+    path = tmp_path / "run.state"
+    write(PLAIN, path)
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(PermissionError):
+            write(RICH, path, tidy=True)
+    finally:
+        tmp_path.chmod(0o700)
+    assert PLAIN == read(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="there is no such folder here")
+def test_a_folder_that_nobody_can_write_is_the_systems_error():
+    with pytest.raises(OSError):  # noqa: PT011 (which one differs with the kernel)
+        write(PLAIN, "/proc/self/fd/run.state", tidy=True)
+
+
+def test_a_missing_folder_is_the_systems_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write(PLAIN, tmp_path / "none" / "run.state", tidy=True)
+
+
+def test_a_folder_in_the_files_place_is_the_systems_error(tmp_path):
+    (tmp_path / "run.state").mkdir()
+    with pytest.raises(OSError):  # noqa: PT011 (which one differs with the system)
+        write(PLAIN, tmp_path / "run.state")
+    assert ["run.state"] == [file.name for file in tmp_path.iterdir()]
+
+
+def test_a_path_may_be_a_str_or_path_like(tmp_path):
+    with Loader(CONFIG, np.arange(6)) as batches:
+        next(iter(batches))
+        batches.save(str(tmp_path / "one"))
+        batches.save(tmp_path / "other")
+        state = batches.state_dict()
+    assert state == read(str(tmp_path / "one")) == read(tmp_path / "other")
+    for path in (str(tmp_path / "one"), tmp_path / "other"):
+        with Loader(CONFIG, np.arange(6), resume=path) as batches:
+            assert state == batches.state_dict()
+
+
+def test_the_text_of_a_state_is_no_path_of_one():
+    """What a saved run has may be the text: then it is said how it becomes a state."""
+    with Loader({"batch_size": 2}, range(6)) as batches:
+        text = json.dumps(batches.state_dict())
+        with pytest.raises(StateError, match=r"got a state as JSON; give json.loads\(text\)$"):
+            batches.load_state_dict(text)
+
+
+def test_nor_is_it_the_path_of_one_to_resume_from():
+    with Loader({"batch_size": 2}, np.arange(6)) as batches:
+        text = json.dumps(batches.state_dict())
+    with pytest.raises(StateError, match=r"got a state as JSON; give json\.loads\(text\)"):
+        Loader({"batch_size": 2}, np.arange(6), resume=text).__enter__()
+
+
+def test_a_state_that_may_not_be_read_is_named_by_its_path(tmp_path, monkeypatch):
+    """And not by how Python would write it down."""
+    write(PLAIN, path := str(tmp_path / "run.state"))
+
+    def opened(name, *args):
+        raise PermissionError(errno.EACCES, "not yours", name)
+
+    monkeypatch.setattr(_file, "FileIO", opened)
+    with pytest.raises(PermissionError) as raised:
+        read(path)
+    assert path == raised.value.filename

@@ -99,7 +99,7 @@ TESTS = {
     "sources/_tar": "tar damaged_files",
     "sources/text": "text line_index damaged_files",
     "sources/tokens": "tokens damaged_files",
-    "state/": "state state_files state_places resume sampling on_error",
+    "state/": "state state_damage state_files state_places state_replaced resume sampling on_error",
     "stats/": "stats loader loader_stats loader_errors loader_groups caching",
     "transforms.py": "transforms loader_given",
     "verify/": "verify verify_clock verify_command verify_differences verify_experiments"
