@@ -86,7 +86,8 @@ TESTS = {
     "sources/_path": "sources files files_expand files_labels tokens",
     "sources/_open_file": "sources files files_expand files_read open_files log check",
     "sources/_spelling": "files",
-    "sources/_sqlite": "sqlite no_sample_at_fault",
+    "sources/_sqlite": "sqlite sqlite_query sqlite_file sqlite_changes sqlite_connections"
+    " sqlite_interrupts no_sample_at_fault",
     "sources/_stamp": "stamp cache_key caching",
     "sources/csv": "csv csv_fields csv_numbers csv_rows columns damaged_files",
     "sources/files": "files files_decode files_expand files_labels files_read columns"
@@ -94,7 +95,8 @@ TESTS = {
     "sources/jsonl": "jsonl columns line_index damaged_files",
     "sources/npy": "npy columns damaged_files",
     "sources/npz": "npz columns damaged_files",
-    "sources/sqlite": "sqlite columns damaged_files",
+    "sources/sqlite": "sqlite sqlite_query sqlite_file sqlite_changes sqlite_connections"
+    " sqlite_interrupts columns damaged_files",
     "sources/tar": "tar columns damaged_files",
     "sources/_tar": "tar damaged_files",
     "sources/text": "text line_index damaged_files",

@@ -1,0 +1,176 @@
+"""An interrupt passes as it is, wherever it comes: no row is lost, no connection stays open."""
+
+import gc
+import signal
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from conftest import open_files
+from databases import made, opened
+
+from threadloader import Loader
+from threadloader.sources import _sqlite_connections, _sqlite_reading, sqlite
+
+
+def test_a_thread_closes_the_connection_that_an_interrupt_left_it_holding(tmp_path, caplog):
+    """As a Ctrl-C in contextlib does, before it goes on with the generator."""
+    source = opened(made(tmp_path))
+    held = source._connections.mine()
+    connection = held.__enter__()
+    assert -7 == source[0]["id"]
+    source.close()
+    assert "" == caplog.text
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        connection.execute("SELECT 1")
+
+
+def test_an_interrupt_at_the_end_of_connecting_leaves_what_can_be_closed(tmp_path, monkeypatch):
+    """The connection is in the list of those to close, and closed all the same."""
+
+    class Interrupted(dict):
+        def __setitem__(self, connection, value):
+            super().__setitem__(connection, value)
+            raise KeyboardInterrupt
+
+    real = _sqlite_connections.Connections.__init__
+
+    def init(self, path):
+        real(self, path)
+        self._made = Interrupted()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_sqlite_connections.Connections, "__init__", init)
+        with pytest.raises(KeyboardInterrupt):
+            opened(made(tmp_path))
+
+
+def test_an_interrupt_behind_the_reading_of_the_keys_closes_the_connection(tmp_path, monkeypatch):
+    """At once, and not when the collector finds it."""
+
+    def interrupted(data):
+        raise KeyboardInterrupt
+
+    made(tmp_path)
+    monkeypatch.setattr(sqlite, "sha256", interrupted)
+    gc.disable()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            opened(tmp_path)
+        assert str(tmp_path / "a.db") not in open_files()
+    finally:
+        gc.enable()
+
+
+def test_every_connection_is_closed_though_one_close_is_interrupted(tmp_path, monkeypatch):
+    """As by a second Ctrl-C. The other two are closed all the same, and it the next time."""
+    source = opened(made(tmp_path))
+    together = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda index: (together.wait(10), source[index]), range(2)))
+    connections = [each.thing for each in source._connections._made]
+    real, asked = _sqlite_connections._Connection.close, []
+
+    def close(connection, path, until, told):
+        asked.append(connection)
+        if len(asked) == 1:
+            raise KeyboardInterrupt
+        real(connection, path, until, told)
+
+    monkeypatch.setattr(_sqlite_connections._Connection, "close", close)
+    with pytest.raises(KeyboardInterrupt):
+        source.close()
+    source.close()
+    source.close()
+    assert 3 == len(connections)
+    assert [*connections, connections[0]] == asked
+    for connection in connections:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+            connection.sql.execute("SELECT 1")
+
+
+def test_what_a_signal_handler_raises_passes_as_it_is(tmp_path, monkeypatch):
+    """While the database is looked at."""
+    rung = TimeoutError("rung")
+
+    def stat(path, **options):
+        raise rung
+
+    made(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", stat)
+        with pytest.raises(TimeoutError) as caught:
+            opened(tmp_path)
+    assert rung is caught.value
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError])
+def test_what_comes_while_sqlite_asks_for_leave_passes_as_it_is(tmp_path, monkeypatch, kind):
+    """At each time that it asks, in opening and in reading; and the row is read the next time."""
+    made(tmp_path)
+    real, rung, asked, sources = _sqlite_reading._denied, kind("rung"), [], []
+    rings = [0]
+
+    def ringing(*args):
+        asked.append(args)
+        if [len(asked)] == rings:
+            raise rung
+        return real(*args)
+
+    def read(rings_at):
+        asked.clear()
+        rings[:] = [rings_at]
+        sources.append(opened(tmp_path))
+        return sources[-1][0]
+
+    monkeypatch.setattr(_sqlite_reading, "_denied", ringing)
+    assert -7 == read(0)["id"]
+    times = len(asked)
+    assert times > 20
+    for rings_at in range(1, times + 1):
+        with pytest.raises(kind) as caught:
+            read(rings_at)
+        assert rung is caught.value
+    assert len(sources) > 1
+    for source in sources:
+        assert -7 == source[0]["id"]
+        source.close()
+
+
+def pressed(number, frame):
+    """A handler of the user's for Ctrl-C, which does what Python's own does."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, pressed])
+@pytest.mark.parametrize("on_error", [{}, {"on_error": {"skip": 9}}])
+def test_ctrl_c_before_the_first_line_of_what_sqlite_asks_is_no_fault_of_a_row(
+    tmp_path, monkeypatch, request, on_error, handler
+):
+    """There sqlite3 loses it; no batch is lost, and "skip" leaves no good row out."""
+    real, rings = _sqlite_reading.Reading.authorize, []
+
+    def ringing(*args):
+        if rings:
+            rings.pop()
+            signal.raise_signal(signal.SIGINT)
+        return real(*args)
+
+    monkeypatch.setattr(_sqlite_reading.Reading, "authorize", ringing)
+    made(tmp_path)
+    query = "SELECT id FROM t"
+    source = {"type": "sqlite", "path": str(tmp_path / "a.db"), "query": query, "key": "id"}
+    loader = Loader({"source": source, "shuffle": False, "num_workers": 0, **on_error})
+    before = signal.signal(signal.SIGINT, handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+    rings.append("while it is opened")
+    with pytest.raises(KeyboardInterrupt):
+        loader.__enter__()
+    with loader as batches:
+        epoch = iter(batches)
+        rings.append("while a row is read")
+        with pytest.raises(KeyboardInterrupt):
+            next(epoch)
+        assert [[-7, 2, 5]] == [batch["id"].tolist() for batch in epoch]
