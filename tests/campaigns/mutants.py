@@ -78,11 +78,13 @@ TESTS = {
     " loader_closing",
     "sources/_csv": "csv csv_fields csv_numbers csv_rows columns damaged_files",
     "sources/_decode": "files_decode images tar csv",
-    "sources/_files": "open_files npy text tokens jsonl csv csv_rows damaged_files",
+    "sources/_files": "open_files npy npy_parts npy_reads npy_header npy_opening text tokens jsonl"
+    " csv csv_rows damaged_files",
     "sources/_index": "line_index jsonl text csv csv_rows",
-    "sources/_label": "columns files files_labels npy csv no_label",
+    "sources/_label": "columns files npy_opening files_labels csv no_label",
     "sources/_line": "line_index jsonl text csv csv_rows damaged_files",
-    "sources/_npy": "npy npz files_decode columns damaged_files",
+    "sources/_npy": "npy npy_parts npy_reads npy_mapped npy_header npy_opening npz files_decode"
+    " columns damaged_files",
     "sources/_path": "sources files files_expand files_labels tokens",
     "sources/_open_file": "sources files files_expand files_read open_files log check",
     "sources/_spelling": "files",
@@ -93,7 +95,8 @@ TESTS = {
     "sources/files": "files files_decode files_expand files_labels files_read columns"
     " damaged_files",
     "sources/jsonl": "jsonl columns line_index damaged_files",
-    "sources/npy": "npy columns damaged_files",
+    "sources/npy": "npy npy_parts npy_reads npy_mapped npy_header npy_opening columns"
+    " damaged_files",
     "sources/npz": "npz columns damaged_files",
     "sources/sqlite": "sqlite sqlite_query sqlite_file sqlite_changes sqlite_connections"
     " sqlite_interrupts columns damaged_files",
