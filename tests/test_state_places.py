@@ -8,10 +8,12 @@ import socket
 import stat
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from links import make_link
+from stopped import config
 from two_states import CONFIG, PLAIN, RICH
 
 from threadloader import ConfigError, Loader, LoaderConfig, StateError
@@ -298,6 +300,21 @@ def test_what_a_killed_save_left_is_told_from_that_of_a_name_alike(folder, monke
     assert 2 == len(os.listdir())
     write(STATE, names[1], tidy=True)
     assert names == sorted(os.listdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="the system opens no folder")
+def test_a_folder_that_may_not_be_opened_is_told_before_the_file_is_replaced(tmp_path, monkeypatch):
+    path = tmp_path / "run.state"
+    with Loader(config(), np.arange(4)) as batches:
+        batches.save(path)
+        before = path.read_bytes()
+        next(iter(batches))
+        monkeypatch.setattr(os, "open", Mock(side_effect=PermissionError(13, "denied", "folder")))
+        with pytest.raises(PermissionError):
+            batches.save(path)
+        monkeypatch.undo()
+        assert before == path.read_bytes()
+        assert ["run.state"] == os.listdir(tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "fchmod"), reason="files have no such permissions here")

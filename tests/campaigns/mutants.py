@@ -64,9 +64,9 @@ TESTS = {
     " loader_given loader_groups loader_stats take_into pieces no_label max_bytes failure"
     " fingerprint",
     "loader/": "loader loader_closing loader_entering loader_errors loader_given loader_groups"
-    " loader_state loader_stats resume on_error on_error_whole no_sample_at_fault quarantine"
-    " quarantine_file sampling choice series pace onward lifecycle failure stall caching"
-    " fingerprint replaced max_bytes switching imports",
+    " loader_state loader_stats resume resume_cuts resume_refused skip_steps on_error"
+    " on_error_whole no_sample_at_fault quarantine quarantine_file sampling choice series pace"
+    " onward lifecycle failure stall caching fingerprint replaced max_bytes switching imports",
     "lookup.py": "lookup sampling_commands",
     "masking/": "masking hiding",
     "order/": "order philox order_exhaustive sampling lookup oracle",
@@ -104,7 +104,8 @@ TESTS = {
     "sources/_tar": "tar damaged_files",
     "sources/text": "text line_index damaged_files",
     "sources/tokens": "tokens damaged_files",
-    "state/": "state state_damage state_files state_places state_replaced resume sampling on_error",
+    "state/": "state state_damage state_files state_places state_replaced resume resume_cuts"
+    " resume_refused skip_steps sampling on_error",
     "stats/": "stats loader loader_stats loader_errors loader_groups caching",
     "transforms.py": "transforms loader_given",
     "verify/": "verify verify_clock verify_command verify_differences verify_experiments"
