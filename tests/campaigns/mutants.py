@@ -65,13 +65,15 @@ TESTS = {
     " fingerprint",
     "loader/": "loader loader_closing loader_entering loader_errors loader_given loader_groups"
     " loader_state loader_stats resume resume_cuts resume_refused skip_steps on_error"
-    " on_error_whole no_sample_at_fault quarantine quarantine_file sampling choice series pace"
-    " onward lifecycle failure stall caching fingerprint replaced max_bytes switching imports",
+    " on_error_whole no_sample_at_fault quarantine quarantine_file sampling sampling_callable"
+    " sampling_lengths sampling_config excluded choice series pace onward lifecycle failure stall"
+    " caching fingerprint replaced max_bytes switching imports",
     "lookup.py": "lookup sampling_commands",
     "masking/": "masking hiding",
-    "order/": "order philox order_exhaustive sampling lookup oracle",
-    "quarantine.py": "quarantine quarantine_file sampling",
-    "samplers/": "samplers sampling sampling_commands",
+    "order/": "order philox order_exhaustive sampling sampling_lengths excluded lookup oracle",
+    "quarantine.py": "sampling_config excluded quarantine quarantine_file",
+    "samplers/": "samplers sampling sampling_callable sampling_lengths sampling_config"
+    " sampling_commands excluded",
     "sizes.py": "sizes max_bytes",
     "sources/": "sources arrays columns take take_into per_thread per_thread_objects"
     " source_fingerprint open_files damaged_files loader_given loader_groups loader_entering"
@@ -105,7 +107,7 @@ TESTS = {
     "sources/text": "text line_index damaged_files",
     "sources/tokens": "tokens damaged_files",
     "state/": "state state_damage state_files state_places state_replaced resume resume_cuts"
-    " resume_refused skip_steps sampling on_error",
+    " resume_refused skip_steps sampling sampling_callable sampling_lengths excluded on_error",
     "stats/": "stats loader loader_stats loader_errors loader_groups caching",
     "transforms.py": "transforms loader_given",
     "verify/": "verify verify_clock verify_command verify_differences verify_experiments"
