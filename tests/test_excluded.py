@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_samplers import kept_of
 from oracle import expected_epoch, expected_len
 from sampler_kinds import KINDS, N, kinds, lists, loader, needs_64_bits, whole
 
 from threadloader import ConfigError, Loader, StateError
+from threadloader import samplers as room
 from threadloader.state import Excluded, dump, load
 
 
@@ -198,3 +200,48 @@ class TestExclude:
             loader("plain", source=range(n), resume=forged).__enter__()
         expected = f"the state does not fit: exclude: expected {expected}"
         assert expected == str(caught.value)[: len(expected)]
+
+
+class TestKept:
+    @given(n=st.integers(0, 60), data=st.data())
+    def test_ranks_count_what_is_left(self, n, data):
+        gone = data.draw(st.sets(st.integers(0, max(n - 1, 0)), max_size=n)) if n else set()
+        left = [index for index in range(n) if index not in gone]
+        kept = kept_of(n, gone)
+        assert (len(left), not gone) == (kept.count, kept.all)
+        assert left == kept.indices(np.arange(len(left))).tolist()
+        ranks = [left.index(index) if index in left else None for index in range(n)]
+        assert ranks == [kept.rank(index) for index in range(n)]
+        assert left == kept.among(np.arange(n)).tolist()
+
+    def test_a_list_of_which_nothing_is_excluded_is_not_copied(self):
+        indices, kept = np.arange(9), kept_of(9, [])
+        assert kept.among(indices) is indices is kept.of(indices)
+
+    @given(gone=st.sets(st.integers(0, 10**12 - 1)), rank=st.integers(0, 10**11))
+    def test_a_list_of_few_is_as_good_for_a_huge_source(self, gone, rank):
+        kept = kept_of(10**12, gone)
+        index = int(kept.indices(np.array([rank], np.int64))[0])
+        assert (rank, [index]) == (kept.rank(index), kept.among(np.array([index])).tolist())
+        assert rank == index - sum(other < index for other in gone)
+
+    @given(st.sets(st.integers(0, 300)))
+    def test_a_list_is_the_same_as_text(self, indices):
+        array = np.array(sorted(indices), np.int64)
+        assert array.tolist() == room.from_text(room.to_text(array), 301).tolist()
+
+    @pytest.mark.parametrize(
+        "text",
+        ["5", "3-1", "1 1", "2 0-1", "1-2 2-3", "-1", "1-", "x", "1,2", "0-5", "1.0"],
+    )
+    def test_text_that_is_none_of_ours_is_refused(self, text):
+        with pytest.raises(ValueError, match=r"expected ascending|invalid literal"):
+            room.from_text(text, 5)
+
+    @pytest.mark.parametrize(
+        "text",
+        ["+3", "0_1 3", "03", "\u0663", "3-3", "1 2", "0-1 2", "1\n3", "1  3", " 3", "3 ", " "],
+    )
+    def test_text_of_another_form_than_ours_is_refused(self, text):
+        with pytest.raises(ValueError, match=r"expected ascending|expected numbers and ranges"):
+            room.from_text(text, 5)

@@ -258,6 +258,7 @@ ORDER = [
         'ranks, side="right")',
         'ranks, side="left")',
         "samplers.py",
+        "excluded.py",
     ),
 ]
 """In which samples come, and when."""

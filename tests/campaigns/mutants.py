@@ -72,8 +72,8 @@ TESTS = {
     "masking/": "masking hiding",
     "order/": "order philox order_exhaustive sampling sampling_lengths excluded lookup oracle",
     "quarantine.py": "sampling_config excluded quarantine quarantine_file",
-    "samplers/": "samplers sampling sampling_callable sampling_lengths sampling_config"
-    " sampling_commands excluded",
+    "samplers/": "samplers samplers_draws samplers_weighted samplers_given sampling"
+    " sampling_callable sampling_lengths sampling_config sampling_commands excluded",
     "sizes.py": "sizes max_bytes",
     "sources/": "sources arrays columns take take_into per_thread per_thread_objects"
     " source_fingerprint open_files damaged_files loader_given loader_groups loader_entering"
