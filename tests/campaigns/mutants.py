@@ -109,7 +109,7 @@ TESTS = {
     "state/": "state state_damage state_files state_places state_replaced resume resume_cuts"
     " resume_refused skip_steps sampling sampling_callable sampling_lengths excluded on_error",
     "stats/": "stats loader loader_stats loader_errors loader_groups caching",
-    "transforms.py": "transforms loader_given",
+    "transforms.py": "transforms transforms_many transforms_refused loader_given",
     "verify/": "verify verify_clock verify_command verify_differences verify_experiments"
     " verify_failures verify_honest verify_inner_state verify_plan verify_processes",
 }
