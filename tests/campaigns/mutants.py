@@ -80,8 +80,8 @@ TESTS = {
     " loader_closing",
     "sources/_csv": "csv csv_fields csv_numbers csv_rows columns damaged_files",
     "sources/_decode": "files_decode images tar csv",
-    "sources/_files": "open_files npy npy_parts npy_reads npy_header npy_opening text tokens jsonl"
-    " csv csv_rows damaged_files",
+    "sources/_files": "open_files file_reader npy npy_parts npy_reads npy_header npy_opening text"
+    " tokens jsonl csv csv_rows damaged_files",
     "sources/_index": "line_index jsonl text csv csv_rows",
     "sources/_label": "columns files npy_opening files_labels csv no_label",
     "sources/_line": "line_index jsonl text csv csv_rows damaged_files",
