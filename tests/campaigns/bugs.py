@@ -369,7 +369,7 @@ INPUT = [
         "threadloader/sources/_tar_headers.py",
         "        if self._block(at) != _ZEROS:",
         "        if at < 0:",
-        "tar.py",
+        "tar_headers.py",
     ),
     _bug(
         "A lock is held while a factory opens a thread's own source.",

@@ -102,8 +102,8 @@ TESTS = {
     "sources/npz": "npz columns damaged_files",
     "sources/sqlite": "sqlite sqlite_query sqlite_file sqlite_changes sqlite_connections"
     " sqlite_interrupts columns damaged_files",
-    "sources/tar": "tar columns damaged_files",
-    "sources/_tar": "tar damaged_files",
+    "sources/tar": "tar tar_headers tar_damage columns damaged_files",
+    "sources/_tar": "tar tar_headers tar_damage damaged_files",
     "sources/text": "text line_index damaged_files",
     "sources/tokens": "tokens damaged_files",
     "state/": "state state_damage state_files state_places state_replaced resume resume_cuts"
