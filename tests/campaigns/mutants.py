@@ -29,91 +29,70 @@ TESTS = {
     "__init__.py": "imports random_state",
     "_stdout.py": "stdout cli verify_command",
     "_children.py": "children verify_processes bench bench_processes bench_run",
-    "_exit.py": "cli tools verify_command verify_processes tools_env bench bench_processes",
+    "_exit.py": "cli tools tools_env verify_command verify_processes bench bench_processes",
     "_command_line.py": "callables check_code cli children verify_command verify_processes bench"
     " bench_child",
-    "_runtime.py": "engine engine_errors engine_gil engine_start engine_stop engine_stuck"
-    " letting_go stall loader loader_closing loader_entering loader_errors loader_given"
-    " loader_groups loader_state loader_stats waiting closing_again",
+    "_runtime.py": "engine* letting_go stall loader* waiting closing_again",
     "_schema.py": "schema config config_read config_text check",
-    "_messages.py": "log check check_batch check_code cli bench verify_command verify_failures"
-    " bench_child bench_progress bench_shown",
-    "_dry_run.py": "check check_batch check_code cli sampling_commands terminal log config_fuzz",
+    "_messages.py": "log check* cli bench* verify_command verify_failures",
+    "_dry_run.py": "check* cli sampling_commands terminal log config_fuzz",
     "_first_batch.py": "check_batch check_code terminal log",
     "adapters/launcher": "launcher",
     "adapters/torch_loader": "torch_loader bench bench_child",
     "adapters/torch_pin": "pin",
-    "bench/": "bench bench_child bench_choice bench_measure bench_processes bench_progress"
-    " bench_run bench_shown torch_loader",
+    "bench/": "bench* torch_loader",
     "buffers.py": "buffers take_into rows pieces",
-    "cache/": "cache cache_encode cache_folder cache_folder_damage cache_folder_refused"
-    " cache_folder_shared cache_folder_signals cache_key cache_key_library cache_key_names"
-    " cache_key_programs cache_key_unchanged cache_told caching open_files",
-    "cli.py": "check check_batch check_code cli terminal tools tools_env",
-    "collate/": "collate collate_pad collate_pad_options rows take_into masking loader"
-    " loader_errors loader_given",
+    "cache/": "cache* caching open_files",
+    "cli.py": "check* cli terminal tools tools_env",
+    "collate/": "collate* rows take_into masking loader loader_errors loader_given",
     "config/": "config config_bytes config_read config_text config_hints check cli log terminal",
-    "engine/": "engine engine_errors engine_gil engine_start engine_stop engine_stuck inline"
-    " letting_go stall waiting interrupts event_loop log_thread forks loader loader_closing"
-    " loader_entering loader_errors loader_given loader_groups loader_state loader_stats simulated"
-    " protocol",
-    "errors/": "errors failure callables own_handlers changed_handlers open_files imports loader"
-    " loader_errors loader_given loader_entering loader_closing",
+    "engine/": "engine* inline letting_go stall waiting interrupts event_loop log_thread forks"
+    " loader* simulated protocol",
+    "errors/": "errors failure callables own_handlers changed_handlers open_files imports loader*"
+    " state_replaced",
     "fingerprint.py": "fingerprint stamp verify verify_differences verify_plan",
-    "jobs/": "on_error on_error_whole no_sample_at_fault quarantine loader loader_errors"
-    " loader_given loader_groups loader_stats take_into pieces no_label max_bytes failure"
-    " fingerprint",
-    "loader/": "loader loader_closing loader_entering loader_errors loader_given loader_groups"
-    " loader_state loader_stats resume resume_cuts resume_refused skip_steps on_error"
-    " on_error_whole no_sample_at_fault quarantine quarantine_file sampling sampling_callable"
-    " sampling_lengths sampling_config excluded choice series pace onward lifecycle failure stall"
-    " caching fingerprint replaced max_bytes switching imports",
+    "jobs/": "on_error* no_sample_at_fault quarantine loader* take_into pieces no_label max_bytes"
+    " failure fingerprint",
+    "loader/": "loader* resume* skip_steps on_error* no_sample_at_fault quarantine* sampling*"
+    " excluded choice series pace onward lifecycle failure stall caching fingerprint replaced"
+    " max_bytes switching imports",
     "lookup.py": "lookup sampling_commands",
     "masking/": "masking hiding",
     "order/": "order philox order_exhaustive sampling sampling_lengths excluded lookup oracle",
-    "quarantine.py": "sampling_config excluded quarantine quarantine_file",
-    "samplers/": "samplers samplers_draws samplers_weighted samplers_given sampling"
-    " sampling_callable sampling_lengths sampling_config sampling_commands excluded",
+    "quarantine.py": "quarantine* sampling_config excluded",
+    "samplers/": "samplers* sampling* excluded",
     "sizes.py": "sizes max_bytes",
-    "sources/": "sources arrays columns take take_into per_thread per_thread_objects"
-    " source_fingerprint open_files damaged_files loader_given loader_groups loader_entering"
-    " loader_closing",
-    "sources/_csv": "csv csv_fields csv_numbers csv_rows columns damaged_files",
-    "sources/_decode": "files_decode images tar csv",
-    "sources/_files": "open_files file_reader npy npy_parts npy_reads npy_header npy_opening text"
-    " tokens jsonl csv csv_rows damaged_files",
+    "sources/": "sources arrays columns take take_into per_thread* source_fingerprint open_files"
+    " damaged_files loader*",
+    "sources/_csv": "csv* columns damaged_files",
+    "sources/_decode": "files_decode images tar",
+    "sources/_files": "open_files file_reader npy* text tokens jsonl csv csv_rows damaged_files",
     "sources/_index": "line_index jsonl text csv csv_rows",
-    "sources/_label": "columns files npy_opening files_labels csv no_label",
+    "sources/_label": "columns files files_labels npy_opening no_label",
     "sources/_line": "line_index jsonl text csv csv_rows damaged_files",
-    "sources/_npy": "npy npy_parts npy_reads npy_mapped npy_header npy_opening npz files_decode"
-    " columns damaged_files",
-    "sources/_path": "sources files files_expand files_labels tokens",
-    "sources/_open_file": "sources files files_expand files_read open_files log check",
+    "sources/_npy": "npy* npz files_decode columns damaged_files",
+    "sources/_path": "sources files* tokens",
+    "sources/_open_file": "sources files* open_files log check",
     "sources/_spelling": "files",
-    "sources/_sqlite": "sqlite sqlite_query sqlite_file sqlite_changes sqlite_connections"
-    " sqlite_interrupts no_sample_at_fault",
-    "sources/_stamp": "stamp cache_key caching",
-    "sources/csv": "csv csv_fields csv_numbers csv_rows columns damaged_files",
-    "sources/files": "files files_decode files_expand files_labels files_read columns"
-    " damaged_files",
+    "sources/_sqlite": "sqlite* no_sample_at_fault",
+    "sources/_stamp": "stamp caching",
+    "sources/csv": "csv* columns damaged_files",
+    "sources/files": "files* columns damaged_files",
     "sources/jsonl": "jsonl columns line_index damaged_files",
-    "sources/npy": "npy npy_parts npy_reads npy_mapped npy_header npy_opening columns"
-    " damaged_files",
+    "sources/npy": "npy* columns damaged_files",
     "sources/npz": "npz columns damaged_files",
-    "sources/sqlite": "sqlite sqlite_query sqlite_file sqlite_changes sqlite_connections"
-    " sqlite_interrupts columns damaged_files",
-    "sources/tar": "tar tar_headers tar_damage columns damaged_files",
-    "sources/_tar": "tar tar_headers tar_damage damaged_files",
+    "sources/sqlite": "sqlite* columns damaged_files",
+    "sources/tar": "tar* columns damaged_files",
+    "sources/_tar": "tar* damaged_files",
     "sources/text": "text line_index damaged_files",
     "sources/tokens": "tokens damaged_files",
-    "state/": "state state_damage state_files state_places state_replaced resume resume_cuts"
-    " resume_refused skip_steps sampling sampling_callable sampling_lengths excluded on_error",
+    "state/": "state* resume* skip_steps sampling sampling_callable sampling_lengths excluded"
+    " on_error",
     "stats/": "stats loader loader_stats loader_errors loader_groups caching",
-    "transforms.py": "transforms transforms_many transforms_refused loader_given",
-    "verify/": "verify verify_clock verify_command verify_differences verify_experiments"
-    " verify_failures verify_honest verify_inner_state verify_plan verify_processes",
+    "transforms.py": "transforms* loader_given",
+    "verify/": "verify*",
 }
-"""Of files whose names begin so: the tests that are to see what is wrong in them."""
+"""Of files whose names begin so: the tests that are to see what is wrong in them, as for `glob`."""
 
 OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -161,8 +140,9 @@ class Mutant(NamedTuple):
         """Give it as what `run` plants: with the tests of its room."""
         key = _key(self.file)
         says = f"{self.file}:{self.line}: `{_line(self.new)}` for `{_line(self.old)}`"
-        names = TESTS[key].split()
-        tests = tuple(f"tests/test_{name}.py" for name in names)
+        folder, names = ROOT / "tests", TESTS[key].split()
+        found = [sorted(folder.glob(f"test_{name}.py")) for name in names]
+        tests = tuple(file.relative_to(ROOT).as_posix() for files in found for file in files)
         return Change(says, self.file, self.text, tests, runs=False)
 
 
