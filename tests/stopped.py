@@ -7,24 +7,6 @@ import numpy as np
 from threadloader import Loader
 
 
-class Numbers:
-    """Sample i is i; keeps what was read, and fails at some indices."""
-
-    def __init__(self, n, fail=()):
-        self.n = n
-        self.fail = set(fail)
-        self.read = []
-
-    def __len__(self):
-        return self.n
-
-    def __getitem__(self, index):
-        self.read.append(index)
-        if index in self.fail:
-            raise OSError(f"no {index}")
-        return index
-
-
 def config(**options):
     return {"batch_size": 2, "num_workers": 0, "shuffle": False, **options}
 

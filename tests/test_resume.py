@@ -6,7 +6,8 @@ import threading
 
 import numpy as np
 import pytest
-from stopped import Numbers, config, cut, delivered, place
+from numbered import Numbers
+from stopped import config, cut, delivered, place
 
 from threadloader import BusyError, ClosedError, Loader
 
@@ -98,7 +99,7 @@ def test_after_an_exception_the_state_stands_before_the_failed_batch(kind, worke
     options = {"num_workers": workers, "num_epochs": 2, "seed": 3, "shuffle": True}
     whole = cut(12, kind(12), **options)[0]
     bad = whole[where][2][1]
-    with Loader(config(**options), kind(12, [bad])) as batches:
+    with Loader(config(**options), kind(12, {bad: OSError(f"no {bad}")})) as batches:
         epoch = iter(batches)
         assert [batch for _, _, batch in whole[:where]] == [
             next(epoch).tolist() for _ in range(where)
@@ -119,7 +120,8 @@ def test_after_an_exception_the_state_stands_before_the_failed_batch(kind, worke
 @pytest.mark.parametrize("where", [0, 2, 5])
 def test_an_epoch_that_is_left_after_an_exception_counts_as_begun(workers, where):
     """`iter` instead of `next`: the state moves to the next epoch when that begins."""
-    with Loader(config(num_workers=workers), Numbers(12, [2 * where])) as batches:
+    source = Numbers(12, {2 * where: OSError("no sample")})
+    with Loader(config(num_workers=workers), source) as batches:
         epoch = iter(batches)
         for _ in range(where):
             next(epoch)
@@ -133,7 +135,7 @@ def test_an_epoch_that_is_left_after_an_exception_counts_as_begun(workers, where
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_that_goes_on_at_a_batch_that_still_fails_stands_before_it_again(workers):
-    source = Numbers(8, [3])
+    source = Numbers(8, {3: OSError("no 3")})
     with Loader(config(num_workers=workers), source) as batches:
         epoch = iter(batches)
         next(epoch)

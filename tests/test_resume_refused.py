@@ -4,7 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from stopped import Numbers, config, cut
+from numbered import Numbers
+from stopped import config, cut
 
 from threadloader import ConfigError, Loader, StateError
 from threadloader.state import _file
