@@ -308,7 +308,7 @@ MEMORY = [
         "threadloader/buffers.py",
         "        self._memory = memory",
         "        self._memory = memory[:]",
-        "buffers.py",
+        "buffers_held.py",
     ),
     _bug(
         "Kept samples take more than the bound of the cache, by one.",

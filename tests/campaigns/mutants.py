@@ -41,7 +41,7 @@ TESTS = {
     "adapters/torch_loader": "torch_loader bench bench_child",
     "adapters/torch_pin": "pin",
     "bench/": "bench* torch_loader",
-    "buffers.py": "buffers take_into rows pieces",
+    "buffers.py": "buffers* take_into rows pieces",
     "cache/": "cache* caching open_files",
     "cli.py": "check* cli terminal tools tools_env",
     "collate/": "collate* rows take_into masking loader loader_errors loader_given",
@@ -54,7 +54,7 @@ TESTS = {
     "jobs/": "on_error* no_sample_at_fault quarantine loader* take_into pieces no_label max_bytes"
     " failure fingerprint",
     "loader/": "loader* resume* skip_steps on_error* no_sample_at_fault quarantine* sampling*"
-    " excluded choice series pace onward lifecycle failure stall caching fingerprint replaced"
+    " excluded choice series* pace onward lifecycle failure stall caching fingerprint replaced"
     " max_bytes switching imports",
     "lookup.py": "lookup sampling_commands",
     "masking/": "masking hiding",
