@@ -199,7 +199,7 @@ def test_an_exception_passes_and_nothing_is_kept(cache):
     assert 2 == cache.stats().misses
 
 
-def test_an_epoch_has_as_many_hits_as_there_is_room(cache):
+def test_an_epoch_has_as_many_hits_as_there_is_room():
     """Whatever the orders are: the rule that nothing is evicted cannot be bettered."""
     cache = Memory(max_samples=30)
     rng, order = random.Random(5), list(range(100))
