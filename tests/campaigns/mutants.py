@@ -39,7 +39,7 @@ TESTS = {
     "_first_batch.py": "check_batch check_code terminal log",
     "adapters/launcher": "launcher",
     "adapters/torch_loader": "torch_loader bench bench_child",
-    "adapters/torch_pin": "pin",
+    "adapters/torch_pin": "pin pin_failing pin_memory pin_settings",
     "bench/": "bench* torch_loader",
     "buffers.py": "buffers* take_into rows pieces",
     "cache/": "cache* caching open_files",
