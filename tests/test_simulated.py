@@ -1,8 +1,8 @@
 """The engine and the loader on simulated schedules: at least 20,000 distinct ones, all clean.
 
-The scenarios, and what is checked on each schedule, are in sim/; test_simulator.py shows that
-the simulation itself can be trusted. `python3 tools/campaign schedules` runs as many more as
-one likes.
+The scenarios, and what is checked on each schedule, are in sim/; test_simulator.py and the files
+that it names show that the simulation itself can be trusted. `python3 tools/campaign schedules`
+runs as many more as one likes.
 """
 
 import pytest

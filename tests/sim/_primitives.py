@@ -1,8 +1,8 @@
 """Simulated locks, queues and threads: each call is a scheduling point.
 
 They do what those of the standard library do, as far as `threadloader._runtime.Runtime`
-offers it; tests/test_simulator.py compares the two. One task runs at a time, so an operation
-that has passed its scheduling point is done in plain Python, undisturbed.
+offers it; tests/test_simulator_primitives.py compares the two. One task runs at a time, so an
+operation that has passed its scheduling point is done in plain Python, undisturbed.
 """
 
 import queue
