@@ -1,12 +1,14 @@
-"""What is masked, worked out token by token in Python's own integers."""
+"""What tests mask by, and what is masked, worked out token by token in Python's own integers."""
 
-from threadloader.masking import IGNORED
+from threadloader.masking import IGNORED, mlm
 
 VOCABULARY = 60
 MASK = 3
 SPECIAL = (0, 1, 2)
 KEPT = (*SPECIAL, MASK)
 ORDINARY = [token for token in range(VOCABULARY) if token not in KEPT]
+
+HIDE = mlm(VOCABULARY, MASK, special=SPECIAL, field="ids", probability=0.5)
 
 
 def mix(x: int) -> int:

@@ -44,7 +44,7 @@ TESTS = {
     "buffers.py": "buffers* take_into rows pieces",
     "cache/": "cache* caching open_files",
     "cli.py": "check* cli terminal tools tools_env",
-    "collate/": "collate* rows take_into masking loader loader_errors loader_given",
+    "collate/": "collate* rows take_into masking_loader loader loader_errors loader_given",
     "config/": "config config_bytes config_read config_text config_hints check cli log terminal",
     "engine/": "engine* inline letting_go stall waiting interrupts event_loop log_thread forks"
     " loader* simulated protocol",
@@ -57,7 +57,7 @@ TESTS = {
     " excluded choice series* pace onward lifecycle failure stall caching fingerprint replaced"
     " max_bytes switching imports",
     "lookup.py": "lookup sampling_commands",
-    "masking/": "masking hiding",
+    "masking/": "masking* hiding",
     "order/": "order philox order_exhaustive sampling sampling_lengths excluded lookup oracle",
     "quarantine.py": "quarantine* sampling_config excluded",
     "samplers/": "samplers* sampling* excluded",
