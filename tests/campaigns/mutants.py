@@ -48,13 +48,13 @@ TESTS = {
     "config/": "config config_bytes config_read config_text config_hints check cli log terminal",
     "engine/": "engine* inline letting_go stall waiting interrupts event_loop log_thread forks"
     " loader* simulated protocol",
-    "errors/": "errors failure callables own_handlers changed_handlers open_files imports loader*"
+    "errors/": "errors failure* callables own_handlers changed_handlers open_files imports loader*"
     " state_replaced",
     "fingerprint.py": "fingerprint stamp verify verify_differences verify_plan",
     "jobs/": "on_error* no_sample_at_fault quarantine loader* take_into pieces no_label max_bytes"
-    " failure fingerprint",
+    " failure* fingerprint",
     "loader/": "loader* resume* skip_steps on_error* no_sample_at_fault quarantine* sampling*"
-    " excluded choice series* pace onward lifecycle failure stall caching fingerprint replaced"
+    " excluded choice series* pace onward lifecycle failure* stall caching fingerprint replaced"
     " max_bytes switching imports",
     "lookup.py": "lookup sampling_commands",
     "masking/": "masking* hiding",
@@ -67,10 +67,10 @@ TESTS = {
     "sources/_csv": "csv* columns damaged_files",
     "sources/_decode": "files_decode images tar",
     "sources/_files": "open_files file_reader npy* text tokens jsonl csv csv_rows damaged_files",
-    "sources/_index": "line_index jsonl text csv csv_rows",
+    "sources/_index": "line_index* jsonl text csv csv_rows",
     "sources/_label": "columns files files_labels npy_opening no_label",
-    "sources/_line": "line_index jsonl text csv csv_rows damaged_files",
-    "sources/_npy": "npy* npz files_decode columns damaged_files",
+    "sources/_line": "line_index* jsonl text csv csv_rows damaged_files",
+    "sources/_npy": "npy* npz* files_decode columns damaged_files",
     "sources/_path": "sources files* tokens",
     "sources/_open_file": "sources files* open_files log check",
     "sources/_spelling": "files",
@@ -78,13 +78,13 @@ TESTS = {
     "sources/_stamp": "stamp caching",
     "sources/csv": "csv* columns damaged_files",
     "sources/files": "files* columns damaged_files",
-    "sources/jsonl": "jsonl columns line_index damaged_files",
+    "sources/jsonl": "jsonl columns line_index* damaged_files",
     "sources/npy": "npy* columns damaged_files",
-    "sources/npz": "npz columns damaged_files",
+    "sources/npz": "npz* columns damaged_files",
     "sources/sqlite": "sqlite* columns damaged_files",
     "sources/tar": "tar* columns damaged_files",
     "sources/_tar": "tar* damaged_files",
-    "sources/text": "text line_index damaged_files",
+    "sources/text": "text line_index* damaged_files",
     "sources/tokens": "tokens damaged_files",
     "state/": "state* resume* skip_steps sampling sampling_callable sampling_lengths excluded"
     " on_error",
