@@ -1,50 +1,22 @@
-"""Names and patterns become files: which, in what order, and none outside of the root."""
+"""Names and patterns become files: which, in what order, and each of them once."""
 
-import contextlib
 import errno
 import fnmatch
 import logging
 import os
 import random
-import re
 from pathlib import Path, PurePosixPath
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from links import make_link
+from trees import found, plant, refused, tree
 
-from threadloader.errors import ConfigError, SourceError
-from threadloader.sources import _open_file, _paths, _progress, open_source
-from threadloader.sources._files import expand, inside
+from threadloader.errors import ConfigError
+from threadloader.sources import _open_file, _paths, _progress
+from threadloader.sources._files import expand
 
-TREE = [
-    *("a.npy", "a10.npy", "a2.npy", "B.npy", "b.txt", ".hidden.npy", "é.npy"),
-    *("sub/a.npy", "sub/deep/a.npy", "sub/deep/b.npy", "sub-1/a.npy", ".git/a.npy"),
-]
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return plant(tmp_path / "tree", TREE)
-
-
-def plant(folder, names):
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"")
-    return folder
-
-
-def found(tree, path, root=None):
-    return [file.relative_to(tree).as_posix() for file in expand(tree, path, root)]
-
-
-def refused(*args, **options):
-    with pytest.raises(SourceError) as caught:
-        expand(*args, **options)
-    return caught.value
+__all__ = ["tree"]  # the fixture
 
 
 @pytest.mark.parametrize(
@@ -189,118 +161,6 @@ def test_a_file_that_comes_twice_is_refused_and_both_names_are_said(tree, path):
     assert f"expected each file once, got it by {path[0]!r} and by {path[1]!r}" in message
 
 
-def test_a_file_that_comes_by_a_linked_folder_too_is_refused(tree):
-    make_link(tree / "other", tree / "sub")
-    assert "each file once" in refused(tree, "*/a.npy", None).message
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["a?.npy", ["a2.npy", "a3.npy"], ["a3.npy", "[a]2.npy"], ["a[3].npy", "sub/../a2.npy"]],
-)
-@pytest.mark.parametrize("target", ["a2.npy", "sub/../a2.npy", "on/way.npy"])
-def test_a_file_that_comes_by_a_link_to_it_too_is_refused_where_links_count(tree, path, target):
-    (tree / "on").mkdir()
-    make_link(tree / "on" / "way.npy", "../a2.npy")
-    make_link(tree / "a3.npy", target)
-    assert 2 == len(expand(tree, path, None))
-    message = refused(tree, path, None, through_links=True).message
-    assert message.startswith("expected each file once, got it by ")
-    assert message.endswith("patterns that neither overlap nor find a link to it")
-
-
-def test_links_to_files_that_do_not_come_themselves_are_found_where_links_count(tree):
-    make_link(tree / "a3.npy", "sub/a.npy")
-    make_link(tree / "a4.npy", "gone.npy")
-    files = ["a2.npy", "a3.npy", "a4.npy"]
-    assert files == [file.name for file in expand(tree, "a?.npy", None, through_links=True)]
-    assert files == [file.name for file in expand(tree, files, None, through_links=True)]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there it also says how a name is spelt")
-def test_only_links_are_followed_where_links_count(tree, monkeypatch):
-    """To follow each of a million files would take longer than the search."""
-    followed = []
-    real = os.path.realpath
-
-    def follow(path):
-        followed.append(path)
-        return real(path)
-
-    monkeypatch.setattr(_paths.os.path, "realpath", follow)
-    expand(tree, ["a*.npy", "B.npy"], None, through_links=True)
-    assert [tree] == followed
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"type": "text"},
-        {"type": "jsonl"},
-        {"type": "csv", "header": False},
-        {"type": "tokens", "dtype": "uint8", "window": 1},
-    ],
-    ids=lambda spec: spec["type"],
-)
-def test_a_link_beside_its_file_does_not_give_the_data_twice(tmp_path, spec):
-    (tmp_path / "a.bin").write_bytes(b"1\n2\n")
-    make_link(tmp_path / "latest.bin", "a.bin")
-    with pytest.raises(SourceError, match=r"latest\.bin: expected each file once"):
-        open_source({**spec, "path": "*.bin"}, tmp_path)
-
-
-def test_every_file_is_found_once_in_a_tree_of_links_that_lead_round(tree):
-    make_link(tree / "sub" / "round", tree)
-    assert ["sub/a.npy", "sub/deep/a.npy"] == found(tree, "sub/**/a.npy")
-
-
-def test_a_link_that_leads_nowhere_is_found_and_not_passed_over(tree):
-    make_link(tree / "a3.npy", tree / "gone.npy")
-    assert ["a2.npy", "a3.npy"] == found(tree, "a?.npy")
-
-
-@pytest.mark.parametrize("target", ["odd.txt", "a.npy/x"], ids=["to itself", "through a file"])
-def test_a_link_to_nowhere_is_no_fault_of_its_folder_and_fails_by_its_name(tree, target):
-    make_link(tree / "odd.txt", target)
-    assert ["a2.npy"] == found(tree, "a?.npy")
-    assert ["sub/a.npy", "sub-1/a.npy"] == found(tree, "*/a.npy")
-    assert ["b.txt", "odd.txt"] == found(tree, "*.txt", tree)
-    with pytest.raises(SourceError) as caught:
-        open_source({"type": "text", "path": "*.txt"}, tree)
-    assert str(tree / "odd.txt") == caught.value.path
-
-
-class Locked:
-    """What a listing has of a link into a folder that others have locked."""
-
-    name = "locked"
-    link = True
-
-    def is_dir(self):
-        raise PermissionError(13, "Permission denied")
-
-    def is_symlink(self):
-        return self.link
-
-
-def test_a_link_into_a_locked_folder_fails_where_it_is_meant_and_only_there(tree, monkeypatch):
-    """It may be a file or a folder: neither is passed over."""
-    real = os.scandir
-
-    def scandir(path):
-        if Path(path).name == "locked":
-            raise PermissionError(13, "Permission denied")
-        with real(path) as entries:
-            return contextlib.nullcontext([*entries, *([Locked()] if Path(path) == tree else [])])
-
-    monkeypatch.setattr(_paths.os, "scandir", scandir)
-    assert ["a2.npy"] == found(tree, "a?.npy")
-    assert ["b.txt", "locked"] == found(tree, "[bl]*")
-    assert str(tree / "locked") == refused(tree, "*/a.npy", None).path
-    monkeypatch.setattr(Locked, "link", False)  # that is no link, then: what is in it is unknown
-    assert str(tree) == refused(tree, "a?.npy", None).path
-
-
 @pytest.mark.parametrize("call", ["scandir", "path.realpath"])
 def test_what_a_signal_handler_raises_in_a_search_passes_as_it_is(tree, monkeypatch, call):
     rung = TimeoutError("rung")
@@ -352,22 +212,6 @@ def test_a_long_search_says_how_far_it_is(tree, monkeypatch, caplog):
     ] == caplog.messages
 
 
-# The root
-
-
-@pytest.mark.parametrize("path", ["a.npy", "*.npy", "sub/**", "sub/../a.npy", "z.npy"])
-def test_what_lies_in_the_root_is_found_as_without_one(tree, path):
-    assert found(tree, path) == found(tree, path, tree)
-
-
-@pytest.mark.parametrize("path", ["../x.npy", "../*", "sub/../../tree2/x.npy", "..", "../tree2/x"])
-def test_a_path_that_leaves_the_root_is_refused_and_both_are_named(tree, path):
-    plant(tree.parent, ["x.npy", "tree2/x.npy"])
-    error = refused(tree, path, tree)
-    assert (tree / path.removesuffix("/*")) == Path(error.path)
-    assert f'inside the folder "root", {os.path.realpath(tree)}, got one outside' in error.message
-
-
 @pytest.mark.skipif(os.name != "nt", reason="elsewhere these are other names")
 @pytest.mark.parametrize(
     "path", ["A.npy", "a.npy.", "a.npy ", "sub/../a.NPY", "SUB/../a.npy", None]
@@ -378,35 +222,6 @@ def test_another_spelling_is_the_same_file_on_windows(tree, path):
         assert "expected each file once, got it by " in refused(tree, pair, tree).message
 
 
-@pytest.mark.parametrize(
-    ("there", "told"),
-    [
-        ("\\\\?\\C:\\data", "C:\\data"),
-        ("\\\\?\\Volume{0}\\data", "\\\\?\\Volume{0}\\data"),
-        ("\\\\server\\share", "\\\\server\\share"),
-        ("\\\\?\\UNC\\server\\share", "\\\\server\\share"),
-    ],
-)
-def test_what_says_that_a_path_is_to_be_taken_as_it_is_is_no_part_of_it(monkeypatch, there, told):
-    monkeypatch.setattr(os.path, "realpath", lambda path: there)
-    assert told == _paths.real(Path("data"))
-
-
-def test_a_root_that_no_system_can_have_is_told_as_the_root(tree):
-    # Windows follows it, to nothing.
-    expected = "a folder" if os.name == "nt" else "a path that can be followed"
-    with pytest.raises(ConfigError, match=f"/root: expected {expected}"):
-        expand(tree, "x.npy", tree / "\0")
-
-
-@pytest.mark.parametrize("root", ["none", "a.npy"])
-def test_a_root_that_is_no_folder_is_told_as_the_root(tree, root):
-    """And not the path as one outside of it."""
-    real = re.escape(os.path.realpath(tree / root))
-    with pytest.raises(ConfigError, match=f"/root: expected a folder, got {real}, which is none"):
-        expand(tree, "a.npy", tree / root)
-
-
 @pytest.mark.parametrize("path", ["{}", "{}/*", "**/{}"])
 def test_a_pattern_that_is_too_long_for_a_name_is_refused(tree, path):
     """So many brackets take Python minutes, and longer, to read."""
@@ -414,44 +229,10 @@ def test_a_pattern_that_is_too_long_for_a_name_is_refused(tree, path):
     assert told in refused(tree, path.format("[" * 4097), None).message
 
 
-@pytest.mark.parametrize("name", ["outside/a.npy", "outside/*", "*/a.npy", "l?nk.npy", "link.npy"])
-def test_a_link_that_leaves_the_root_is_refused(tmp_path, name):
-    plant(tmp_path, ["real/a.npy", "root/in/b.npy"])
-    root = tmp_path / "root"
-    make_link(root / "outside", tmp_path / "real")
-    make_link(root / "link.npy", tmp_path / "real" / "a.npy")
-    real = os.path.realpath(tmp_path / "real")
-    assert f"got one outside, which is {real}" in refused(root, name, root).message
-    assert 1 == len(expand(root, name, tmp_path))
-    assert ["in/b.npy"] == found(root, "**/b.npy", root)
-
-
-def test_a_folder_outside_of_the_root_is_not_even_listed(tmp_path, monkeypatch):
-    plant(tmp_path, ["secret/a.npy", "root/in/a.npy"])
-    root = tmp_path / "root"
-    make_link(root / "out", tmp_path / "secret")
-    listed = []
-    real = os.scandir
-    monkeypatch.setattr(_paths.os, "scandir", lambda path: listed.append(Path(path)) or real(path))
-    refused(root, "*/*.npy", root)
-    refused(root, "../secret/*", root)
-    assert {root, root / "in"} >= set(listed)
-
-
-def test_the_root_may_itself_be_a_link(tree):
-    make_link(tree.parent / "root", tree)
-    assert tree / "a.npy" == inside(tree / "a.npy", tree.parent / "root")
-    assert ["a2.npy"] == found(tree, "a?.npy", tree.parent / "root")
-
-
-def test_without_a_root_nothing_is_refused(tree):
-    assert tree / ".." / "x" == inside(tree / ".." / "x", None)
-
-
-# Against a plain reference
-
 names = st.sampled_from(["a", "b", "ab", "B", ".a", "a.b"])
 trees = st.sets(st.lists(names, min_size=1, max_size=3).map("/".join), min_size=1, max_size=8)
+
+
 patterns = st.lists(
     st.sampled_from(["*", "**", "?", "a*", "[ab]", "[!a]", ".*", "a", "*b"]), min_size=1, max_size=4
 ).filter(lambda parts: set("".join(parts)) & set("*?["))
@@ -512,16 +293,3 @@ def test_the_order_does_not_hang_on_the_order_of_the_listing(tree, monkeypatch):
 
     monkeypatch.setattr(_paths, "listing", shuffled)
     assert expected == found(tree, "**/*.npy")
-
-
-@pytest.mark.parametrize("tag", [None, 0xA0000003, 0xA000000C], ids=["none", "junction", "link"])
-def test_a_junction_is_told_by_its_tag_where_python_does_not_tell_it(monkeypatch, tag):
-    """As in Python 3.11 on Windows, where a link to a folder mostly is one."""
-
-    class Entry:
-        def stat(self, *, follow_symlinks):
-            assert not follow_symlinks
-            return SimpleNamespace(**({} if tag is None else {"st_reparse_tag": tag}))
-
-    monkeypatch.setattr(_paths.stat, "IO_REPARSE_TAG_MOUNT_POINT", 0xA0000003, raising=False)
-    assert (tag == 0xA0000003) == _paths._is_junction(Entry())

@@ -354,7 +354,7 @@ INPUT = [
         "threadloader/sources/_paths.py",
         "there = real(path)",
         "there = os.path.abspath(path)",
-        "files_expand.py",
+        "files_root.py",
         "files.py",
     ),
     _bug(
