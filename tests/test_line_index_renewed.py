@@ -77,7 +77,7 @@ def test_an_index_with_a_right_checksum_over_wrong_offsets_loses_no_line_unseen(
     assert refused or given == data.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
-def test_a_file_that_kept_its_size_and_time_is_found_out_when_it_is_read(file, passes):
+def test_a_file_that_kept_its_size_and_time_is_found_out_when_it_is_read(file):
     read(file)
     before = file.stat()
     moved = "fünf\r\nfirst\n\r\n \t\nlast without an end".encode()
@@ -123,13 +123,14 @@ def test_an_index_that_was_given_another_file_s_name_is_not_taken(file, passes):
 
 
 def test_an_index_of_a_later_format_is_made_anew(file, passes, monkeypatch):
-    monkeypatch.setattr(_index_cache, "_FORMAT", 2)
-    read(file)
-    monkeypatch.undo()
+    with monkeypatch.context() as later:
+        later.setattr(_index_cache, "_FORMAT", 2)
+        read(file)
     index = index_of(file)
     assert 2 == struct.unpack_from("<I", index.read_bytes(), 16)[0]
     assert LINES == read(file)
     assert 1 == struct.unpack_from("<I", index.read_bytes(), 16)[0]
+    assert 2 == len(passes)
 
 
 def test_an_index_that_is_cut_while_it_is_read_is_made_anew(file, passes, monkeypatch, caplog):

@@ -223,7 +223,7 @@ def test_a_changed_byte_is_an_error_or_changes_nothing(tmp_path, save):
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_an_array_or_a_refusal(tmp_path_factory, data):
+def test_bytes_that_are_no_array_are_refused_whatever_they_are(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "any.npz"
     for member in (data, b"\x93NUMPY\x01\x00" + data):
         archive(path, x=member)
