@@ -1,5 +1,7 @@
 """What tests mask by, and what is masked, worked out token by token in Python's own integers."""
 
+from splitmix import GOLDEN, mix
+
 from threadloader.masking import IGNORED, mlm
 
 VOCABULARY = 60
@@ -11,17 +13,10 @@ ORDINARY = [token for token in range(VOCABULARY) if token not in KEPT]
 HIDE = mlm(VOCABULARY, MASK, special=SPECIAL, field="ids", probability=0.5)
 
 
-def mix(x: int) -> int:
-    """The finalizer of SplitMix64, with the constants of its paper."""
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
-    return x ^ (x >> 31)
-
-
 def number_of(key: int, position: int, place: int) -> int:
     """The number of the token at a place of the sample at a position: below 2**63."""
     seed = mix((position + key) % 2**64) ^ (key >> 64)
-    shared = mix((seed + place // 8 * 0x9E3779B97F4A7C15) % 2**64)
+    shared = mix((seed + place // 8 * GOLDEN) % 2**64)
     byte = shared >> 8 * (place % 8) & 0xFF
     own = mix(shared ^ (place % 8) << 61) >> 9
     return byte << 55 | own

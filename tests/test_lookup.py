@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampler_kinds import needs_64_bits
 from strategies import remainders
 
 from threadloader import ConfigError, Loader, SourceError
@@ -16,8 +17,6 @@ from threadloader.cli import main
 from threadloader.sources import npz
 
 LONGEST = min(2**62, sys.maxsize)
-
-needs_64_bits = pytest.mark.skipif(sys.maxsize < 2**32, reason="len() is below 2**31 there")
 SHARDS = 2**31 - 1
 SHARD = "expected R/W with R from 0 to W - 1 and W"
 

@@ -6,11 +6,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from draws import expected_bits, fits, mixed
+from draws import expected_bits, fits
 from hypothesis import example, given
 from hypothesis import strategies as st
 from made_samplers import made, told, whole
 from scores import counted
+from splitmix import mix
 from strategies import epochs, seeds
 
 from threadloader import ConfigError
@@ -208,8 +209,7 @@ class TestWithoutReplacement:
             chance[order] = float(product)
         table = np.array(weights)
         drawn = [
-            tuple(in_weighted_order(table, len(chosen), mixed(seed)).tolist())
-            for seed in range(4000)
+            tuple(in_weighted_order(table, len(chosen), mix(seed)).tolist()) for seed in range(4000)
         ]
         likely = [order for order in chance if chance[order] > 1e-12]
         assert set(likely) >= set(drawn)

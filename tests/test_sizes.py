@@ -18,6 +18,12 @@ X, Y = np.zeros((2, 3), np.float32), np.arange(2, dtype=np.int64)
 BOTH = 24 + 16
 
 
+def test_the_size_of_a_batch_is_that_of_what_it_holds():
+    batch = {"x": np.zeros((2, 3), np.float32), "y": ["ab", b"c"], "z": (np.int64(1), 2)}
+    texts = sys.getsizeof("ab") + sys.getsizeof(b"c")
+    assert 24 + texts + 8 + 8 == nbytes(batch)
+
+
 @pytest.mark.parametrize("kind", [dict, OrderedDict, UserDict, MappingProxyType])
 def test_every_mapping_is_looked_into(kind):
     """A `collate` in code may give any."""

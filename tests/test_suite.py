@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 from frameworks import framework
+from reports import SVG
 
 from benchmarks import loaders, suite, works
 from benchmarks._picture import picture
@@ -31,7 +32,6 @@ from benchmarks.loaders.threadloader import config_of
 
 ROOT = Path(__file__).resolve().parent.parent
 EVERY = (*works.NAMES, *works.BESIDE)
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 # Processes.

@@ -321,22 +321,14 @@ def test_a_bad_config_has_the_messages_of_check(command, capsys):
     assert expected == command("c.json")
 
 
-@pytest.fixture
-def ctrl_c():
-    """Lets a Ctrl-C through, which a shell keeps from what it runs in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_ctrl_c_is_one_line(command, ctrl_c):
+def test_ctrl_c_is_one_line(command):
     """Nothing of it is left; the fixtures look for threads and files."""
     assert (130, "", "imported\nthreadloader: interrupted\n") == command(
         "c.json", "--source", "mine:interrupted"
     )
 
 
-def test_ctrl_c_in_the_middle_of_a_run_is_one_line(command, ctrl_c, monkeypatch):
+def test_ctrl_c_in_the_middle_of_a_run_is_one_line(command, monkeypatch):
     """It comes while a run with workers waits for a batch."""
     made = itertools.count()
 

@@ -16,7 +16,6 @@ from verified import CONFIG, Box, report_of, unhurried
 
 from threadloader import ConfigError, Loader, LoaderConfig, verify
 from threadloader.fingerprint import chained, digest
-from threadloader.sizes import nbytes
 from threadloader.verify import Plan, VerifyError, _record, _run
 from threadloader.verify._plan import runs
 
@@ -45,12 +44,6 @@ def test_where_gevent_has_replaced_threads_the_runs_with_workers_are_not_compare
     report = report_of(faults.Source)
     assert ("same", ()) == (report.result, report.causes)
     assert any("num_workers 8" in it and "queue=False" in it for it in report.not_compared)
-
-
-def test_the_size_of_a_batch_is_that_of_what_it_holds():
-    batch = {"x": np.zeros((2, 3), np.float32), "y": ["ab", b"c"], "z": (np.int64(1), 2)}
-    texts = sys.getsizeof("ab") + sys.getsizeof(b"c")
-    assert 24 + texts + 8 + 8 == nbytes(batch)
 
 
 def test_a_sampler_in_code_may_have_an_order_of_any_length():
