@@ -10,147 +10,146 @@ from numbered import WORKERS, Numbers, lists, load
 from threadloader import CollateError, ConfigError, Loader, SourceError, per_thread
 
 
-class TestSources:
-    def test_arrays_are_batched_as_wholes(self):
-        x = np.arange(20, dtype=np.float32).reshape(10, 2)
-        y = np.arange(10, dtype=np.uint8)
-        with load({"x": x, "y": y}, batch_size=4) as batches:
-            first = next(iter(batches))
-        assert (np.float32, np.uint8) == (first["x"].dtype, first["y"].dtype)
-        assert np.array_equal(x[:4], first["x"])
-        assert np.array_equal(y[:4], first["y"])
-        first["x"][:] = -1
-        assert 0 == x[0, 0]
+def test_arrays_are_batched_as_wholes():
+    x = np.arange(20, dtype=np.float32).reshape(10, 2)
+    y = np.arange(10, dtype=np.uint8)
+    with load({"x": x, "y": y}, batch_size=4) as batches:
+        first = next(iter(batches))
+    assert (np.float32, np.uint8) == (first["x"].dtype, first["y"].dtype)
+    assert np.array_equal(x[:4], first["x"])
+    assert np.array_equal(y[:4], first["y"])
+    first["x"][:] = -1
+    assert 0 == x[0, 0]
 
-    @pytest.mark.parametrize("workers", WORKERS)
-    def test_a_transform_sees_samples_and_its_batches_are_collated(self, workers):
-        x = np.arange(6)
-        with load(x, transform=lambda i: {"square": i * i}, num_workers=workers) as batches:
-            assert [0, 1, 4, 9, 16, 25] == next(iter(batches))["square"].tolist()
 
-    @pytest.mark.parametrize("workers", WORKERS)
-    def test_a_source_that_reads_many_at_once_is_asked_once_a_batch(self, workers):
-        asked = []
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_transform_sees_samples_and_its_batches_are_collated(workers):
+    x = np.arange(6)
+    with load(x, transform=lambda i: {"square": i * i}, num_workers=workers) as batches:
+        assert [0, 1, 4, 9, 16, 25] == next(iter(batches))["square"].tolist()
 
-        class Many(Numbers):
-            def __getitems__(self, indices):
-                asked.append(list(indices))
-                return [index * 10 for index in indices]
 
-        with load(Many(5), batch_size=2, num_workers=workers, num_epochs=1) as batches:
-            assert [[0, 10], [20, 30], [40]] == lists(batches)
-        assert [[0, 1], [2, 3], [4]] == sorted(asked)
-        assert all(type(index) is int for part in asked for index in part)
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_source_that_reads_many_at_once_is_asked_once_a_batch(workers):
+    asked = []
 
-    @pytest.mark.parametrize("workers", WORKERS)
-    def test_a_transform_that_fails_behind_a_read_of_many_is_told_by_its_sample(self, workers):
-        class Many(Numbers):
-            def __getitems__(self, indices):
-                return list(indices)
+    class Many(Numbers):
+        def __getitems__(self, indices):
+            asked.append(list(indices))
+            return [index * 10 for index in indices]
 
-        def transform(sample):
-            return 1 // (sample - 2)
+    with load(Many(5), batch_size=2, num_workers=workers, num_epochs=1) as batches:
+        assert [[0, 10], [20, 30], [40]] == lists(batches)
+    assert [[0, 1], [2, 3], [4]] == sorted(asked)
+    assert all(type(index) is int for part in asked for index in part)
 
-        with load(Many(4), transform=transform, num_workers=workers) as batches:
-            with pytest.raises(ZeroDivisionError) as caught:
-                next(iter(batches))
-        assert ["threadloader: raised for sample 2 (row 2 of step 0, epoch 0)"] == (
-            caught.value.__notes__
-        )
 
-    def test_a_source_that_gives_another_number_of_samples_is_found_out(self):
-        class Short(Numbers):
-            def __getitems__(self, indices):
-                return [0]
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_transform_that_fails_behind_a_read_of_many_is_told_by_its_sample(workers):
+    class Many(Numbers):
+        def __getitems__(self, indices):
+            return list(indices)
 
-        with (
-            load(Short(4)) as batches,
-            pytest.raises(CollateError, match="expected 4 samples, got 1"),
-        ):
+    def transform(sample):
+        return 1 // (sample - 2)
+
+    with load(Many(4), transform=transform, num_workers=workers) as batches:
+        with pytest.raises(ZeroDivisionError) as caught:
             next(iter(batches))
-
-    def test_a_source_is_asked_with_python_integers(self):
-        kinds = set()
-
-        class Kinds(Numbers):
-            def __getitem__(self, index):
-                kinds.add(type(index))
-                return index
-
-        with Loader({}, Kinds(5)) as batches:
-            lists(batches)
-        assert {int} == kinds
-
-    @pytest.mark.parametrize("workers", WORKERS)
-    def test_a_transform_draws_the_same_at_any_number_of_workers(self, workers):
-        """Seeds, epochs and positions decide; also behind a resume."""
-
-        def noisy(sample, rng):
-            return (sample, rng.integers(2**63, dtype=np.int64))
-
-        def run(workers, skip):
-            with Loader(
-                {"batch_size": 3, "num_workers": workers}, Numbers(10), transform=noisy
-            ) as b:
-                if skip is not None:
-                    b.load_state_dict(skip)
-                got = []
-                state = None
-                for _ in range(2):
-                    for number, batch in enumerate(b):
-                        got.append(batch[1].tolist())
-                        if number == 1 and state is None:
-                            state = b.state_dict()
-                return got, state
-
-        expected, state = run(0, None)
-        got, _ = run(workers, None)
-        assert expected == got
-        assert expected[2:] == run(workers, state)[0][: len(expected) - 2]
-        assert 20 == len({draw for batch in expected for draw in batch})
-
-    @pytest.mark.parametrize("length", [-1, 2**70, "x", 1.5])
-    def test_a_length_that_is_none_is_told(self, length):
-        class Long(Numbers):
-            def __len__(self):
-                return length
-
-        with pytest.raises(SourceError, match=r"a source whose len\(\) is an integer"):
-            load(Long(1)).__enter__()
-
-    @pytest.mark.parametrize("wrong", [5, {1: 2}, (i for i in "ab"), np.zeros(())])
-    def test_what_cannot_be_a_source_is_refused_on_entering(self, wrong):
-        with pytest.raises(ConfigError, match="source"), load(wrong):
-            pass
-
-    @pytest.mark.parametrize(
-        ("argument", "value"), [("transform", 5), ("collate", "stack"), ("shard", {"index": 3})]
+    assert ["threadloader: raised for sample 2 (row 2 of step 0, epoch 0)"] == (
+        caught.value.__notes__
     )
-    def test_wrong_arguments_are_refused_by_name(self, argument, value):
-        with pytest.raises(ConfigError, match=argument):
-            Loader({}, Numbers(3), **{argument: value})
 
-    def test_the_shard_comes_from_the_launcher(self, monkeypatch):
-        monkeypatch.setenv("RANK", "1")
-        monkeypatch.setenv("WORLD_SIZE", "2")
-        with load(Numbers(4), batch_size=1, shard="auto") as batches:
-            assert [[1], [3]] == lists(batches)
 
-    def test_what_is_given_in_code_takes_the_place_of_the_config(self, tmp_path):
-        file = tmp_path / "train.json"
-        file.write_text('{"source": {"type": "npz", "path": "none.npz"}, "shuffle": false}')
-        with Loader(file, np.arange(3), collate=tuple) as batches:
-            assert [(0, 1, 2)] == list(batches)
-        with pytest.raises(SourceError, match=r"none\.npz"), Loader(file):
-            pass
+def test_a_source_that_gives_another_number_of_samples_is_found_out():
+    class Short(Numbers):
+        def __getitems__(self, indices):
+            return [0]
 
-    def test_a_config_that_changes_afterwards_changes_nothing(self):
-        config = {"batch_size": 2, "shuffle": False, "collate": {"type": "stack"}}
-        loader = Loader(config, Numbers(4))
-        config["batch_size"] = 1
-        config["collate"]["type"] = "pad"
-        with loader as batches:
-            assert [[0, 1], [2, 3]] == lists(batches)
+    with (
+        load(Short(4)) as batches,
+        pytest.raises(CollateError, match="expected 4 samples, got 1"),
+    ):
+        next(iter(batches))
+
+
+def test_a_source_is_asked_with_python_integers():
+    kinds = set()
+
+    class Kinds(Numbers):
+        def __getitem__(self, index):
+            kinds.add(type(index))
+            return index
+
+    with Loader({}, Kinds(5)) as batches:
+        lists(batches)
+    assert {int} == kinds
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_transform_draws_the_same_at_any_number_of_workers(workers):
+    """Seeds, epochs and positions decide; also behind a resume."""
+
+    def noisy(sample, rng):
+        return (sample, rng.integers(2**63, dtype=np.int64))
+
+    def run(workers, skip):
+        with Loader({"batch_size": 3, "num_workers": workers}, Numbers(10), transform=noisy) as b:
+            if skip is not None:
+                b.load_state_dict(skip)
+            got = []
+            state = None
+            for _ in range(2):
+                for number, batch in enumerate(b):
+                    got.append(batch[1].tolist())
+                    if number == 1 and state is None:
+                        state = b.state_dict()
+            return got, state
+
+    expected, state = run(0, None)
+    got, _ = run(workers, None)
+    assert expected == got
+    assert expected[2:] == run(workers, state)[0][: len(expected) - 2]
+    assert 20 == len({draw for batch in expected for draw in batch})
+
+
+@pytest.mark.parametrize("wrong", [5, {1: 2}, (i for i in "ab"), np.zeros(())])
+def test_what_cannot_be_a_source_is_refused_on_entering(wrong):
+    with pytest.raises(ConfigError, match="source"), load(wrong):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"), [("transform", 5), ("collate", "stack"), ("shard", {"index": 3})]
+)
+def test_wrong_arguments_are_refused_by_name(argument, value):
+    with pytest.raises(ConfigError, match=argument):
+        Loader({}, Numbers(3), **{argument: value})
+
+
+def test_the_shard_comes_from_the_launcher(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with load(Numbers(4), batch_size=1, shard="auto") as batches:
+        assert [[1], [3]] == lists(batches)
+
+
+def test_what_is_given_in_code_takes_the_place_of_the_config(tmp_path):
+    file = tmp_path / "train.json"
+    file.write_text('{"source": {"type": "npz", "path": "none.npz"}, "shuffle": false}')
+    with Loader(file, np.arange(3), collate=tuple) as batches:
+        assert [(0, 1, 2)] == list(batches)
+    with pytest.raises(SourceError, match=r"none\.npz"), Loader(file):
+        pass
+
+
+def test_a_config_that_changes_afterwards_changes_nothing():
+    config = {"batch_size": 2, "shuffle": False, "collate": {"type": "stack"}}
+    loader = Loader(config, Numbers(4))
+    config["batch_size"] = 1
+    config["collate"]["type"] = "pad"
+    with loader as batches:
+        assert [[0, 1], [2, 3]] == lists(batches)
 
 
 def written(tmp_path, text):
@@ -233,7 +232,7 @@ def test_an_error_of_a_factory_passes_as_it_is():
 # Of a class whose `take` is another one, the loader uses the rest, through something around it.
 @pytest.mark.parametrize("more", [{}, {"take": lambda self, n: None}], ids=["plain", "wrapped"])
 @pytest.mark.parametrize("per", [lambda make: make(), per_thread], ids=["one", "per thread"])
-@pytest.mark.parametrize("length", [-1, 2**62 + 1, 2**63 - 1, 2**70, "3", None])
+@pytest.mark.parametrize("length", [-1, 2**62 + 1, 2**63 - 1, 2**70, 1.5, "3", None])
 def test_a_length_that_is_none_is_told(per, length, more):
     has = {"__len__": lambda self: length, "__getitem__": lambda self, i: i, **more}
     kind = type("Source", (), has)
