@@ -48,8 +48,8 @@ TESTS = {
     "config/": "config config_bytes config_read config_text config_hints check cli log terminal",
     "engine/": "engine* inline letting_go stall waiting interrupts event_loop log_thread forks"
     " loader* simulated protocol",
-    "errors/": "errors failure* callables own_handlers changed_handlers open_files imports loader*"
-    " state_replaced",
+    "errors/": "errors failure* callables own_handlers changed_handlers inline open_files imports"
+    " loader* state_replaced",
     "fingerprint.py": "fingerprint stamp verify verify_differences verify_plan",
     "jobs/": "on_error* no_sample_at_fault quarantine loader* take_into pieces no_label max_bytes"
     " failure* fingerprint",
