@@ -74,8 +74,10 @@ class FakeTorch:
 
     @staticmethod
     def from_numpy(array):
+        if not array.dtype.isnative:
+            raise ValueError("given numpy array has byte order different from the native one")
         if array.dtype.kind not in "biuf":
-            raise TypeError(array.dtype)
+            raise TypeError(f"can't convert np.ndarray of type {array.dtype}")
         return ("tensor", array.tolist())
 
     class utils:  # noqa: N801

@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_dataloader import FakeData, fake_torch
+from fake_dataloader import FakeData, FakeTorch, fake_torch
 from frameworks import framework
 
 from threadloader import LoaderConfig
@@ -18,18 +18,6 @@ from threadloader.bench import _child
 from threadloader.collate import make_collate, stack
 
 __all__ = ["fake_torch"]  # the fixture
-
-
-class FakeTorch:
-    """Makes tensors as torch does, and refuses as torch does."""
-
-    @staticmethod
-    def from_numpy(array):
-        if not array.dtype.isnative:
-            raise ValueError("given numpy array has byte order different from the native one")
-        if array.dtype.kind not in "biuf":
-            raise TypeError(f"can't convert np.ndarray of type {array.dtype}")
-        return ("tensor", array.tolist())
 
 
 @pytest.mark.parametrize(
