@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 from links import make_link
+from own_sources import Delegating
 
 from threadloader import ConfigError, Loader, SourceError
 from threadloader.quarantine import Quarantine, is_torn
@@ -92,6 +93,14 @@ class TestColumn:
         """Each sample, in order."""
         source = Samples([{"y": index} for index in range(5)])
         assert list(range(5)) == column(source, "y", "") == source.read
+
+    def test_labels_of_another_object_are_not_taken_for_those_of_the_samples(self):
+        class Doubled(Delegating):
+            def __getitem__(self, index):
+                return {"y": 2 * self.inner[index]["y"]}
+
+        source = as_source(Doubled(as_source({"y": np.arange(3)})))
+        assert [0, 2, 4] == list(column(source, "y", "/sampler/field"))
 
     def test_a_loader_reads_for_its_labels_when_it_is_entered_and_never_again(self):
         source = Samples([{"y": index % 2} for index in range(6)])

@@ -62,6 +62,11 @@ def test_the_batches_are_those_of_a_serial_loader(
             assert expected == lists(batches)
 
 
+def test_a_batch_far_larger_than_the_source_costs_what_the_source_costs():
+    with load(Numbers(4), batch_size=2**31 - 1) as batches:
+        assert [[0, 1, 2, 3]] == lists(batches)
+
+
 @settings(max_examples=60)
 @given(n=st.integers(0, 50), deal=deals(), workers=st.integers(0, 4), seed=st.integers(0, 99))
 def test_a_shard_delivers_what_the_oracle_says(n, deal, workers, seed):

@@ -124,14 +124,6 @@ def test_a_ctrl_c_while_it_is_entered_passes_as_it_is():
         loader.__enter__()
 
 
-def test_what_is_done_to_the_config_that_it_gives_changes_nothing():
-    loader = load(Numbers(4), batch_size=2)
-    loader.config.shard.update(index=1, count=2)
-    loader.config.collate["type"] = "pad"
-    with loader as batches:
-        assert [[0, 1], [2, 3]] == lists(batches)
-
-
 def test_a_close_that_fails_hides_no_error_of_entering_and_leaves_nothing_open():
     class Handle(Numbers):
         def close(self):
@@ -163,11 +155,6 @@ def test_two_threads_that_enter_one_loader_do_not_both_get_in():
             thread.join(WAIT)
         loader.__exit__(None, None, None)
         assert ["busy", "entered"] == sorted(got)
-
-
-def test_a_batch_far_larger_than_the_source_costs_what_the_source_costs():
-    with load(Numbers(4), batch_size=2**31 - 1) as batches:
-        assert [[0, 1, 2, 3]] == lists(batches)
 
 
 def test_a_failing_enter_leaves_nothing(tmp_path):

@@ -152,6 +152,14 @@ def test_a_config_that_changes_afterwards_changes_nothing():
         assert [[0, 1], [2, 3]] == lists(batches)
 
 
+def test_what_is_done_to_the_config_that_it_gives_changes_nothing():
+    loader = load(Numbers(4), batch_size=2)
+    loader.config.shard.update(index=1, count=2)
+    loader.config.collate["type"] = "pad"
+    with loader as batches:
+        assert [[0, 1], [2, 3]] == lists(batches)
+
+
 def written(tmp_path, text):
     """Writes a config beside a file of five samples; gives its path."""
     np.savez(tmp_path / "data.npz", x=np.arange(5))

@@ -6,7 +6,7 @@ from own_sources import Delegating, Slotted, Squares
 
 from threadloader import Loader
 from threadloader.errors import CollateError
-from threadloader.sources import ArraySource, as_source, column, fingerprint, per_thread
+from threadloader.sources import ArraySource, as_source, fingerprint, per_thread
 
 
 @pytest.mark.parametrize("method", ["other array", "first n"])
@@ -223,15 +223,6 @@ def test_a_way_to_read_at_once_that_is_none_is_not_offered(name, transform):
     kind = type("Without", (Rows,), {name: None})
     with Loader({"batch_size": 5, "shuffle": False}, kind(), transform=transform) as batches:
         assert list(range(10)) == np.concatenate(list(batches)).tolist()
-
-
-def test_labels_of_another_object_are_not_taken_for_those_of_the_samples():
-    class Doubled(Delegating):
-        def __getitem__(self, index):
-            return {"y": 2 * self.inner[index]["y"]}
-
-    source = as_source(Doubled(as_source({"y": np.arange(3)})))
-    assert [0, 2, 4] == list(column(source, "y", "/sampler/field"))
 
 
 def test_a_take_of_indices_is_offered():
