@@ -1,4 +1,4 @@
-"""Samples of named fields and of other lengths, and what is looked at of what a collate makes."""
+"""Samples of named fields and of other lengths, and what a collate refuses of them."""
 
 import collections
 
@@ -15,13 +15,6 @@ def refused(collate, samples):
     with pytest.raises(CollateError) as caught:
         collate(samples)
     return caught.value
-
-
-def content(array):
-    """Give what counts in an array: for long doubles not the bytes, of which some are unused."""
-    if array.dtype.char in "gG":
-        return str(array.ravel().tolist())
-    return array.tobytes()
 
 
 ragged = st.tuples(

@@ -1,4 +1,4 @@
-"""Arrays of every dtype that a source may have, and what it means that two of them are the same."""
+"""Arrays of every dtype that a sample may have, and what it means that two of them are the same."""
 
 import numpy as np
 

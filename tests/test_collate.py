@@ -9,7 +9,8 @@ from fractions import Fraction
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from collated import Pair, content, refused
+from collated import Pair, refused
+from dtypes import content
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,7 +127,8 @@ def test_equal_dtypes_stack_exactly_and_different_ones_are_refused(shape):
         if d1 == d2:
             batch = stack([first, second])
             assert (d1, (2, *shape)) == (batch.dtype, batch.shape)
-            assert [content(first), content(second)] == [content(batch[:1]), content(batch[1:])]
+            rows = [content(batch[row, ...]) for row in (0, 1)]
+            assert [content(first), content(second)] == rows
         else:
             error = refused(stack, [first, second])
             assert (0, 1) == error.rows

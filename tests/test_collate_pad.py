@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from collated import Pair, content, ragged, refused
+from collated import Pair, ragged, refused
+from dtypes import content
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from collated import content, ragged, refused
+from collated import ragged, refused
 from configs import read_config
+from dtypes import content
 from frameworks import framework
 from hypothesis import given
 from hypothesis import strategies as st
