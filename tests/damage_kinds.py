@@ -2,8 +2,6 @@
 
 A `Kind` makes its file, opens it as the library does, and reads it by other means (`csv`,
 `json`, `tarfile`, `sqlite3`, numpy), so that the rows of a damaged file can be compared.
-
-Longer than other files: it is a list.
 """
 
 import csv

@@ -4,8 +4,7 @@
     python3 exits.py TOPOLOGY WORKERS STATE PAUSE   this process ends in that way
 
 Each topology is a function: when it returns, the program comes to its end, in the main thread
-and at the bottom of its stack. Its value in `CODES` is the exit code. Longer than other files, as a
-collection is.
+and at the bottom of its stack. Its value in `CODES` is the exit code.
 """
 
 import atexit

@@ -1,7 +1,4 @@
-"""Rounds of a soak: random runs with errors, breaks and resumes, each batch held to the oracle.
-
-A little longer than other files, since what is drawn and what must come of it are read together.
-"""
+"""Rounds of a soak: random runs with errors, breaks and resumes, each batch held to the oracle."""
 
 import json
 import random

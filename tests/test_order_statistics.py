@@ -6,7 +6,6 @@ taken together. There are some 1,200 of them here, so that another arithmetic of
 as chance, would fail by chance once in 120. The seeds are fixed: nothing flickers.
 
 Nothing here knows how an order is made. What is known to be wrong is planted, and must be seen.
-Longer than other files: what is counted, and what that must see, stand together.
 """
 
 import itertools

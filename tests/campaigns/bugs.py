@@ -3,8 +3,6 @@
 They were chosen by somebody who had not written the tests, from the ways in which loaders of
 data are known to fail. A replaced text is short, so that other changes to its file let it
 stand; where one does go, `planted` says so, and the bug is to be planted anew.
-
-This file is longer than others, since it is one list.
 """
 
 from typing import NamedTuple
