@@ -45,9 +45,20 @@ def test_a_lock_around_a_part_changes_no_batch(guarded):
     assert digest(made[0]) == digest(made[1])
 
 
+def noting_threads():
+    """A set of threads, and a call that adds its own; wrong each time, so that no time passes."""
+    threads, numbers = set(), itertools.count()
+
+    def call():
+        threads.add(threading.get_ident())
+        return next(numbers)
+
+    return threads, call
+
+
 def test_calls_are_made_in_as_many_threads_as_are_asked_for():
-    threads = set()
-    stressed([lambda: threads.add(threading.get_ident())], 0.1, count=1)
+    threads, call = noting_threads()
+    stressed([call], seconds=3600, count=1)
     assert 1 == len(threads - {threading.get_ident()})
 
 
@@ -206,7 +217,8 @@ def test_where_the_system_starts_fewer_threads_two_show_what_several_do(monkeypa
 
 def test_threads_that_are_started_begin_together(monkeypatch):
     """Else the first ones were done, or alone, before the last began."""
-    started, made, me = _stress._started, set(), threading.get_ident()
+    started, me = _stress._started, threading.get_ident()
+    made, call = noting_threads()
 
     def watching(threads):
         begun = started(threads)
@@ -214,7 +226,7 @@ def test_threads_that_are_started_begin_together(monkeypatch):
         return begun
 
     monkeypatch.setattr(_stress, "_started", watching)
-    stressed([lambda: made.add(threading.get_ident())], 0.01, count=4)
+    stressed([call], seconds=3600, count=4)
     assert made > {me}
 
 
