@@ -4,6 +4,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from opened_sources import samples
 
 from threadloader.errors import SourceError
 from threadloader.sources.sqlite import open_sqlite
@@ -31,11 +32,6 @@ def run(folder, *statements, name="a.db"):
         for statement in statements:
             database.execute(statement)
         database.commit()
-
-
-def samples(source):
-    with closing(source):
-        return [source[i] for i in range(len(source))]
 
 
 def refused(folder, kind=SourceError, **options):

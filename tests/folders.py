@@ -1,10 +1,7 @@
 """A folder of files, and what the files source makes of it: samples, or an error."""
 
-import io
-from contextlib import closing
-
-import numpy as np
 import pytest
+from opened_sources import samples
 
 from threadloader.errors import SourceError
 from threadloader.sources.files import open_files
@@ -23,19 +20,8 @@ def write(folder, contents):
     return folder
 
 
-def samples(source):
-    with closing(source):
-        return [source[i] for i in range(len(source))]
-
-
 def paths(source):
     return [sample["path"] for sample in samples(source)]
-
-
-def npy(array, **options):
-    file = io.BytesIO()
-    np.save(file, array, **options)
-    return file.getvalue()
 
 
 def refused(folder, kind=SourceError, **options):

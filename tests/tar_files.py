@@ -2,10 +2,9 @@
 
 import io
 import tarfile
-from contextlib import closing
 
-import numpy as np
 import pytest
+from opened_sources import samples
 
 from threadloader.errors import SourceError
 from threadloader.sources.tar import open_tar
@@ -34,18 +33,7 @@ def write(folder, members, kind=tarfile.USTAR_FORMAT, name="a.tar"):
     return folder
 
 
-def samples(source):
-    with closing(source):
-        return [source[i] for i in range(len(source))]
-
-
 def refused(folder, kind=SourceError, **options):
     with pytest.raises(kind) as caught:
         samples(opened(folder, **options))
     return str(caught.value)
-
-
-def npy(array):
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()

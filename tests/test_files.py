@@ -5,10 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
-from folders import opened, paths, refused, samples, write
+from folders import opened, paths, refused, write
 from hypothesis import given
 from hypothesis import strategies as st
 from links import make_link
+from opened_sources import samples
 
 from threadloader.errors import ConfigError, SourceError
 from threadloader.sources import _progress, _spelling

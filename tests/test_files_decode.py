@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from folders import npy, opened, refused, samples, write
+from folders import opened, refused, write
+from opened_sources import npy, samples
 
 from threadloader.errors import ConfigError, SourceError
 from threadloader.sources import _decode

@@ -4,7 +4,8 @@ import csv
 import logging
 
 import pytest
-from folders import opened, refused, samples, write
+from folders import opened, refused, write
+from opened_sources import samples
 
 from threadloader.errors import ConfigError
 

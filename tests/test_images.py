@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from folders import opened, refused, samples, write
+from folders import opened, refused, write
 from frameworks import framework
 from images import PIXELS, encoded, pillow
+from opened_sources import samples
 
 from threadloader import Loader
 from threadloader.errors import SourceError

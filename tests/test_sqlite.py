@@ -6,11 +6,12 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from databases import QUERY, made, opened, refused, run, samples
+from databases import QUERY, made, opened, refused, run
 from hypothesis import given
 from hypothesis import strategies as st
+from opened_sources import close_at, samples
 
-from threadloader.errors import ClosedError, SourceError
+from threadloader.errors import SourceError
 from threadloader.sources import _progress, sqlite
 
 
@@ -170,13 +171,7 @@ def test_a_row_is_located_by_its_key(tmp_path):
 
 def test_indices_end_at_the_length_and_a_closed_source_reads_no_more(tmp_path):
     source = opened(made(tmp_path))
-    for index in (-1, 3):
-        with pytest.raises(IndexError):
-            source[index]
-    source.close()
-    source.close()
-    with pytest.raises(ClosedError):
-        source[0]
+    close_at(source, 3)
 
 
 def test_the_fingerprint_tells_keys_query_and_size(tmp_path):

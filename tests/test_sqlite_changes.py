@@ -7,8 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from databases import made, opened, samples
+from databases import made, opened
 from links import make_link
+from opened_sources import samples
 
 from threadloader.errors import SourceError
 from threadloader.sources import _sqlite_connections, stamp

@@ -6,8 +6,9 @@ from contextlib import closing
 from pathlib import PurePosixPath, PureWindowsPath
 
 import pytest
-from databases import made, opened, refused, run, samples
+from databases import made, opened, refused, run
 from links import make_link
+from opened_sources import samples
 
 from threadloader.errors import SourceError
 from threadloader.sources import _sqlite_connections, _sqlite_errors, open_source

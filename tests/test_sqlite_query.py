@@ -5,7 +5,8 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from databases import made, opened, refused, run, samples
+from databases import made, opened, refused, run
+from opened_sources import samples
 
 from threadloader.errors import ConfigError
 from threadloader.sources import open_source

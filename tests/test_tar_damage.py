@@ -8,7 +8,8 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from tar_files import npy, opened, packed, refused, samples, write
+from opened_sources import npy, samples
+from tar_files import opened, packed, refused, write
 
 from threadloader.errors import SourceError
 

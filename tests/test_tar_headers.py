@@ -4,7 +4,8 @@ import tarfile
 from contextlib import closing
 
 import pytest
-from tar_files import FORMATS, opened, packed, refused, samples, write
+from opened_sources import samples
+from tar_files import FORMATS, opened, packed, refused, write
 
 
 @pytest.mark.parametrize("kind", FORMATS)
