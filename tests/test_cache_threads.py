@@ -119,12 +119,7 @@ def test_it_can_be_counted_and_closed_by_whoever_holds_its_locks(tmp_path, kind)
     assert cache.find(0) is MISSING
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-@pytest.mark.parametrize("kind", ["memory", "folder"])
-def test_a_forked_child_closes_whatever_was_held(tmp_path, run_child, kind):
-    """A thread was at keeping a sample when the process forked: in the child it never ends that."""
-    child = run_child(
-        """
+HOLDING = """
 import os, signal, sys, threading, warnings
 from pathlib import Path
 from cache_kinds import locks
@@ -143,6 +138,17 @@ def hold():
 thread = threading.Thread(target=hold)
 thread.start()
 held.wait()
+"""
+"""A program in which a thread holds the locks of a cache of one sample, until `over`."""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.parametrize("kind", ["memory", "folder"])
+def test_a_forked_child_closes_whatever_was_held(tmp_path, run_child, kind):
+    """A thread was at keeping a sample when the process forked: in the child it never ends that."""
+    child = run_child(
+        HOLDING
+        + """
 pid = os.fork()
 if pid == 0:
     signal.alarm(30)  # the end of one that waits for ever
@@ -167,28 +173,12 @@ print(os.waitstatus_to_exitcode(status))
 def test_a_forked_child_waits_for_nothing_that_was_held(tmp_path, run_child, kind, made):
     """It has what was kept. In a folder, whose bytes nobody knows then, it adds nothing."""
     child = run_child(
-        """
-import os, signal, sys, threading, warnings
-from pathlib import Path
-from cache_kinds import locks
-from threadloader.cache import Folder, Memory
-warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
-cache = Memory() if sys.argv[1] == "memory" else Folder(Path(sys.argv[2]), "key", 3)
-cache.get(0, str)
-held, over, made = threading.Event(), threading.Event(), []
+        HOLDING
+        + """
+made = []
 def make(index):
     made.append(index)
     return str(index)
-def hold():
-    for lock in locks(cache):
-        lock.acquire()
-    held.set()
-    over.wait()
-    for lock in locks(cache):
-        lock.release()
-thread = threading.Thread(target=hold)
-thread.start()
-held.wait()
 if not (pid := os.fork()):
     signal.alarm(30)  # the end of one that waits for ever
     print([cache.get(index, make) for index in (0, 1, 1)], made, flush=True)

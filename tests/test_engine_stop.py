@@ -10,6 +10,16 @@ from numbered_jobs import WAIT, Job, results
 from threadloader.engine import ENDED, Engine, _engine
 
 
+def stop_before(engine, go_on):
+    """Stops an engine, and lets what is in work go on once the stop has begun."""
+    stopper = threading.Thread(target=engine.stop)
+    stopper.start()
+    while engine.usable:
+        pass
+    go_on.set()
+    stopper.join(WAIT)
+
+
 def test_no_part_begins_after_a_stop(make_engine):
     """G5: with a stop during part 1 of 8, parts 2 to 7 are not begun."""
     begun, inside, go_on = [], threading.Event(), threading.Event()
@@ -23,12 +33,7 @@ def test_no_part_begins_after_a_stop(make_engine):
     engine = make_engine(1)
     engine.stream(iter([Job(0, parts=8, do=do)]), depth=1).prefetch()
     assert inside.wait(WAIT)
-    stopper = threading.Thread(target=engine.stop)
-    stopper.start()
-    while engine.usable:
-        pass
-    go_on.set()
-    stopper.join(WAIT)
+    stop_before(engine, go_on)
     assert [0, 1] == begun
 
 
@@ -48,12 +53,7 @@ def test_no_job_is_drawn_after_a_stop(make_engine, depth):
     stream = engine.stream(jobs(), depth)
     stream.prefetch()
     assert drawing.wait(WAIT)
-    stopper = threading.Thread(target=engine.stop)
-    stopper.start()
-    while engine.usable:
-        pass
-    go_on.set()
-    stopper.join(WAIT)
+    stop_before(engine, go_on)
     assert [0] == drawn
     assert all(slot.wait(WAIT) is not None for slot in stream._line)
 
