@@ -153,7 +153,7 @@ def test_threads_are_blamed_where_one_alone_is_right_and_a_lock_helps(
 
     monkeypatch.setattr(_causes, "stressed", stressed)
     case = _case.Case(LoaderConfig(), Path(), faults.Source)
-    shown, _ = _causes.faults(case, [0, 1])
+    shown = _causes.faults(case, [0, 1]).causes
     assert [("source", kind)] == [(cause.part, cause.kind) for cause in shown]
 
 

@@ -16,7 +16,7 @@ import pytest
 from sweep import Interrupt, Sweep
 from verified import failing, found, report_of, unhurried
 
-from threadloader import LoaderConfig, MaskTokens
+from threadloader import LoaderConfig, MaskTokens, verify
 from threadloader.fingerprint import digest
 from threadloader.verify import _case, _cause_texts, _causes, _parts, _probe, _stress
 from threadloader.verify._plan import Leg
@@ -213,6 +213,18 @@ def test_where_the_system_starts_fewer_threads_two_show_what_several_do(monkeypa
     assert (number, number, True) == (len(begun), found.threads, found.wrong >= _stress.ENOUGH)
     (evidence, _) = _cause_texts.unsafe("source", found, found, ()).evidence
     assert f"alone, called in {number} threads at once, " in evidence
+
+
+def test_experiments_that_cannot_be_made_are_told(monkeypatch):
+    """A race that they alone would show may be there, though every run was the same."""
+
+    def stressed(calls, seconds):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_causes, "stressed", stressed)
+    report = verify.run({"batch_size": 4}, source=lambda: list(range(8)))
+    said = "each part alone, and in several threads at once: RuntimeError: can't start new thread"
+    assert ("same", (said,)) == (report.result, report.not_compared)
 
 
 def test_threads_that_are_started_begin_together(monkeypatch):

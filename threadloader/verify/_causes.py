@@ -46,6 +46,20 @@ STRESS_SECONDS = 1.0
 """How long each part given in code is called in several threads, where a run differs."""
 
 
+class Glance(NamedTuple):
+    """What came of looking for faults that no run has shown.
+
+    Attributes:
+        causes: faults all the same, since every run has them.
+        dangers: what may make a difference elsewhere.
+        failed: why it could not be done; "" where it was.
+    """
+
+    causes: tuple[Cause, ...] = ()
+    dangers: tuple[Cause, ...] = ()
+    failed: str = ""
+
+
 class Found(NamedTuple):
     """What looking at the parts in one thread gave.
 
@@ -60,21 +74,15 @@ class Found(NamedTuple):
     moved: dict[str, tuple[str, ...]]
 
 
-def faults(
-    case: Case, indices: Sequence[int], calls: int = GLANCE
-) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
-    """Look for faults that made no run differ, by some calls of each part, also in threads.
-
-    Returns:
-        Causes that are faults all the same, since every run has them; and dangers.
-    """
+def faults(case: Case, indices: Sequence[int], calls: int = GLANCE) -> Glance:
+    """Look for faults that made no run differ, by some calls of each part, also in threads."""
     indices = list(dict.fromkeys(indices))[:SAMPLES]
     try:
         found = _alone(case, indices[:GLANCE], calls)
         rare = [] if found.causes else _in_threads(case, indices, found.moved, GLANCE_SECONDS)
-        return (*found.causes, *rare), tuple(found.dangers)
-    except Exception:  # noqa: BLE001 - all runs were the same; there is nothing to explain
-        return (), ()
+        return Glance((*found.causes, *rare), tuple(found.dangers))
+    except Exception as error:  # noqa: BLE001 - what the runs have shown is told all the same
+        return Glance(failed=f"each part alone, and in several threads at once: {told(error)}")
 
 
 def causes(

@@ -157,13 +157,14 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         if difference is not None and first is None:
             first, indices, elsewhere = difference, [*around, *indices], there
     if first is None:
-        found, dangers = faults(case, indices)
+        found, dangers, failed = faults(case, indices)
+        left += [failed] if failed else []
     elif case.stamp() != before:  # experiments on changed files say nothing of the runs
         found, dangers = (CHANGED,), ()
     elif process is not None and elsewhere:
         # First what this process shows as well, such as that each run draws something else.
-        found, dangers = faults(case, indices, CALLS)
-        found, dangers = found or (process.cause(indices),), ()
+        found = faults(case, indices, CALLS).causes or (process.cause(indices),)
+        dangers = ()
     else:
 
         def tell(what: str) -> None:
