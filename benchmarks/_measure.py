@@ -41,11 +41,13 @@ def throughput(job: Job, serve: Serve, seconds: float) -> Numbers:
         seconds: epochs begin until so much time has passed; one in any case.
 
     Returns:
-        ``samples_per_second``, and ``first_batch_seconds``: from making the loader (its
-        package being imported) to its first batch.
+        ``samples_per_second``; ``batch_seconds``, the mean of a batch; and
+        ``first_batch_seconds``: from making the loader (its package being imported) to its
+        first batch.
 
     Raises:
-        WrongBatches: not each sample came once per epoch, or a batch was not what it should be.
+        WrongBatches: not each sample came once in the first epoch, the timed ones had more or
+            fewer rows, or the first batch was not what it should be.
     """
     watched = Watched(job)
     called = clock()
@@ -108,7 +110,8 @@ def training(job: Job, serve: Serve, step: Callable[[], object], seconds: float)
         beginning and ending epochs; ``step_seconds``, the mean of a step.
 
     Raises:
-        WrongBatches: not each sample came once per epoch, or a batch was not what it should be.
+        WrongBatches: not each sample came once per epoch, or the first batch was not what it
+            should be.
     """
     steps, stepped, looking = 0, 0.0, 0.0
     epochs: list[Watched] = []
@@ -153,7 +156,8 @@ def start_and_gap(job: Job, serve: Serve, step: Callable[[], object], epochs: in
         one of the next, the median of all.
 
     Raises:
-        WrongBatches: not each sample came once per epoch, or a batch was not what it should be.
+        WrongBatches: not each sample came once per epoch, or the first batch was not what it
+            should be.
     """
     gaps: list[float] = []
     noted = [Watched(job) for _ in range(epochs)]  # before the clock runs

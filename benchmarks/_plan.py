@@ -26,7 +26,7 @@ class Plan:
         loaders: names of loaders; those that are not installed are left out.
         named: whether the loaders were asked for by name.
         repeats: runs of each loader at each case.
-        seconds: how long a run is timed, at least.
+        seconds: how long a run is timed, at least, where its work has no length of its own.
         timeout: seconds after which a run is ended and counts as hanging.
         quick: whether everything is tiny, to see that it works.
         pythons: interpreters; a loader runs in the first one that has it.

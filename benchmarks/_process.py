@@ -40,7 +40,8 @@ def in_process(
         environment: variables of its own, added to those there are.
 
     Returns:
-        What it answered: ``numbers`` and ``how``, or ``cannot``, ``error`` or ``timeout``
+        What it answered: for a run ``numbers`` and ``how``, else what was asked for
+        (``machine`` and ``versions``, or ``cases``); or ``cannot``, ``error`` or ``timeout``
         with a sentence.
     """
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as noise:

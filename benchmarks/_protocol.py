@@ -13,7 +13,8 @@ loader at it, and knows the limit:
     measure(job, serve, options, seconds) -> Numbers
     limit(job, options, seconds) -> Numbers, of the same names
 
-A *loader* is a module of ``loaders/``, the only file that imports its package:
+A *loader* is a module of ``loaders/``, the only file that imports its package (``works/gpu.py``
+alone has torch as well: for the device):
 
     TITLE: str                  what the table calls it
     PACKAGE: str                the distribution whose version is told
@@ -176,7 +177,7 @@ class Metric:
         unit: "/s", "s", "B" or "part" (0 to 1).
         against: "share": the part of the limit that is reached, 1 at the limit, whether more
             or less of the number is better; "over": how much more than the limit it is; None:
-            the limit is 0, and the number itself is told.
+            the number itself is told, as where the limit is 0.
         drawn: whether the picture shows it.
     """
 

@@ -24,7 +24,7 @@ class Shown:
         against: the median of the runs, each against the limit of its own turn, as
             `Metric.against` says; None where the metric has no such thing.
         spread: half of the distance between the best and the worst run, as a part of the
-            median: of ``against`` where there is one, else of ``value``.
+            median: of ``against`` where that is a share of the limit, else of ``value``.
     """
 
     value: float

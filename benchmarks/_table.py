@@ -44,7 +44,8 @@ def _heading(results: Results) -> Iterator[str]:
     runs = "1 run" if plan["repeats"] == 1 else f"{plan['repeats']} runs, taken in turns,"
     told = (
         f"Each loader at each case: {runs} in a process of its own, timed for {plan['seconds']:g} s"
-        " or an epoch. A ratio is to the limit of the same turn: 1 at the limit, more is better."
+        " or an epoch, where the work has no length of its own. A ratio is to the limit of the same"
+        " turn: 1 at the limit, more is better."
     )
     if plan["repeats"] > 1:
         told += " Medians; ± is half the range of the runs."

@@ -65,7 +65,7 @@ class Shuffled:
 
     def __iter__(self) -> Iterator[Any]:
         self._order.shuffle()
-        # What is on its way belongs to the order before; it has been copied.
+        # What is on its way belongs to the order before, which a new one leaves as it is.
         return iter(list(self._order) if self._whole else self._order.samples.tolist())
 
 

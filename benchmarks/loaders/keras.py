@@ -1,7 +1,8 @@
 """Keras' PyDataset: whole batches, in the threads that fit() takes, or processes.
 
-The backend makes no difference for what is measured, but has to be there. Without a worker it
-is iterated as it is; with workers, by the adapter that fit() puts around it.
+The backend makes no difference for what is measured, but has to be there. Without a worker, and
+with one, for which fit() takes no thread either, it is iterated as it is; with more, or with
+processes, by the adapter that fit() puts around it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def serve(job: Job) -> Iterator[Served]:
             self._batches.order.shuffle()
 
     processes = job.cost == "python"
-    if job.workers < 2 and not processes:  # with one worker, fit() takes no thread either
+    if job.workers < 2 and not processes:
         plain = Batches()
 
         def epoch() -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What a package weighs before it has done anything: import, memory, disk; over numpy's."""
+"""What a package weighs: import, memory with a small loader open, disk; over numpy's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def job(options: dict[str, Any]) -> Job:
 
 
 def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> Numbers:
-    """Add what a loader takes at the end of an epoch to what its import took.
+    """Add what a loader takes in an epoch, at its peak, to what its import took.
 
     The import is timed by `_child`, right after numpy's, before all else.
     """

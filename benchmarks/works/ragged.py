@@ -118,7 +118,7 @@ def _check(source: Tokens, batch: dict[str, np.ndarray]) -> None:
         ("chosen", chosen.sum() / expected.sum(), ASKED.probability),
         ("hidden of the chosen", (tokens[chosen] == ASKED.mask).mean(), 0.8),
     ):
-        if abs(part - share) > 0.05:  # seven standard deviations of a batch, or more
+        if abs(part - share) > 0.05:  # four standard deviations of a batch, or more
             raise WrongBatches(f"a batch: expected {share:.0%} {name}, got {part:.0%}")
 
 

@@ -16,7 +16,7 @@ from .._protocol import Batch, Case, Job, Metric, Numbers, Serve, Served, named
 
 SHORT = "Scale"
 TITLE = "Scale: a source that costs nothing, shuffled, batches of 32"
-LIMIT = "one thread: the batches of ready indices, which take no memory"
+LIMIT = "one thread: the batches of ready indices"
 METRICS = (
     Metric("batch_seconds", "a batch", "s", None, drawn=False),
     Metric("first_batch_seconds", "first batch", "s", None, drawn=False),
