@@ -6,8 +6,8 @@ Loaders of drawn kinds (arrays that are gathered, in groups or one by one; sampl
 written into their rows as they come) give batches whose memory is used again. The consumer
 keeps the last 64 of them, or views of them alone, each with its checksum; some it hands to a
 thread, which then has the last reference; and where torch can be imported, some as tensors
-alone. Each is looked at once more when it is let go. How many memories there were is counted
-as well: where none is used twice, nothing was tried.
+alone. Each is looked at once more when it is let go. How many batches lay where an earlier one
+of the same loader had lain is counted as well: where none did, nothing was tried.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
     python3 tools/campaign bytes --count 100000 --seed 1
 
 Nine of ten are jobs of the engine, one is a loader over arrays. Sizes are drawn over eight orders
-of magnitude, evenly, in steps, or with a few that are large among small ones; so are workers,
-bound, depth, jobs that fail, where the run is left, and how fast either side is.
+of magnitude (five for a loader): evenly, in two steps, all the same, or with a few that are large
+among small ones. Workers, bound, depth, jobs that fail, where the run is left, and how fast either
+side is are drawn, too.
 
 Looked at: every result comes, in order; what is ready ahead of the consumer (`sized`) and what
 the engine tells of it are at most the bound and one result for each worker.
@@ -113,7 +114,7 @@ def loaded(setting, sizes, pace):
     """Run a loader; give what part of what is allowed was ready at most."""
     ledger = Ledger()
     config = {"batch_size": 1, "shuffle": False, "num_epochs": 1, "max_bytes": setting.most}
-    config |= {"num_workers": setting.workers, "prefetch_batches": min(setting.depth, 64)}
+    config |= {"num_workers": setting.workers, "prefetch_batches": setting.depth}
     with Loader(config, Arrays(ledger, sizes, pace)) as batches:
         epoch = iter(batches)
         for number in range(len(sizes))[: pace.left]:
@@ -152,7 +153,7 @@ def drawn_sizes(draw, largest):
 
 
 def one(seed, number):
-    """Run the workload of a number; give what of the bound was used, and its name."""
+    """Run the workload of a number; give its kind, what of the bound was used, what was drawn."""
     draw = random.Random(f"{seed}/{number}")
     kind = "loader" if number % 10 == 9 else "jobs"
     sizes = drawn_sizes(draw, LARGEST[kind])

@@ -101,7 +101,8 @@ def run(name: str, work: Work, options: argparse.Namespace, chunk: int = CHUNK) 
         chunk: cases that a process is given at a time.
 
     Returns:
-        The exit code: 0, 1 after a failure, 130 after a Ctrl-C, SIGTERM or SIGHUP.
+        The exit code: 0, 1 after a failure, 130 after a Ctrl-C, and with several processes
+        after SIGTERM or SIGHUP.
     """
     began = said = time.perf_counter()
     total, interrupted = Part(), False

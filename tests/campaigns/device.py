@@ -15,7 +15,7 @@ Then the runs of `pinned` are played with ``pin_memory``, from every kind of sou
 hold: each tensor must be page-locked, and what arrives must come to what is written down.
 
 With ``--planted`` page-locked memory comes from a pool of the loader's own, which does not know of
-copies: that must be seen.
+copies: that must be seen, so the exit code is to be 1.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@
     python3 tools/campaign interrupts --count 20000 --seed 3    as many of them, drawn at random
     python3 tools/campaign interrupts --garbage                 closes the batches, in its place
 
-Runs and what is looked at: `swept`; how an interrupt is placed: `sweep`. Each run has one
-interrupt more than there are numbers for it, since a run with threads is not of one length.
+Runs and what is looked at: `swept`; how an interrupt is placed: `sweep`. There are as many
+numbers as each run had instructions when nothing happened to it. A run with threads is not of
+one length: one that is longer is not interrupted beyond that, one that is shorter not at all.
 """
 
 import functools

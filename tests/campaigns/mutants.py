@@ -6,9 +6,10 @@
 A mutant is one place of one file changed: another comparison, `and` for `or`, a condition turned
 round, a number off by one, another operator, a call that is not made, an error that is not raised,
 a result that is not given. The tests of the room in which it lies run on a copy of the repository,
-and count as having seen it when one fails, or when they do not end within the limit. What no test
-sees is listed: a gap, or a mutant that does the same by another way, as where a bound is chosen
-for speed. (R. DeMillo, R. Lipton and F. Sayward, "Hints on test data selection", 1978.)
+and count as having seen it when one fails, when they do not end within the limit, or when nothing
+can be imported. What no test sees is listed: a gap, or a mutant that does the same by another way,
+as where a bound is chosen for speed. (R. DeMillo, R. Lipton and F. Sayward, "Hints on test data
+selection", 1978.)
 
 The last line says how many were seen; the exit code is 1 if fewer than `--least` in a hundred were.
 """

@@ -5,8 +5,9 @@
 
 First the tests that are named there run on copies without a bug, and must pass. Then each bug
 is planted alone: the tests that it names run, and, if they pass, the whole suite. It counts as
-caught when a test fails, or when the tests do not end (which a lost wake-up may cause) within
-the limit. The last line says how many were caught; the exit code is 1 if one was not.
+caught when a test fails, when the tests do not end (which a lost wake-up may cause) within the
+limit, or when they are ended. The last line says how many were caught; the exit code is 1 if
+one was not, or if tests fail without a bug or could not be run.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python3 tools/campaign shards --count 1000000 --seed 1
 
 test_order_exhaustive.py has every small case. These are beyond it: up to 64 shards, batches of up
-to 300 samples, lengths near their multiples and far from them, an order that is cut anywhere.
+to 316 samples, lengths near their multiples and far from them, an order that is cut anywhere.
 
 Looked at: each shard's steps are those of `oracle`; what all get is each remaining position once,
 but for what the rule leaves out, and repeats are marked; "pad" and "drop" give each shard as many
@@ -59,7 +59,7 @@ def dealt(n, start, seed, epoch, shuffle, deal):
 
 
 def loaded(n, start, seed, epoch, shuffle, deal):
-    """Give the same as `dealt`, as loaders deliver it."""
+    """Give the same as `dealt`, as loaders deliver it: such cases start at 0."""
     world, order = [], Order(n, seed=seed, epoch=epoch, shuffle=shuffle)
     places = {index: place for place, index in enumerate(order.at(np.arange(n)).tolist())}
     for index in range(deal["shard_count"]):
