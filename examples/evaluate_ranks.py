@@ -1,7 +1,7 @@
 """Measures a classifier on several processes, exactly as one process would.
 
     python examples/evaluate_ranks.py [--ranks W] [--samples N] [--workers N]
-    python examples/evaluate_ranks.py --rank R --ranks W --folder FOLDER [--samples N]
+    python examples/evaluate_ranks.py --rank R --ranks W --folder FOLDER [--samples N] [--workers N]
 
 The first form starts W processes of the second form, the ranks, and waits for them. Each
 evaluates its shard and writes a result for every row: which sample it was, whether it was
