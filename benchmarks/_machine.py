@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import importlib.metadata
 import importlib.util
@@ -14,7 +15,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Memory", "commit", "installed_bytes", "machine", "version"]
+__all__ = ["Memory", "commit", "compiled", "installed_bytes", "machine", "version"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,13 +23,17 @@ ROOT = Path(__file__).resolve().parent.parent
 class Memory:
     """Resident memory above what it is when this is made, in bytes.
 
-    Linux alone tells it all; elsewhere what is not told counts as 0.
+    Attributes:
+        told: whether the system tells it. Linux alone does, if it can be made to forget the peak
+            up to now, which imports have left.
     """
 
     def __init__(self) -> None:
-        with contextlib.suppress(OSError):
-            # Linux forgets the peak up to now, which imports have left.
+        self.told = True
+        try:
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        except OSError:
+            self.told = False
         self._before = _peak()
 
     def above_start(self) -> int:
@@ -127,6 +132,13 @@ def version(package: str, module: str) -> str | None:
         return ""
     found = _distribution(package, module)
     return None if found is None else found.version
+
+
+def compiled(module: str) -> None:
+    """Compile a module of this repository, as pip has done with what is installed."""
+    folder = _in_checkout(module)
+    if folder is not None:
+        compileall.compile_dir(folder, quiet=2)
 
 
 def _in_checkout(module: str) -> Path | None:

@@ -162,8 +162,8 @@ def _lines(results: Results, against: str | None) -> Iterator[Line]:
 
 def _values(case: CaseResult, metric: Metric) -> Iterator[tuple[str, float]]:
     for row in case.rows:
-        if row.status == "ok" and row.loader != "limit":
-            shown = row.shown[metric.name]
+        shown = row.shown.get(metric.name)
+        if shown is not None and row.loader != "limit":
             value = shown.value if metric.against is None else shown.against
             if value is not None:
                 yield row.loader, value
@@ -246,7 +246,7 @@ def _about(shares: Sequence[Line], absolute: Sequence[Line]) -> str:
         for line in (*shares, *absolute)
         if "threadloader" in line.values
     ]
-    return f"threadloader at each kind of work. {'; '.join(told)}."
+    return f"threadloader at each kind of work: {'; '.join(told) or 'not measured'}."
 
 
 def _mark(kind: int, x: float, y: float) -> str:

@@ -23,7 +23,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     # The checkout comes before a threadloader that is installed.
     "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-    # A package that pip has installed is compiled: the checkout is from its first run on.
+    # What pip has installed is compiled, and so is the checkout, before the first run.
     "PYTHONDONTWRITEBYTECODE": "",
 }
 

@@ -56,7 +56,8 @@ Sample = Mapping[str, Any]
 Batch = Mapping[str, Any]
 """What `numpy.asarray` makes arrays of, by name; the first axis is the batch."""
 Numbers = dict[str, float]
-"""What one run gave, by the name of the `Metric`; more names are kept for the JSON."""
+"""What one run gave, by the name of the `Metric`, without those that the system does not tell;
+more names are kept for the JSON."""
 
 
 class Cannot(Exception):  # noqa: N818 - it is no error: the table shows a dash
@@ -98,8 +99,8 @@ class Job:
         collate: list of samples -> batch, where the user has one; None: stack field by field.
         arrays: the source as whole arrays of equal first length, where it is nothing else.
         mlm: the padding and masking that `collate` does, for a loader with its own way.
-        step_holds_gil: whether a loader that can be told is told that the training step is
-            Python code.
+        step_holds_gil: whether it is told that the training step is Python code, to loaders that
+            have an option or processes for that.
         pinned: whether a loader that can is to give tensors in page-locked memory, from which
             copies to a CUDA device are fast.
         check: raises `WrongBatches` for a batch that is not what the job asks for; None:
@@ -117,6 +118,11 @@ class Job:
     step_holds_gil: bool = False
     pinned: bool = False
     check: Callable[[dict[str, np.ndarray]], None] | None = None
+
+    @property
+    def in_processes(self) -> bool:
+        """Whether a loader that has threads and processes takes processes."""
+        return self.cost == "python" or self.step_holds_gil
 
     def sample(self, index: int) -> Any:
         """Give one sample, transformed."""

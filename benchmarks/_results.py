@@ -24,7 +24,8 @@ class Shown:
         against: the median of the runs, each against the limit of its own turn, as
             `Metric.against` says; None where the metric has no such thing.
         spread: half of the distance between the best and the worst run, as a part of the
-            median: of ``against`` where that is a share of the limit, else of ``value``.
+            median: of ``against`` where that is a share of the limit, else of ``value``, as for
+            the limit itself.
     """
 
     value: float
@@ -43,7 +44,8 @@ class Row:
         status: "ok"; "cannot": the package has no way to do it; "failed"; "timeout".
         why: a sentence, where it is not ok.
         runs: the numbers of each run, in the order in which they were made.
-        shown: by the name of the metric; empty where it is not ok.
+        shown: by the name of the metric, without those that a run did not give; empty where it
+            is not ok.
     """
 
     loader: str
@@ -130,6 +132,8 @@ def row_of(
     runs = [answer["numbers"] for answer in answers]
     shown = {}
     for metric in metrics:
+        if any(metric.name not in run for run in runs):
+            continue
         values = [run[metric.name] for run in runs]
         against = None
         if metric.against is not None:
@@ -140,8 +144,10 @@ def row_of(
                 if "numbers" in limit
             ]
         middle = statistics.median(against) if against else None
-        # A growth has its spread around the whole step, not around what it grows by.
-        of = values if not against or metric.against == "over" else against
+        # A growth has its spread around the whole step, not around what it grows by; the limit,
+        # each of whose ratios is 1, around its numbers.
+        by_limit = metric.against == "share" and loader != "limit"
+        of = against if against and by_limit else values
         shown[metric.name] = Shown(statistics.median(values), middle, _spread(of))
     return Row(loader, python, answers[-1]["how"], runs=runs, shown=shown)
 

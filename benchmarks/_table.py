@@ -100,7 +100,9 @@ def _cell(results: Results, case: CaseResult, metric: Metric, loader: str, pytho
     row = next(row for row in case.rows if (row.loader, row.python) == (loader, python))
     if row.status != "ok":
         return {"cannot": "-", "failed": "failed", "timeout": "hangs"}[row.status]
-    shown = row.shown[metric.name]
+    shown = row.shown.get(metric.name)
+    if shown is None:
+        return "-"
     if loader == "limit" or metric.against is None or shown.against is None:
         text = in_unit(metric, shown.value)
     else:

@@ -27,8 +27,7 @@ def main(arguments: Sequence[str], printed: Callable[[str], int]) -> int:
 
     Returns:
         The exit code: 0 measured; 1 threadloader or the limit failed or took too long; 2 bad
-        usage, nothing that could be run, or a file or table that cannot be written; 130
-        interrupted.
+        usage, nothing that could be run, or a file or table that cannot be written.
     """
     asked = parser().parse_args(arguments)
     try:
@@ -56,9 +55,6 @@ def main(arguments: Sequence[str], printed: Callable[[str], int]) -> int:
 
     try:
         results = run(plan, tell=_tell, done=written)
-    except KeyboardInterrupt:
-        print("tools/bench --suite: interrupted", file=sys.stderr)
-        return 130
     except (RuntimeError, OSError) as error:
         print(f"tools/bench --suite: {error}", file=sys.stderr)
         return 2

@@ -64,6 +64,18 @@ def test_where_all_are_caught_it_ends_well(small, capsys):
     assert "planted: 1 of 1 caught" in capsys.readouterr().out
 
 
+def test_a_bug_that_breaks_the_import_of_a_test_is_caught(small, monkeypatch, capsys):
+    """Of what nothing else imports first; pytest then ends with 2, and not with 1."""
+    (small / "threadloader/rest.py").write_text("ONE = 1\n")
+    (small / "tests/test_it.py").write_text(
+        "import threadloader.rest\n\ndef test_it():\n    pass\n"
+    )
+    bug = Bug("It raises.", "threadloader/rest.py", "ONE", "assert False", ("tests/test_it.py",))
+    monkeypatch.setattr(planted, "BUGS", [bug])
+    assert 0 == planted.main(["--named"])
+    assert "caught: It raises. [tests/test_it.py]\n" in capsys.readouterr().out
+
+
 def test_tests_that_fail_without_a_bug_catch_nothing(small, capsys):
     (small / "tests/test_it.py").write_text("def test_it():\n    assert False\n")
     assert 1 == planted.main(["--only", "three times"])

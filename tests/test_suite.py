@@ -23,7 +23,6 @@ from reports import SVG
 from benchmarks import loaders, suite, works
 from benchmarks._picture import picture
 from benchmarks._plan import Plan
-from benchmarks._process import in_process
 from benchmarks._protocol import Cannot, Case, Metric
 from benchmarks._results import CaseResult, Results, Row, Shown, WorkResult
 from benchmarks._run import run
@@ -32,60 +31,6 @@ from benchmarks.loaders.threadloader import config_of
 
 ROOT = Path(__file__).resolve().parent.parent
 EVERY = (*works.NAMES, *works.BESIDE)
-
-
-# Processes.
-
-
-@pytest.mark.skipif(os.name == "nt", reason="a script cannot stand for an interpreter")
-def test_a_run_that_hangs_is_ended_with_all_that_it_has_started(tmp_path):
-    """The time is over, the answer says so, and neither the process nor its child lives."""
-    pids = tmp_path / "pids"
-    script = tmp_path / "python"
-    script.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! $$ > {pids}\nwait\n", encoding="utf-8")
-    script.chmod(0o755)
-    answer = in_process(str(script), {"module": ""}, 2.0)
-    assert {"timeout": "gave no answer within 2 s"} == answer
-    for pid in pids.read_text(encoding="utf-8").split():
-        # The signal is sent; the system takes its time until the process is gone.
-        while lives(pid):
-            os.sched_yield()
-
-
-def lives(pid):
-    """Tells whether a process runs; one that is a zombie does not."""
-    try:
-        return " Z " not in Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except OSError:
-        return False
-
-
-def test_a_run_that_dies_is_told_by_its_last_words(tmp_path):
-    spec = {"module": "no_such_module_here", "answer": "", "work": "arrays"}
-    assert {"error": "ModuleNotFoundError: No module named 'no_such_module_here'"} == in_process(
-        sys.executable, spec, 60
-    )
-
-
-@pytest.mark.skipif(os.name == "nt", reason="a script cannot stand for an interpreter")
-def test_what_a_run_imports_from_the_checkout_is_compiled_but_for_the_first_time(
-    tmp_path, monkeypatch
-):
-    """As a package that pip has installed is; else an import takes twice its time."""
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    script = tmp_path / "python"
-    told = "import sys; sys.exit(f'writes none: {sys.dont_write_bytecode}')"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{told}"\n', encoding="utf-8")
-    script.chmod(0o755)
-    answer = in_process(str(script), {"module": ""}, 60)
-    assert {"error": "the process ended with code 1: writes none: False"} == answer
-
-
-def test_the_cases_are_made_in_a_process_as_here():
-    """With the same names and options, but for the sizes that it finds."""
-    asked = {"cases": list(EVERY), "quick": True}
-    here = {name: [vars(case) for case in works.work(name).cases(quick=True)] for name in EVERY}
-    assert {"cases": here} == in_process(sys.executable, asked, 60)
 
 
 # The whole.

@@ -5,7 +5,8 @@ Loaders and runs are planted, and so are the clocks: no test looks at how long a
 
 import itertools
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,12 +15,15 @@ from hypothesis import strategies as st
 
 from benchmarks import _measure, works
 from benchmarks._check import Watched, WrongBatches, same_batch
+from benchmarks._machine import Memory
+from benchmarks._picture import picture
 from benchmarks._plan import Plan
 from benchmarks._protocol import Job, Metric, Served
 from benchmarks._results import Shown, row_of
 from benchmarks._run import run
 from benchmarks._synthetic import Rows
 from benchmarks._table import table
+from benchmarks.works import gpu
 
 
 def job(samples=8, batch_size=3, **others):
@@ -347,3 +351,73 @@ def test_each_run_is_held_against_the_limit_of_its_own_turn():
     assert Shown(6.0, 0.5, 0.0) == shown["first"]
     assert (2.25, 0.5) == (shown["slower"].value, shown["slower"].against)
     assert Shown(4.0, None, 0.25) == shown["gap"]
+
+
+def test_the_limit_has_the_spread_of_its_numbers():
+    """Each of its ratios is 1."""
+    limits = [numbers(100.0, 2.0, 1.0, 0.0), numbers(50.0, 2.0, 1.0, 0.0)]
+    shown = row_of("limit", "CPython", limits, limits, METRICS).shown
+    assert Shown(75.0, 1.0, pytest.approx(1 / 3)) == shown["rate"]
+
+
+def test_what_the_system_does_not_tell_is_a_dash():
+    """No 0, which would be the best of all."""
+
+    def answer(loader, number):
+        told = {"epoch_seconds": 2.0}
+        return {"numbers": told | ({"added_bytes": 0} if loader == "limit" else {}), "how": "so"}
+
+    results = run(planned("torch", works=("memory",)), runner=answering(answer))
+    assert "PyTorch DataLoader        -  2.00 s" in table(results)
+    assert "" == picture(results)  # of memory it would show what was added
+
+
+# What kinds of work ask for.
+
+
+@pytest.mark.parametrize("name", ["memory", "footprint", "scale"])
+def test_where_the_system_does_not_tell_memory_no_work_makes_it_up(name, monkeypatch):
+    monkeypatch.setattr(Memory, "__init__", lambda self: vars(self).update(told=False, _before=0))
+    kind = works.work(name)
+    found = {"seconds": 0.5, "bytes": 0}
+    options = {**kind.cases(quick=True)[0].options, "imported": found}
+    options |= {"package": "", "module": "benchmarks"}
+    told = kind.measure(kind.job(options), _measure.one_thread, options, 0.0)
+    names = {metric.name: metric.title in ("added", "memory") for metric in kind.METRICS}
+    assert [True] == [names[missing] for missing in names.keys() - told.keys()]
+
+
+@pytest.mark.parametrize(
+    ("cost", "told", "expected"),
+    [("waits", False, False), ("waits", True, True), ("python", False, True)],
+)
+def test_processes_are_for_where_python_code_holds_the_gil(cost, told, expected):
+    """In a sample, or in the training step that a loader is told of."""
+    assert expected == Job(Rows(4), 2, 2, cost, step_holds_gil=told).in_processes
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_what_came_to_the_device_is_compared_when_no_clock_runs(spoilt):
+    """The last batch, after the loop has ended."""
+
+    class Tensor:
+        def __init__(self, array):
+            self._array = array
+
+        def to(self, device, non_blocking):
+            return Tensor(self._array + spoilt)
+
+        def cpu(self):
+            return self
+
+        def numpy(self):
+            return self._array
+
+    cuda = SimpleNamespace(synchronize=lambda: None)
+    torch = SimpleNamespace(as_tensor=Tensor, cuda=cuda)
+    with ExitStack() as stack:
+        served = stack.enter_context(gpu._sending(torch, _measure.one_thread, job()))
+        assert 3 == sum(1 for _ in served.epoch())
+        if spoilt:
+            with pytest.raises(WrongBatches, match="on the device a batch is another"):
+                stack.close()

@@ -1,4 +1,4 @@
-"""Grain: a MapDataset, its samples read by threads, or by processes for Python code.
+"""Grain: a MapDataset, its samples read by threads, or processes where Python code holds the GIL.
 
 `repeat` lets it prepare the next epoch while this one ends, where no batch reaches over its
 end; where an epoch ends is counted.
@@ -25,7 +25,7 @@ def serve(job: Job) -> Iterator[Served]:
     import grain
 
     live: list[Any] = []
-    kind = "processes" if job.cost == "python" else "threads"
+    kind = "processes" if job.in_processes else "threads"
     how = f"{job.workers} {kind}" if job.workers else "no worker"
     if job.cost == "cheap":
         batches = WholeBatches(job)
@@ -41,7 +41,7 @@ def serve(job: Job) -> Iterator[Served]:
         found = grain.MapDataset.source(_Samples(job)).shuffle(0)
         if samples % size == 0:
             found = found.repeat()
-        if job.cost == "python":
+        if job.in_processes:
             read = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
             many = grain.MultiprocessingOptions(job.workers, per_worker_buffer_size=2)
             # Each process makes whole batches of its part.

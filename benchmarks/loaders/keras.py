@@ -40,7 +40,7 @@ def serve(job: Job) -> Iterator[Served]:
         def on_epoch_end(self) -> None:
             self._batches.order.shuffle()
 
-    processes = job.cost == "python"
+    processes = job.in_processes
     if job.workers < 2 and not processes:
         plain = Batches()
 

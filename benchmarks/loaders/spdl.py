@@ -1,4 +1,4 @@
-"""SPDL: a pipeline whose stages run in threads, or in processes for Python code.
+"""SPDL: a pipeline whose stages run in threads, or in processes where Python code holds the GIL.
 
 It is built once, with a source that goes on from epoch to epoch (``continuous``).
 """
@@ -29,11 +29,11 @@ def serve(job: Job) -> Iterator[Served]:
     with ExitStack() as stack:
         threads = job.workers
         builder = PipelineBuilder()
-        if job.cost in ("cheap", "python"):
+        if job.cost == "cheap" or job.in_processes:
             batches = WholeBatches(job)
             load: Any = batches.of
             executor: Executor | None = None
-            if job.cost == "python":
+            if job.in_processes:
                 fork = multiprocessing.get_context("fork")
                 pool = ProcessPoolExecutor(job.workers, fork, _hold, (batches,))
                 executor, load = stack.enter_context(pool), _load

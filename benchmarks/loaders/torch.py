@@ -84,7 +84,7 @@ class _Gather:
     """
 
     def __init__(self, job: Job) -> None:
-        from torch import from_numpy, randperm
+        from torch import from_numpy, get_num_threads, randperm, set_num_threads
 
         assert job.arrays is not None
         self._arrays = job.arrays
@@ -94,10 +94,15 @@ class _Gather:
         size = sum(array[: job.batch_size].nbytes for array in job.arrays.values())
         if job.workers and size <= SMALL:
             self._way, self.how = self._as_numpy, "numpy's take, not made tensors"
-        elif fastest(ways) is ways[0]:
+            return
+        threads = get_num_threads()
+        if job.workers:
+            set_num_threads(1)  # as in each worker
+        if fastest(ways) is ways[0]:
             self._way, self.how = self._by_torch, "index_select"
         else:
             self._way, self.how = self._by_numpy, "numpy's take"
+        set_num_threads(threads)
 
     def __len__(self) -> int:
         return len(next(iter(self._tensors.values())))

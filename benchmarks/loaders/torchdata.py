@@ -1,4 +1,4 @@
-"""torchdata.nodes: a graph of nodes, its mappers in threads, or in processes for Python code."""
+"""torchdata.nodes: a graph of nodes; mappers in threads, or processes where code holds the GIL."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def serve(job: Job) -> Iterator[Served]:
     from torchdata import nodes
 
     node: Any
-    if job.cost in ("cheap", "python"):
+    if job.cost == "cheap" or job.in_processes:
         batches = WholeBatches(job)
         indices = nodes.IterableWrapper(Shuffled(batches.order, whole=True))
-        if job.cost == "python":
+        if job.in_processes:
             node = nodes.ParallelMapper(
                 indices,
                 batches.of,

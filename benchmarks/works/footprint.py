@@ -44,7 +44,7 @@ def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> 
     imported = options["imported"]
     return {
         "import_seconds": imported["seconds"],
-        "resident_bytes": imported["bytes"] + resident,
+        **({"resident_bytes": imported["bytes"] + resident} if memory.told else {}),
         "installed_bytes": installed_bytes(options["package"], options["module"]),
     }
 
@@ -54,6 +54,6 @@ def limit(job: Job, options: dict[str, Any], seconds: float) -> Numbers:
     numpy = options["numpy"]
     return {
         "import_seconds": numpy["seconds"],
-        "resident_bytes": numpy["bytes"],
+        **({"resident_bytes": numpy["bytes"]} if Memory().told else {}),
         "installed_bytes": installed_bytes("numpy", "numpy", over=()),
     }

@@ -81,20 +81,24 @@ def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> 
 
 @contextmanager
 def _sending(torch: Any, serve: Serve, job: Job) -> Iterator[Served]:
-    """Serve what a loader does, each batch when its copies are under way."""
+    """Serve what a loader does, each batch when its copies are under way.
+
+    The last batch of the last epoch is compared when no clock runs any more.
+    """
+    last: list[Any] = []
 
     def epoch(served: Served) -> Iterator[Batch]:
-        last = None
         for batch in served.epoch():
-            last = batch, _sent(torch, batch)
+            last[:] = batch, _sent(torch, batch)
             yield batch
         torch.cuda.synchronize()
-        for host, device in zip(last[0].values(), last[1], strict=True) if last else ():
-            if not np.array_equal(np.asarray(host), device.cpu().numpy()):
-                raise WrongBatches("on the device a batch is another than in the host's memory")
 
     with serve(job) as served:
         yield Served(partial(epoch, served), served.how)
+        batch, copies = last
+        for host, device in zip(batch.values(), copies, strict=True):
+            if not np.array_equal(np.asarray(host), device.cpu().numpy()):
+                raise WrongBatches("on the device a batch is another than in the host's memory")
 
 
 def _sent(torch: Any, batch: Batch) -> list[Any]:

@@ -41,21 +41,23 @@ def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> 
     """Give the memory of this process at its peak, and of its children, above the start."""
     watched, rows, late = Watched(job), 0, 0.9 * len(job.source)
     memory = Memory()
-    children = 0
+    children, looking = 0, 0.0
     began = clock()
     with serve(job) as served:
         for batch in served.epoch():
             watched.take(batch)
             rows += len(batch["index"])
             if rows >= late:  # by now they have touched most of what they will
-                late = float("inf")
+                late, looked = float("inf"), clock()
                 children = memory.of_children()
-        elapsed = clock() - began
+                looking = clock() - looked
+        elapsed = clock() - began - looking
         # Those that outlive the epoch have touched all of it.
         children = max(children, memory.of_children())
         added = memory.above_start() + children
     watched.judge()
-    return {"added_bytes": added, "children_bytes": children, "epoch_seconds": elapsed}
+    told = {"added_bytes": added, "children_bytes": children} if memory.told else {}
+    return {**told, "epoch_seconds": elapsed}
 
 
 def limit(job: Job, options: dict[str, Any], seconds: float) -> Numbers:

@@ -81,11 +81,8 @@ def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> 
     within = np.concatenate(early)[: len(job.source)]
     if len(np.unique(within)) != len(within):
         raise WrongBatches(f"the first {len(within)} samples: expected different ones")
-    return {
-        "batch_seconds": elapsed / count,
-        "first_batch_seconds": first_seconds,
-        "resident_bytes": resident,
-    }
+    told = {"resident_bytes": resident} if memory.told else {}
+    return {"batch_seconds": elapsed / count, "first_batch_seconds": first_seconds, **told}
 
 
 def limit(job: Job, options: dict[str, Any], seconds: float) -> Numbers:

@@ -129,7 +129,7 @@ class Copy:
         if code == 0:
             return ""
         failed = [line for line in out.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-        if code == 1 and failed:
+        if code in (1, 2) and failed:  # 2: a test file cannot be imported
             return failed[0].partition(" ")[2].partition(" - ")[0]
         if code < 0 or "KeyboardInterrupt" in out:
             return f"the tests were ended, by {'a signal' if code < 0 else 'KeyboardInterrupt'}"
