@@ -90,13 +90,14 @@ def main(argv: list[str] | None = None) -> int:
     try:
         loader = Loader(f"{options.config}#/training", source, unknown="ignore")
     except (ConfigError, OSError) as error:
-        print(error)
+        print(error, file=sys.stderr)
         return 1
     try:
         whole: dict[str, Any] = json.loads(without_comments(options.config.read_text("utf-8")))
         model = guesser(whole["model"], whole["training"]["learning_rate"], loader.config.seed)
     except (ValueError, KeyError, TypeError) as error:
-        print(f"{options.config}: expected the options of the model, got {error!r}")
+        told = f"{options.config}: expected the options of the model, got {error!r}"
+        print(told, file=sys.stderr)
         return 1
     with loader as batches:
         before = batches.stats()

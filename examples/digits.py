@@ -174,7 +174,9 @@ def main(argv: list[str] | None = None) -> int:
     source = SmallBoard(digits, np.flatnonzero(~kept), options.read_ms)
     tests = [prepare(digits[int(index)]) for index in np.flatnonzero(kept)]
     print(f"{len(digits)} digits: {len(source)} to train on, {len(tests)}, every sixth, to test")
-    print(f"each read made to wait {options.read_ms} ms, as on a small board's storage (--read-ms)")
+    if options.read_ms:
+        wait = f"{options.read_ms} ms, as on a small board's storage (--read-ms)"
+        print(f"each read made to wait {wait}")
 
     runs = []
     for config in configs:

@@ -118,7 +118,8 @@ def run_ranks(ranks: int, options: list[str]) -> Results | None:
                 process.wait()
         failed = [f"{code} of rank {rank}" for rank, code in enumerate(codes) if code]
         if failed:
-            print(f"evaluate_ranks: expected exit code 0 of every rank, got {', '.join(failed)}")
+            told = f"expected exit code 0 of every rank, got {', '.join(failed)}"
+            print(f"evaluate_ranks: {told}", file=sys.stderr)
             return None
         parts = []
         for rank in range(ranks):

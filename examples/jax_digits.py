@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         import jax
         import jax.numpy as jnp
     except ImportError as error:
-        print(f"jax_digits: expected jax, got: {error}; pip install jax")
+        print(f"jax_digits: expected jax, got: {error}; pip install jax", file=sys.stderr)
         return 1
 
     def logits(weights: list[Any], x: Any) -> Any:

@@ -162,7 +162,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         write_tokens(pattern.parent, config.transform["vocabulary"])
     except OSError as error:
-        print(f"masked: cannot write the tokens: {error}; name a --folder of your own")
+        print(
+            f"masked: cannot write the tokens: {error}; name a --folder of your own",
+            file=sys.stderr,
+        )
         return 1
     found = str(Path(escape(str(pattern.parent)), pattern.name))  # the folder means itself
     source = open_source({**config.source, "path": found})
@@ -184,7 +187,7 @@ def told(shard: Any) -> str:
     """Gives a shard in words."""
     if shard == "auto":
         index, count = shard_of_process()
-        return f"{index} of {count}, by the launcher's environment"
+        return f"{index} of {count}" + (", by the launcher's environment" if count > 1 else "")
     return f"{shard['index']} of {shard['count']}"
 
 

@@ -59,7 +59,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         from sklearn.linear_model import SGDClassifier
     except ImportError as error:
-        print(f"partial_fit: expected scikit-learn, got: {error}; pip install scikit-learn")
+        print(
+            f"partial_fit: expected scikit-learn, got: {error}; pip install scikit-learn",
+            file=sys.stderr,
+        )
         return 1
 
     config = Loader(CONFIG).config

@@ -121,11 +121,15 @@ def main(argv: list[str] | None = None) -> int:
     except ImportError as error:
         print(
             f"tiles: expected scikit-learn and Pillow, got: {error}; "
-            "pip install scikit-learn pillow"
+            "pip install scikit-learn pillow",
+            file=sys.stderr,
         )
         return 1
     except OSError as error:
-        print(f"tiles: cannot write the tiles: {error}; name a --folder of your own")
+        print(
+            f"tiles: cannot write the tiles: {error}; name a --folder of your own",
+            file=sys.stderr,
+        )
         return 1
     config = replace(config, source={**config.source, "folder": str(folder / "train")})
     tests = replace(config, source={**config.source, "folder": str(folder / "test")})

@@ -74,7 +74,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         tokenizer = trained(text.split("\n"))
     except ImportError as error:
-        print(f"tokenizer: expected tokenizers, got: {error}; pip install tokenizers")
+        print(
+            f"tokenizer: expected tokenizers, got: {error}; pip install tokenizers",
+            file=sys.stderr,
+        )
         return 1
 
     def encode(line: str) -> dict[str, np.ndarray]:
@@ -91,7 +94,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         write_whole(path, text.encode())
     except OSError as error:
-        print(f"tokenizer: cannot write the text: {error}; name a --folder of your own")
+        print(
+            f"tokenizer: cannot write the text: {error}; name a --folder of your own",
+            file=sys.stderr,
+        )
         return 1
     # The path may be a pattern, and means itself.
     config = replace(config, source={**config.source, "path": escape(str(path))})

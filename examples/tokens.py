@@ -66,7 +66,10 @@ def main(argv: list[str] | None = None) -> int:
         for number, part in enumerate(np.array_split(tokens, SHARDS)):
             write_shard(pattern.parent / f"english_{number:06}.bin", part)
     except OSError as error:
-        print(f"tokens: cannot write the shards: {error}; name a --folder of your own")
+        print(
+            f"tokens: cannot write the shards: {error}; name a --folder of your own",
+            file=sys.stderr,
+        )
         return 1
     found = str(Path(escape(str(pattern.parent)), pattern.name))  # the folder means itself
     config = replace(config, source={**config.source, "path": found})
@@ -74,12 +77,17 @@ def main(argv: list[str] | None = None) -> int:
     model = Guesser(VOCABULARY, BEFORE, np.random.default_rng(config.seed), hidden=64)
     with Loader(config) as batches:
         print(f"{len(tokens):,} tokens in {SHARDS} shards, {len(batches)} steps an epoch")
+        most = len(batches) * (config.num_epochs or 1)
+        last = min(options.steps or most, most)
+        if options.steps and last < options.steps:
+            print(f"{last} steps: the config has no more epochs")
         loss, count, steps = 0.0, 0, 0
         before = batches.stats()
-        for batch in (batch for epoch in batches.epochs() for batch in epoch):
+        epochs = batches.epochs(config.num_epochs or 1)
+        for batch in (batch for epoch in epochs for batch in epoch):
             summed, guessed = model.step(batch["x"], batch["y"])
             loss, count, steps = loss + summed, count + guessed, steps + 1
-            if steps % TELL == 0 or steps == options.steps:
+            if steps % TELL == 0 or steps == last:
                 now = batches.stats()
                 part, before = now.since(before), now
                 print(
@@ -89,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
                     flush=True,
                 )
                 loss, count = 0.0, 0
-            if steps == options.steps:
+            if steps == last:
                 break
     return 0
 

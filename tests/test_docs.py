@@ -247,6 +247,8 @@ def test_the_tables_of_options_are_those_of_the_schema():
     """README.md holds the tables that tools/readme makes of config_schema.json."""
     tool = loaded("readme")
     assert README == tool.with_tables(README, tool.tables(SCHEMA))
+    for again in (README + tool.BEGIN, README + tool.END):  # what is theirs is not plain then
+        assert tool.with_tables(again, []) is None
 
 
 def objects(schema):

@@ -119,8 +119,8 @@ def test_a_rank_that_fails_is_named(tmp_path: Path) -> None:
     line = "    if options.rank is not None:\n        shard"
     script = planted(tmp_path, line, f"    if options.rank == 2:\n        sys.exit('why')\n{line}")
     ran = run(script)
-    assert (1, "why\n") == (ran.returncode, ran.stderr)
-    assert "evaluate_ranks: expected exit code 0 of every rank, got 1 of rank 2\n" == ran.stdout
+    told = "evaluate_ranks: expected exit code 0 of every rank, got 1 of rank 2\n"
+    assert (1, "", "why\n" + told) == (ran.returncode, ran.stdout, ran.stderr)
 
 
 def test_the_config_is_right_and_explained_by_an_editor() -> None:

@@ -201,5 +201,11 @@ def test_the_campaign_tells_a_trace_that_is_refused_and_its_schedule(capsys):
 def test_the_campaign_explores_a_size(capsys):
     assert 0 == campaign.main(["--states", "1", "1", "1"])
     assert "depth 1, parts 1: 2,261 states, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("size", [["0", "1", "x"], ["00", "1", "1"], ["1", "1", "10"]])
+def test_the_campaign_refuses_what_is_no_size(size, capsys):
+    """A job of no parts, too: there is none."""
     with pytest.raises(SystemExit, match="2"):
-        campaign.main(["--states", "0", "1", "x"])
+        campaign.main(["--states", *size])
+    assert f"got {' '.join(size)}" in capsys.readouterr().err

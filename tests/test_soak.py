@@ -114,14 +114,14 @@ def test_too_few_measurements_are_no_line():
         slope([(1.0, 1), (2.0, 1), (3.0, 1)])
 
 
-@pytest.mark.parametrize("args", [["--minutes", "0"], ["--minutes", "x"]])
+@pytest.mark.parametrize("args", [["--minutes", "0"], ["--minutes", "x"], ["--every", "0"]])
 def test_a_time_that_is_none_is_refused(args, capsys):
     if not resident():
         assert 2 == main(["--minutes", "1"])
         return
     with pytest.raises(SystemExit, match="2"):
         main(args)
-    assert "--minutes: " in capsys.readouterr().err
+    assert f"{args[0]}: " in capsys.readouterr().err
 
 
 def test_a_round_sees_a_batch_that_is_changed_after_it_came(tmp_path, monkeypatch):

@@ -57,7 +57,8 @@ def main() -> int:
     try:
         arrays = digits()
     except ImportError as error:
-        print(f"make_digits: expected scikit-learn, got: {error}; pip install scikit-learn")
+        told = f"expected scikit-learn, got: {error}; pip install scikit-learn"
+        print(f"make_digits: {told}", file=sys.stderr)
         return 1
     write_npz(path, arrays)
     print(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path}")

@@ -68,7 +68,7 @@ def parser(name: str, about: str, count: int) -> argparse.ArgumentParser:
         about: one sentence.
         count: how many cases there are by default.
     """
-    made = argparse.ArgumentParser(prog=f"tools/campaign {name}", description=about)
+    made = argparse.ArgumentParser(f"tools/campaign {name}", description=about, allow_abbrev=False)
     processors = os.cpu_count() or 1
     made.add_argument("--count", type=some, default=count, help=f"cases to run ({count:,})")
     made.add_argument("--seed", type=int, default=0, help="another seed, other cases (0)")

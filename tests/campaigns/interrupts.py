@@ -79,7 +79,7 @@ def work(seed, numbers, raises="KeyboardInterrupt", garbage=False):
 
 def main(args):
     """Give the exit code."""
-    garbage = "--garbage" in args
+    garbage = "--garbage" in args  # not shortened: `parser` takes options in full alone
     most = sum(length for *_, length in lengths(GARBAGE if garbage else NAMES))
     made = cases.parser("interrupts", "A Ctrl-C at every instruction of the consumer.", most)
     kinds = ", ".join(RAISES)

@@ -54,9 +54,11 @@ def main(args):
     options = made.parse_args(args)
     if options.states is None:
         return run("model", work, options)
-    if not all(map(str.isdecimal, options.states)) or "0" in options.states[:2]:
-        made.error(f"--states: expected three integers from 1, got {' '.join(options.states)}")
     workers, depth, parts = options.states
+    numbers = all(map(str.isdecimal, options.states)) and int(workers) and int(depth)
+    if not numbers or "0" in parts:
+        expected = "two integers from 1, and a digit from 1 for each job"
+        made.error(f"--states: expected {expected}, got {' '.join(options.states)}")
     return states(int(workers), int(depth), parts)
 
 

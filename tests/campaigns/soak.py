@@ -227,8 +227,10 @@ def main(args: list[str]) -> int:
     if not resident():
         print("soak: this system does not say how much memory a process has", file=sys.stderr)
         return 2
-    if not options.minutes > 0:
-        parser.error(f"--minutes: expected a number above 0, got {options.minutes:g}")
+    for name in ("minutes", "every"):
+        if not getattr(options, name) > 0:
+            got = getattr(options, name)
+            parser.error(f"--{name}: expected a number above 0, got {got:g}")
     if os.environ.items() >= ARENAS.items():
         return soak(options)
     command = [sys.executable, "-m", "campaigns.soak", *args]
