@@ -99,6 +99,20 @@ def cancelled():
 def ended():
     raise GeneratorExit
 
+class Panic(BaseException):
+    # As of a library in Rust: it is no Exception.
+    pass
+
+def panicking(*given):
+    raise Panic("rust")
+
+def panicked(name):
+    return type("Source", (Source,), {name: panicking})(range(4))
+
+unread_panic = functools.partial(panicked, "__getitem__")
+unmeasured_panic = functools.partial(panicked, "__len__")
+unmarked_panic = functools.partial(panicked, "fingerprint")
+
 def nothing():
     pass
 
@@ -273,6 +287,38 @@ def test_a_module_that_imports_when_it_is_asked_is_as_one_that_did(check, folder
 def test_what_a_source_in_code_raises_is_told_with_its_cause(check, own, part, told):
     code, out, _ = check(write({}), f"--source={own}:{part}")
     assert (1, True) == (code, f"{told}\n" in out)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"source": "panicking"}, "source"),
+        ({"source": "unread_panic"}, "source"),
+        ({"source": "unmeasured_panic"}, "source"),
+        ({"source": "unmarked_panic"}, "source"),
+        ({"transform": "panicking"}, "transform"),
+        ({"collate": "panicking"}, "collate"),
+        ({"sampler": "panicking"}, "sampler"),
+    ],
+)
+@pytest.mark.parametrize("on_error", ["raise", {"skip": 5}])
+def test_what_is_no_exception_is_told_as_one(check, own, given, place, on_error):
+    """It is not skipped, and there is no traceback."""
+    options = [f"--{part}={own}:{it}" for part, it in {"source": "source", **given}.items()]
+    code, out, err = check(write({"on_error": on_error}), *options, "--batch")
+    assert (1, 1, "") == (code, out.count("\n"), err)
+    assert out.startswith(f"c.json: {place}: expected ")
+    assert "got Panic: rust" in out
+
+
+def test_the_config_is_read_before_code_is_imported(check, folder, monkeypatch):
+    """Which may go to another folder, where a file of that name may be another one."""
+    (folder / "there").mkdir()
+    (folder / "there" / "c.json").write_text('{"batch_size": 0}')
+    text = "import os\nos.chdir('there')\ndef source(): return range(4)\n"
+    (folder / "moving_parts.py").write_text(text)
+    monkeypatch.delitem(sys.modules, "moving_parts", raising=False)
+    assert (0, "c.json: OK\n", "") == check(write({}), "--source=moving_parts:source")
 
 
 def test_modules_of_the_current_folder_come_first(check, folder, monkeypatch):

@@ -266,6 +266,15 @@ def test_options_out_of_bounds_are_config_errors(options, pointers):
         assert got.startswith(f"/transform/{pointer}")
 
 
+def test_of_many_wrong_tokens_a_hundred_are_told_and_that_there_are_more():
+    with pytest.raises(ConfigError) as caught:
+        mlm(3, 1, special=[*range(3), *range(3, 5000)])
+    *told, more = [str(problem) for problem in caught.value.problems]
+    assert 100 == len(told)
+    assert told[-1].startswith("/transform/special/102: expected a token")
+    assert "/transform/special/103: expected at most 100 wrong items, got more" == more
+
+
 @pytest.mark.parametrize("option", ["vocabulary", "mask_token", "probability", "special"])
 def test_a_number_of_too_many_digits_is_a_config_error(option):
     """Python does not write it."""

@@ -38,6 +38,17 @@ def broken(monkeypatch):
     return "a torch that does not work (libtorch.so: cannot open"
 
 
+def lacking_a_library(monkeypatch):
+    """Python says ImportError to that, and pip that torch is there."""
+    monkeypatch.setitem(sys.modules, "torch", Lacking("torch"))
+    return "a torch that does not work (libcudart.so: cannot open"
+
+
+class Lacking(ModuleType):
+    def __getattr__(self, name):
+        raise ImportError("libcudart.so: cannot open shared object file")
+
+
 def no_torch_at_all(monkeypatch):
     """A folder of that name is enough for an import."""
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
@@ -80,6 +91,7 @@ HOW = [
     missing,
     without_cuda,
     broken,
+    lacking_a_library,
     no_torch_at_all,
     at_odds_with_its_driver,
     built_for_another_numpy,

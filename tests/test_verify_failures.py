@@ -52,6 +52,19 @@ def test_a_sample_that_fails_in_every_run_is_an_error_and_no_difference():
     assert ": 2 batches cannot be made, in every run alike\n" in text
 
 
+def test_what_is_no_exception_ends_no_verification():
+    """As the panics of libraries in Rust: the loader goes on behind it, and so does `verify`."""
+
+    def panics(sample):
+        if int(sample) == 7:
+            raise BaseException("panic")
+        return sample
+
+    report = verify.run(CONFIG, source=lambda: list(range(20)), transform=panics)
+    assert ("errors", 32, None) == (report.result, report.samples, report.difference)
+    assert [0, 1] == [failure.epoch for failure in report.failures]
+
+
 @pytest.mark.parametrize("collate", [None, faults.stacked])
 def test_a_failing_sample_does_not_hide_a_difference(collate):
     """Some batches fail in all runs, others differ: both are told."""
@@ -300,7 +313,8 @@ class Odd(Exception):
 )
 def test_an_exception_that_cannot_be_printed_is_told_by_its_type(printed, why):
     report = report_of(transform=lambda sample: raises(Odd(printed)))
-    assert f"Odd (not printable: {why})" == report.failures[0].error
+    (told, *_) = report.failures
+    assert told.error.startswith(f"Odd (not printable: {why}); threadloader: raised for sample ")
 
 
 def test_a_long_list_of_failures_is_cut():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from ._command_line import CodeError, given_by, names_of
@@ -12,7 +14,6 @@ from ._first_batch import at_fault, first_batch
 from ._messages import (
     GOOD,
     PROBLEM,
-    USAGE,
     from_source,
     line,
     located,
@@ -43,29 +44,26 @@ _BOUNDED = ("sampler", "exclude", "cache", "on_error")
 
 
 def examined(
+    report: Report,
     arguments: argparse.Namespace,
     said: list[str],
-    err: list[str],
     given: Mapping[str, Any] | None = None,
-) -> tuple[Report | None, int, list[str]]:
-    """Reads a config and tries it out; what is wrong is put into ``said`` or ``err``.
+) -> tuple[int, list[str]]:
+    """Tries out a config that `read` has given; what is wrong is put into ``said``.
 
     ``given``, as `code_of` gives it, is tried in the place of what the config says. A part that the
     command line names and ``given`` lacks is not tried, and neither is the option it replaces.
 
     Returns:
-        The report, unless there is none; the exit code up to now; what to say about a batch.
+        The exit code up to now; what to say about a batch.
 
     Raises:
         UsageError: as of `given_by`, for a source in code.
     """
-    report = read(arguments, err)
-    if report is None:
-        return None, USAGE, []
     with telling():
         problems, lines = _try_out(report, arguments, given or {})
     said += problem_lines(report, problems)
-    return report, PROBLEM if problems or report.config is None else GOOD, lines
+    return PROBLEM if problems or report.config is None else GOOD, lines
 
 
 def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
@@ -108,11 +106,9 @@ def _try_out(
             except CodeError as error:
                 problems.append(_of_code(error.__cause__ or error))
         elif report.source and not arguments.source_in_code:
-            try:
+            with _noting(problems, partial(from_source, report)):
                 source = open_configured(report.source, report.base.path, report.root)
                 close = getattr(source, "close", None)
-            except Exception as error:  # noqa: BLE001 - whatever a file does to its reader
-                problems += from_source(report, error)
         parts = _Parts(report.base, {**given, "source": source}, "source" not in given)
         config = report.config or _right_part(report)
         if config and not arguments.cache:  # to open a cache makes its folder
@@ -122,17 +118,26 @@ def _try_out(
                 config = dataclasses.replace(config, **_REPLACED.get(part, {}))
             problems += [it for it in _kept_out(report, config, parts) if it not in problems]
         if report.config and not problems and arguments.batch:
-            try:
+            with _noting(problems, lambda it: located(report, it, at_fault(it, given), "a batch")):
                 lines += first_batch(report.config, parts.loader)
-            except Exception as error:  # noqa: BLE001 - a command shows no traceback
-                problems += located(report, error, at_fault(error, given), "a batch")
     finally:
         if close is not None:
-            try:
+            with _noting(problems, partial(from_source, report)):
                 close()
-            except Exception as error:  # noqa: BLE001 - as above
-                problems += from_source(report, error)
     return problems, lines
+
+
+@contextlib.contextmanager
+def _noting(
+    problems: list[Problem], told: Callable[[BaseException], list[Problem]]
+) -> Iterator[None]:
+    """Notes what is told of whatever user code or a file raises: a command shows no traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - as the panics of libraries in Rust
+        problems += told(error)
 
 
 class _Parts(NamedTuple):
@@ -189,7 +194,9 @@ def _kept_out(report: Report, config: LoaderConfig, parts: _Parts) -> list[Probl
         try:
             with parts.loader(config):
                 return problems
-        except Exception as error:  # noqa: BLE001 - a command shows no traceback
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - as in `_noting`
             wrong = _wrong(error, report, config, parts)
         problems += [it for it in wrong if it not in problems]
         places = {it.pointer for it in wrong}
@@ -205,7 +212,9 @@ def _kept_out(report: Report, config: LoaderConfig, parts: _Parts) -> list[Probl
         parts = parts._replace(given={**parts.given, **dict.fromkeys(blamed)})
 
 
-def _wrong(error: Exception, report: Report, config: LoaderConfig, parts: _Parts) -> list[Problem]:
+def _wrong(
+    error: BaseException, report: Report, config: LoaderConfig, parts: _Parts
+) -> list[Problem]:
     """The problems of an error that has kept a loader from entering, at what is at fault."""
     if wrong := _no_threads(error, config):
         return [report.locate(wrong)]
@@ -224,7 +233,7 @@ def _of_code(error: BaseException) -> Problem:
     return Problem("source", "a source that opens", with_cause(error))
 
 
-def _no_threads(error: Exception, config: LoaderConfig) -> Problem | None:
+def _no_threads(error: BaseException, config: LoaderConfig) -> Problem | None:
     """What is told where the system starts no more threads; None for another error."""
     if not isinstance(error, RuntimeError) or str(error) != "can't start new thread":
         return None
@@ -239,7 +248,7 @@ def _option(place: str) -> str:
     return place[1:].partition("/")[0]
 
 
-def _naming(error: Exception, config: LoaderConfig, base: Base) -> str:
+def _naming(error: BaseException, config: LoaderConfig, base: Base) -> str:
     """The option that names the file or folder which an error is about; "" for none."""
     if isinstance(error, SourceError):
         for option, text in texts({"cache": config.cache, "on_error": config.on_error}):

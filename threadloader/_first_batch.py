@@ -50,7 +50,7 @@ def _built(
         return [f"no batch: {NO_BATCH}"]
 
 
-def at_fault(error: Exception, given: Mapping[str, Any]) -> str:
+def at_fault(error: BaseException, given: Mapping[str, Any]) -> str:
     """What an error of the first batch lies in: an option, by JSON pointer, or a part in code."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if error.__cause__ is not None:  # that of a WorkerError has the frames of the code

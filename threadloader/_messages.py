@@ -75,7 +75,7 @@ def problem_lines(report: Report, problems: list[Problem]) -> list[str]:
     return [line(f"{report.file}:{'' if it.line else ' '}{it}") for it in problems]
 
 
-def from_source(report: Report, error: Exception) -> list[Problem]:
+def from_source(report: Report, error: BaseException) -> list[Problem]:
     """What kept the source from opening, at the option that names the file."""
     if not isinstance(error, SourceError):
         return located(report, error, "/source", "a source that opens")
@@ -107,12 +107,12 @@ def texts(value: Any, at: str = "") -> Iterator[tuple[str, str]]:
             yield from texts(part, at + pointer([name]))
 
 
-def located(report: Report, error: Exception, pointer: str, expected: str) -> list[Problem]:
+def located(report: Report, error: BaseException, pointer: str, expected: str) -> list[Problem]:
     """The problems of an error of the loader, in the whole document."""
     return [report.locate(problem) for problem in problems_of(error, pointer, expected)]
 
 
-def problems_of(error: Exception, pointer: str, expected: str) -> tuple[Problem, ...]:
+def problems_of(error: BaseException, pointer: str, expected: str) -> tuple[Problem, ...]:
     """What an error of the loader tells; at a pointer where it does not know one itself."""
     if isinstance(error, ConfigError):
         return error.problems
@@ -140,6 +140,9 @@ def in_words(error: BaseException) -> str:
     try:
         text = str(error)
         said = f"{kind}: {text}" if text else kind
-        return "; ".join([said, *getattr(error, "__notes__", [])])
     except Exception as problem:  # noqa: BLE001 - an exception may be made of anything
-        return f"{kind} (not printable: {type(problem).__name__})"
+        said = f"{kind} (not printable: {type(problem).__name__})"
+    try:
+        return "; ".join([said, *getattr(error, "__notes__", [])])
+    except Exception:  # noqa: BLE001 - as above
+        return said

@@ -14,7 +14,7 @@ from typing import NoReturn, TextIO
 
 from . import __version__, bench, lookup, verify
 from ._command_line import CodeError, UsageError, add_code, code_of, new_command
-from ._dry_run import examined
+from ._dry_run import examined, read
 from ._exit import leave
 from ._messages import GOOD, PROBLEM, USAGE, line
 from ._stdout import answering
@@ -118,13 +118,16 @@ def _check(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         err.append("threadloader check: --source: not allowed with --source-in-code")
         return USAGE
     arguments.source_in_code |= bool(arguments.source)
+    report = read(arguments, err)  # before code is imported, which may go to another folder
+    if report is None:
+        return USAGE
     try:
         with code_of(arguments) as given:
-            report, code, lines = examined(arguments, said, err, given)
+            code, lines = examined(report, arguments, said, given)
     except (CodeError, UsageError) as error:
         err.append(line(f"threadloader check: {error}"))
         return USAGE if isinstance(error, UsageError) else PROBLEM
-    if report is None or report.config is None or code:
+    if report.config is None or code:
         return code
     said += [line(f"{arguments.config}: OK"), *map(line, lines)]
     if arguments.effective:

@@ -58,13 +58,13 @@ def pinning(option: Literal[True, "auto"]) -> tuple[Pinning | None, str]:
             install = "start the process by 'spawn' or 'forkserver'"
         else:
             torch.from_numpy(np.zeros(1))  # raises where torch was built for another numpy
-    except ImportError as error:
-        missing, install = f"no torch ({error})", "pip install torch"
     except Exception as error:  # a broken installation raises what it likes
         if from_signal(error):
             raise
         # Also a folder called torch somewhere on the path, which is imported as an empty module.
         missing, install = f"a torch that does not work ({error})", "install it anew"
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            missing, install = f"no torch ({error})", "pip install torch"
     if not missing:
         return Pinning(lambda batch: _pinned(torch, batch, ""), partial(_empty, torch)), ""
     if option == "auto":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .._command_line import add_code, integer, names_of, new_command, number
-from .._dry_run import examined
+from .._dry_run import examined, read
 from .._messages import GOOD, PROBLEM, USAGE, in_words, line
 from ..adapters import torch_loader
 from ..errors import ConfigError, LoaderError
@@ -126,9 +126,11 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     if arguments.svg and (refused := _refused(Path(arguments.svg))):
         return refuse(f"cannot write {arguments.svg}: {refused}")
     arguments.source_in_code = bool(arguments.source)
-    said = err if arguments.json else out
-    report, code, _ = examined(arguments, said, err)
-    if report is None or report.config is None or code:
+    report = read(arguments, err)
+    if report is None:
+        return USAGE
+    code, _ = examined(report, arguments, err if arguments.json else out)
+    if report.config is None or code:
         return code
     if arguments.svg and _same(report.file, arguments.svg):
         return refuse(f"--svg: expected another file than the config, got {arguments.svg}")

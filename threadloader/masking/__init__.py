@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Any, cast
 
@@ -27,6 +28,9 @@ __all__ = ["IGNORED", "MaskTokens", "mlm"]
 
 _LARGEST = 1 << 24
 """Tokens in a vocabulary, at most. Chosen: far above any in use, and its tables take 80 MiB."""
+
+_MOST_WRONG = 100
+"""So many wrong tokens of a list are told, and that there are more: as by the schema."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,9 +107,12 @@ class MaskTokens:
         if not isinstance(self.special, (list, tuple)):
             yield Problem(f"{at}/special", "a list of tokens", shown(self.special))
         else:
-            for place, one in enumerate(self.special):
-                if not _is_token(one, size):
-                    yield Problem(f"{at}/special/{place}", token, shown(one))
+            wrong = ((it, one) for it, one in enumerate(self.special) if not _is_token(one, size))
+            for place, one in islice(wrong, _MOST_WRONG):
+                yield Problem(f"{at}/special/{place}", token, shown(one))
+            for place, _ in wrong:
+                yield Problem(f"{at}/special/{place}", f"at most {_MOST_WRONG} wrong items", "more")
+                break
         names = {"field": self.field, "tokens": self.tokens, "labels": self.labels}
         for name, value in names.items():
             if not (isinstance(value, str) and value) and (value is not None or name == "labels"):

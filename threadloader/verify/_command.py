@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from .._command_line import UsageError, add_code, code_of, integer, names_of, new_command
-from .._dry_run import examined
+from .._dry_run import examined, read
 from .._messages import GOOD, PROBLEM, USAGE, line
 from ..errors import ConfigError, LoaderError, WorkerError
 from ._plan import EPOCHS, Plan
@@ -65,8 +65,11 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
         err += [line(f"threadloader verify: {problem}") for problem in error.problems]
         return USAGE
     arguments.source_in_code = bool(arguments.source)
-    report, code, _ = examined(arguments, err if arguments.json else out, err)
-    if report is None or report.config is None or code:
+    report = read(arguments, err)
+    if report is None:
+        return USAGE
+    code, _ = examined(report, arguments, err if arguments.json else out)
+    if report.config is None or code:
         return code
     try:
         with code_of(arguments) as given:

@@ -128,7 +128,9 @@ def _leg(
                 batch = next(epoch)
             except StopIteration:
                 break
-            except Exception as error:  # noqa: BLE001 - whatever the data does to its reader
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever the data does to its reader
                 mark = _failed(error, batches.state_dict()["world"]["step"])
                 yield Item(place, mark, None, None, told(error), before)
             else:
@@ -153,7 +155,7 @@ def made(place: tuple[int, int], batch: Any, info: BatchInfo | None, before: str
     return Item(place, Mark(content, dealt, "", info.step), batch, info, "", before)
 
 
-def _failed(error: Exception, step: int) -> Mark:
+def _failed(error: BaseException, step: int) -> Mark:
     """Mark an error by its type and the loader's notes; its message may name a thread, say."""
     notes = [note for note in getattr(error, "__notes__", []) if note.startswith("threadloader")]
     text = "; ".join([type(error).__name__, *notes])
