@@ -40,18 +40,22 @@ def test_no_exception_of_a_job_ends_a_thread(make_engine, error):
     assert (1, [0]) == second.value
 
 
-def test_the_lowest_failing_part_is_the_one_reported(make_engine):
-    """G7: part 5 fails first in time, part 2 fails later; part 2 is the job's error."""
-    higher_failed = threading.Event()
+@pytest.mark.parametrize(("first", "last"), [(3, 2), (2, 3)])
+def test_the_lowest_failing_part_is_the_one_reported(make_engine, monkeypatch, first, last):
+    """G7: of parts 2 and 3 it is part 2, whichever of them is written down first."""
+    fail, written, begun = Slot.fail, threading.Event(), threading.Barrier(2)
+
+    def failing(slot, worker, error):
+        fail(slot, worker, error)
+        written.set()
 
     def do(number, part):
-        if part == 2:
-            assert higher_failed.wait(WAIT)
-            raise ValueError("part 2")
-        if part == 3:
-            higher_failed.set()
-            raise ValueError("part 3")
+        if part in (first, last):
+            begun.wait(WAIT)  # behind a failure no higher part is begun
+            assert part == first or written.wait(WAIT)
+            raise ValueError(f"part {part}")
 
+    monkeypatch.setattr(Slot, "fail", failing)
     outcome = make_engine(4).stream(iter([Job(0, parts=8, do=do)]), depth=1).result(0)
     assert (2, "part 2") == (outcome.part, str(outcome.error))
 
