@@ -132,8 +132,8 @@ def test_a_worker_that_goes_on_while_it_is_told_of_is_told_of_as_it_is_then():
     assert "job 1, part 7" == str(worker)
 
 
-def test_a_feeder_that_does_not_end_is_logged_with_its_stack(make_engine, monkeypatch, caplog):
-    """G6: as if the bound had passed; whoever stops is told where it hangs."""
+def test_a_feeder_whose_word_does_not_come_in_time_is_logged(make_engine, monkeypatch, caplog):
+    """G6: as if the bound had passed; it is told of though it has ended by then."""
     engine = make_engine(1)
     stream = engine.stream(iter([Job(0)]), depth=1)
     stream.result(0)
@@ -168,7 +168,7 @@ def test_a_feeder_that_does_not_end_is_waited_for_once(caplog):
 
 
 def test_a_worker_that_is_stuck_beside_the_feeder_is_logged_too(caplog):
-    """G6: storage that hangs stops both at once."""
+    """G6: storage that hangs stops both at once, and each is logged with its stack."""
     read, asked, go_on = threading.Event(), threading.Event(), threading.Event()
 
     def stuck_in_here(number, part):
@@ -189,7 +189,8 @@ def test_a_worker_that_is_stuck_beside_the_feeder_is_logged_too(caplog):
         ((_, worker),) = engine._shared.crew
         assert engine.stop()
         feeder, stuck = [record.getMessage() for record in caplog.records]
-        assert feeder.startswith("the feeder has not ended within 0.05 s")
+        assert feeder.startswith("the feeder has not ended within 0.05 s; it is at\n")
+        assert "in jobs" in feeder
         assert "has not ended within 0.05 s and is left behind; it is at job 0, part 0\n" in stuck
         assert "in stuck_in_here" in stuck
     finally:
