@@ -69,7 +69,7 @@ def config(source, **options):
 
 
 def good(folder):
-    """Make root and outside, and give configs that are all right, one for each kind."""
+    """Give configs that are all right, one for each kind, for the files that `inputs` makes."""
     root = folder / "root"
     for kind, spec in KINDS.items():
         yield config({**spec, "path": str(root / f"d.{kind}")}, root=str(root))

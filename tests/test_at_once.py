@@ -83,7 +83,7 @@ def test_loaders_of_one_source_give_what_one_alone_gives(kind, tmp_path):
     assert [expected] * THREADS == given
 
 
-def test_one_transform_draws_the_same_in_every_thread(tmp_path):
+def test_one_transform_draws_the_same_in_every_thread():
     """It is given a generator of the thread that calls it."""
 
     def jitter(sample, rng):

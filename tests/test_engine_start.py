@@ -13,7 +13,7 @@ from threadloader.engine import ENDED, Engine, _threads
 from threadloader.errors import ClosedError, ConfigError
 
 
-def test_an_engine_that_cannot_start_its_workers_leaves_none(caplog):
+def test_an_engine_that_cannot_start_its_workers_leaves_none():
     """G6: the third thread of four fails to start; start raises and no thread is left."""
     before = set(threading.enumerate())
 

@@ -160,7 +160,7 @@ def test_stopping_twice_and_from_a_worker_is_harmless(make_engine):
     assert not engine.usable
 
 
-def test_a_dropped_engine_ends_its_threads(make_engine):
+def test_a_dropped_engine_ends_its_threads():
     """A finalizer tells them to end, and the feeder warns of the one who forgot."""
     engine = Engine(2, 5.0)
     engine.start()
