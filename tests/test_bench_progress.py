@@ -102,7 +102,8 @@ def test_tqdm_draws_the_bar_where_it_is_installed(monkeypatch):
             self.n += runs
             drawn.append(self.n)
 
-        def refresh(self): ...
+        def refresh(self):
+            drawn.append("shown")
 
         def close(self):
             drawn.append("closed")
@@ -110,9 +111,9 @@ def test_tqdm_draws_the_bar_where_it_is_installed(monkeypatch):
     fake = type(sys)("tqdm")
     fake.tqdm = Tqdm
     monkeypatch.setitem(sys.modules, "tqdm", fake)
-    shown = progress(Screen(terminal=True), 2, json=False)
+    shown = progress(Screen(terminal=True), 3, json=False)
     assert isinstance(shown, Bar)
-    shown.begin(1, "a")
-    shown.begin(2, "b")
+    for number, what in enumerate("abc", 1):
+        shown.begin(number, what)
     shown.close()
-    assert [2, "a", 0, "b", 1, "closed"] == drawn
+    assert [3, "a", 0, "shown", "b", 1, "shown", "c", 2, "shown", "closed"] == drawn
