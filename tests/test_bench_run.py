@@ -42,11 +42,15 @@ def numbers(rate=1000.0, *, wait=0.0, ready=1.0, **others):
         {"seconds": 0},
         {"seconds": float("nan")},
         {"seconds": float("inf")},
+        {"seconds": 86401},
         {"batches": 1},
+        {"batches": 10**9 + 1},
         {"batches": 2.0},
         {"repeat": 0},
+        {"repeat": 1001},
         {"step": "jump"},
         {"step_ms": -1},
+        {"step_ms": 60001},
         {"step_ms": float("inf")},
         {"compare": "jax"},
     ],
@@ -57,6 +61,11 @@ def test_what_is_out_of_bounds_is_refused_by_its_option(wrong):
         Plan(**wrong)
     (problem,) = refused.value.problems
     assert f"--{next(iter(wrong)).replace('_', '-')}" == problem.pointer
+
+
+def test_the_bounds_themselves_are_in():
+    Plan(workers=(0, 1024), seconds=86400, batches=10**9, repeat=1000, step_ms=60000)
+    Plan(workers=(0,), seconds=5e-324, batches=2, repeat=1, step_ms=0)
 
 
 def test_a_number_of_too_many_digits_is_refused_by_its_option():
