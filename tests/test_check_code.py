@@ -121,12 +121,12 @@ nobody = 3
 
 
 @pytest.fixture
-def own(folder, monkeypatch):
+def own(folder):
     """Gives the name of a module in the current folder, which has the above."""
-    monkeypatch.delitem(sys.modules, "own_parts", raising=False)
     (folder / "own_parts.py").write_text(OWN)
     importlib.invalidate_caches()
-    return "own_parts"
+    yield "own_parts"
+    sys.modules.pop("own_parts", None)  # no other test finds it
 
 
 BOTH = "x: shape (4, 1), dtype int64\ny: shape (4,), dtype int64\n"
@@ -328,8 +328,8 @@ def test_modules_of_the_current_folder_come_first(check, folder, monkeypatch):
     (other / "first_parts.py").write_text("def source(): raise ValueError('another')")
     (folder / "first_parts.py").write_text("def source(): return range(4)")
     monkeypatch.syspath_prepend(other)
-    monkeypatch.delitem(sys.modules, "first_parts", raising=False)
     assert (0, "c.json: OK\n", "") == check(write({}), "--source=first_parts:source")
+    del sys.modules["first_parts"]
 
 
 @pytest.mark.parametrize("fault", ["failing", "unmeasured", "unopened", "unmarked", "number"])
