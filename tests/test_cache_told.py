@@ -19,6 +19,7 @@ import weakref
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from decimal import Decimal
+from importlib.util import find_spec, module_from_spec
 from pathlib import PurePath
 from random import randint
 from types import SimpleNamespace
@@ -406,7 +407,10 @@ BODIES = {
 
 @pytest.mark.parametrize("body", BODIES)
 def test_a_module_that_is_imported_in_a_body_is_warned_of(body, tmp_path, monkeypatch, caplog):
-    """What stands in it is seen in no key; nothing is imported to find that out."""
+    """What stands in it is seen in no key; nothing is imported to find that out.
+
+    The package that the function belongs to is there already.
+    """
     text, modules = BODIES[body]
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_a.py").write_text("raise AssertionError")
@@ -418,7 +422,10 @@ def test_a_module_that_is_imported_in_a_body_is_warned_of(body, tmp_path, monkey
     (tmp_path / "data").mkdir()
     names = {"__package__": "own_p"}
     exec(f"def transform(sample):\n    {text}\n", names)
+    monkeypatch.setitem(sys.modules, "own_p", module_from_spec(find_spec("own_p")))
+    before = set(sys.modules)
     key_of(names["transform"])
+    assert set() == {name for name in sys.modules.keys() - before if name.startswith("own_")}
     begin = "cache: what is in the module {} does not count, since transform imports it in its body"
     said = [":".join(text.split(":")[:2]) for text in caplog.messages]
     assert [begin.format(name) for name in modules] == said
