@@ -43,6 +43,17 @@ def test_files_that_are_passed_over_can_be_deleted_only_if_they_are_damaged(
     assert "PosixPath" not in told
 
 
+@pytest.mark.parametrize(("suffix", "told"), [(".data", 1), (".index", 0)])
+def test_an_index_without_its_records_is_told_and_records_without_an_index_are_not(
+    tmp_path, caplog, suffix, told
+):
+    """Nobody writes the index first: the records are gone since."""
+    filled(tmp_path)
+    files(tmp_path, suffix)[0].unlink()
+    assert (0, COUNT, 0) == numbers(read(tmp_path))
+    assert told == caplog.text.count("is passed over")
+
+
 def test_files_of_another_key_are_passed_over(tmp_path, caplog):
     """As when somebody has copied them."""
     filled(tmp_path, key="another")
