@@ -243,9 +243,15 @@ def test_files_named_in_passing_exist(document):
     assert set() == {name for name in named if not (ROOT / name).exists()} - made
 
 
-def test_the_tables_of_options_are_those_of_the_schema():
+@pytest.fixture
+def tool(monkeypatch):
+    """tools/readme as a module; what it puts on the path of imports goes again."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    return loaded("readme")
+
+
+def test_the_tables_of_options_are_those_of_the_schema(tool):
     """README.md holds the tables that tools/readme makes of config_schema.json."""
-    tool = loaded("readme")
     assert README == tool.with_tables(README, tool.tables(SCHEMA))
     for again in (README + tool.BEGIN, README + tool.END):  # what is theirs is not plain then
         assert tool.with_tables(again, []) is None
@@ -278,9 +284,8 @@ def test_every_option_is_in_the_tables():
 @pytest.mark.parametrize(
     ("text", "expected"), [("stale", 1), ("fresh", 0), ("written", 0), ("no markers", 1)]
 )
-def test_tools_readme_compares_and_writes(text, expected, tmp_path, monkeypatch, capsys):
+def test_tools_readme_compares_and_writes(tool, text, expected, tmp_path, monkeypatch, capsys):
     """--check finds stale tables and changes nothing, without it they are written; both say so."""
-    tool = loaded("readme")
     monkeypatch.setattr(tool, "ROOT", tmp_path)
     (tmp_path / "config_schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
     readme = tmp_path / "README.md"
@@ -293,9 +298,8 @@ def test_tools_readme_compares_and_writes(text, expected, tmp_path, monkeypatch,
     assert after == readme.read_text(encoding="utf-8")
 
 
-def test_no_keyword_of_a_schema_is_passed_over_in_the_tables():
+def test_no_keyword_of_a_schema_is_passed_over_in_the_tables(tool):
     """An option with a keyword that the tables do not tell is refused by its name."""
-    tool = loaded("readme")
     option = {"description": "A word.", "type": "string", "pattern": "a+"}
     with pytest.raises(SystemExit, match="word: no table tells pattern"):
         tool.tables({"properties": {"word": option}})
