@@ -70,9 +70,9 @@ def test_the_picture_is_sound_whatever_the_numbers(rates, random, step, compare,
     root = ET.fromstring(picture(report(rates, waits, compare, config)))
     width, height = map(float, root.attrib["viewBox"].split()[2:])
     for element in root.iter():
-        for name, most in (("x", width), ("cx", width), ("x1", width), ("y", height)):
-            assert 0 <= float(element.attrib.get(name, 0)) <= most
-        for name in ("cy", "y1", "y2"):
+        for name in ("x", "cx", "x1", "x2"):
+            assert 0 <= float(element.attrib.get(name, 0)) <= width
+        for name in ("y", "cy", "y1", "y2"):
             assert 0 <= float(element.attrib.get(name, 0)) <= height
     points = [it for it in root.iter(f"{SVG}circle") if it.find(f"{SVG}title") is not None]
     assert len(rates) * (2 if compare else 1) * (2 if step else 1) == len(points)
