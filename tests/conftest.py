@@ -1,4 +1,7 @@
-"""What holds for every test: it ends with the threads it began with, and with its files closed."""
+"""What holds for every test: it ends with the threads it began with, and with its files closed.
+
+And fixtures that tests of many files use.
+"""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""A signal handler that puts another in its place, or cancels a task, is a handler all the same."""
+"""What a signal handler raises passes, whatever it has done; all else is a sample's failure."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Closing that an interrupt cuts short does the rest when it is called again."""
+"""Closing that was cut short, or is called again or within itself, closes all, and each once."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Errors of ours: what they say in another process, and as errors of the system."""
+"""Errors of ours: what they say in another process, as errors of the system, and in the log."""
 
 import errno
 import pickle

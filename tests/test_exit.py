@@ -1,6 +1,6 @@
 """A program that forgot to close still ends, at once and without a word.
 
-Seen in child interpreters.
+Seen in child interpreters, but for the steps of a hook and of a close.
 """
 
 import os

@@ -65,7 +65,7 @@ def test_many_threads_read_at_once_what_one_reads(tmp_path):
     together = threading.Barrier(16)
 
     def read(start):
-        together.wait(10)
+        together.wait(60)
         return [set(source[(start + i) % 20]["data"].tolist()) for i in range(40)]
 
     with ThreadPoolExecutor(16) as pool:

@@ -1,4 +1,4 @@
-"""Frameworks that are declared present are used; nothing else may make their tests skip."""
+"""A framework that is declared present is used, and takes batches; only another is skipped."""
 
 import os
 import subprocess
