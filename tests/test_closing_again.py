@@ -16,6 +16,7 @@ from sweep import Interrupt, Sweep
 
 from threadloader import ClosedError, Loader, per_thread
 from threadloader.sources import _per_thread
+from threadloader.sources._closing import Held, Token
 from threadloader.sources._files import FileReader
 from threadloader.sources._sqlite_connections import Connections
 
@@ -195,6 +196,21 @@ def test_what_is_being_closed_is_not_closed_in_the_middle_of_that():
     source.close()
     source.close()
     assert 1 == len(asked)
+
+
+def test_a_lock_that_an_interrupt_left_taken_holds_up_no_later_close():
+    """Its own thread closes the thing all the same; another one passes it by, and does not wait.
+
+    The interrupt comes right behind the `acquire`: no line begins there for a sweep to find.
+    """
+    closed, said, held = [], [], Held("the thing", Token())
+    held._closing.acquire()
+    other = threading.Thread(target=lambda: said.append(held.close(closed.append)), daemon=True)
+    other.start()
+    other.join(PATIENCE)
+    assert ([False], []) == (said, closed)
+    assert held.close(closed.append)
+    assert ["the thing"] == closed
 
 
 def file_reader(path):
