@@ -117,9 +117,13 @@ def test_ctrl_c_while_a_pager_lets_the_output_wait_ends_with_130_and_one_line(fo
         assert b"threadloader: interrupted\n" == running.stderr.read()
 
 
-@pytest.mark.parametrize("command", [["check"], ["order", "--step", "0"], ["verify"]])
+@pytest.mark.parametrize(
+    "command", [["check", "--effective"], ["order", "--step", "0"], ["verify"]]
+)
 @pytest.mark.parametrize("kind", ["no word of terminals", "closed"])
 def test_a_stderr_of_the_programs_own_may_be_less_than_a_stream(folder, monkeypatch, command, kind):
+    """The first command says on it that the config is OK."""
+
     class Least:
         def write(self, text):
             return len(text)
