@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from threadloader import cli
+from commands import calling
 
 NPZ = {"type": "npz", "path": "x.npz"}
 QUICK = ("--batches", "4", "--repeat", "1")
@@ -117,10 +116,4 @@ def write(config, name="c.json"):
 @pytest.fixture
 def command(folder, capsys):
     """Gives a function that runs ``threadloader bench``: exit code, stdout, stderr."""
-
-    def call(*arguments):
-        code = cli.main(["bench", *map(str, arguments)])
-        got = capsys.readouterr()
-        return code, got.out, got.err
-
-    return call
+    return calling(capsys, "bench")

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import numpy as np
+from commands import calling
 
-from threadloader import cli
 from threadloader.adapters import launcher
 
 __all__ = ["NPZ", "TEXT", "at", "checking", "with_data", "write"]
@@ -41,10 +41,4 @@ def at(name, part):
 
 def checking(folder, capsys):
     """Gives a function that runs ``threadloader check``: exit code, stdout, stderr."""
-
-    def run(*arguments):
-        code = cli.main(["check", *map(str, arguments)])
-        got = capsys.readouterr()
-        return code, got.out, got.err
-
-    return run
+    return calling(capsys, "check")
