@@ -27,8 +27,11 @@ def test_an_interrupt_while_a_config_error_is_worded_leaves_nothing_open(tmp_pat
             raise KeyboardInterrupt
 
     sys.setprofile(interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        loader.__enter__()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loader.__enter__()
+    finally:
+        sys.setprofile(None)
     assert str(tmp_path / "x.npy") not in open_files()
     with pytest.raises(ConfigError):  # and not that it is open already
         loader.__enter__()
