@@ -10,45 +10,17 @@ from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
+from listened import LOG, heard
 
 from threadloader import Loader
 from threadloader._runtime import RUNTIME, Runtime
 from threadloader.engine import ENDED, Engine, _engine, _log_thread
 from threadloader.sources import _sqlite_connections, open_source, per_thread
 
+__all__ = ["heard"]  # the fixture
+
 WAIT = 30.0
 """Seconds after which a test gives up."""
-
-LOG = logging.getLogger("threadloader")
-
-
-class Heard(logging.Handler):
-    """Keeps what is logged, and then calls a function with it, under the handler's lock."""
-
-    def __init__(self, then):
-        super().__init__()
-        self.texts = []
-        self._then = then
-
-    def emit(self, record):
-        self.texts.append(record.getMessage())
-        self._then(self.texts[-1])
-
-
-@pytest.fixture
-def heard(monkeypatch):
-    """Gives a function that listens to the log, and calls another at each word."""
-    handlers = []
-    monkeypatch.setattr(LOG, "propagate", False)
-
-    def listen(then=lambda text: None):
-        handlers.append(Heard(then))
-        LOG.addHandler(handlers[-1])
-        return handlers[-1].texts
-
-    yield listen
-    for handler in handlers:
-        LOG.removeHandler(handler)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The watch: when nothing moves while the loop waits, it says who is at which sample (G11)."""
 
-import logging
 import signal
 import threading
 from contextlib import nullcontext
@@ -8,12 +7,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from listened import heard
 
 from threadloader import Loader, StalledError
 from threadloader._runtime import Runtime
 from threadloader.engine import Engine
 from threadloader.engine._watch import LONGEST_TICK, TICKS, Watch
 from threadloader.jobs import Pause, Policy, Recipe, RetryingJob, Span
+
+__all__ = ["heard"]  # the fixture
 
 WAIT = 30.0
 """Seconds after which a test gives up."""
@@ -52,37 +54,9 @@ def config(**options):
     }
 
 
-class Heard(logging.Handler):
-    """Keeps what is logged, and calls a function at the first of it."""
-
-    def __init__(self, then):
-        super().__init__(logging.WARNING)
-        self.texts = []
-        self._then = then
-
-    def emit(self, record):
-        self.texts.append(record.getMessage())
-        self._then()
-
-
-@pytest.fixture
-def heard():
-    """Gives a function that listens to the log and calls another at the first word."""
-    log, handlers = logging.getLogger("threadloader"), []
-
-    def listen(then):
-        handlers.append(Heard(then))
-        log.addHandler(handlers[-1])
-        return handlers[-1].texts
-
-    yield listen
-    for handler in handlers:
-        log.removeHandler(handler)
-
-
 def test_the_log_names_worker_sample_file_time_and_stack(heard):
     source = Blocking(6, blocked=2)
-    texts = heard(source.let_go.set)
+    texts = heard(lambda text: source.let_go.set())
     with Loader(config(), source=source) as batches:
         assert [[0, 1], [2, 3], [4, 5]] == [batch.tolist() for batch in batches]
     text = texts[0]
@@ -95,7 +69,7 @@ def test_the_log_names_worker_sample_file_time_and_stack(heard):
 def test_the_place_of_a_sample_is_told_of_a_source_that_the_config_names(tmp_path, heard):
     (tmp_path / "lines.txt").write_text("a\nb\nc\n")
     let_go = threading.Event()
-    texts = heard(let_go.set)
+    texts = heard(lambda text: let_go.set())
 
     def stuck(line):
         assert line != "c" or let_go.wait(WAIT)
@@ -183,7 +157,7 @@ def again(epoch):
 
 def test_a_sampler_that_blocks_is_told_by_the_feeder(heard):
     let_go = threading.Event()
-    texts = heard(let_go.set)
+    texts = heard(lambda text: let_go.set())
 
     def sampler(epoch, n):
         assert let_go.wait(WAIT)
@@ -430,7 +404,7 @@ def run_through(job, at):
 
 def test_a_stall_that_lasts_is_told_again_at_twice_the_time(heard):
     """G11: at 1, 2, 4, 8 times the limit, so that the log stays readable."""
-    texts = heard(lambda: None)
+    texts = heard()
     job = Steps(1)
 
     def at(looks):
@@ -446,7 +420,7 @@ def test_a_stall_that_lasts_is_told_again_at_twice_the_time(heard):
 
 def test_what_stalls_again_is_told_at_the_limit_again(heard):
     """G11: told twice, then a part is done, and the next one does not get on either."""
-    texts = heard(lambda: None)
+    texts = heard()
     job = Steps(2)
 
     def at(looks):
