@@ -113,12 +113,24 @@ def test_threads_that_do_not_let_go_are_waited_for_together(tmp_path, monkeypatc
         connection.close()
 
 
-def test_nothing_stays_open_when_opening_fails(tmp_path):
-    """Which the fixture of all tests looks at, too: no file of it is open afterwards."""
+@pytest.mark.parametrize(
+    ("query", "key", "size"),
+    [
+        ("SELECT id FROM no", "id", None),
+        ("SELECT text FROM t", "text", None),
+        ("SELECT id FROM t", "id", 4097),  # no whole page
+        ("SELECT id FROM t", "id", 99),  # not even a database
+    ],
+)
+def test_nothing_stays_open_when_opening_fails(tmp_path, query, key, size):
+    """At once, though whoever keeps the error keeps all that its traceback leads to."""
     made(tmp_path)
-    for query, key in (("SELECT id FROM no", "id"), ("SELECT text FROM t", "text")):
-        with pytest.raises((ConfigError, SourceError)):
-            opened(tmp_path, query, key)
+    if size is not None:
+        os.truncate(tmp_path / "a.db", size)
+    with pytest.raises((ConfigError, SourceError)) as caught:
+        opened(tmp_path, query, key)
+    assert caught.value.__traceback__ is not None
+    assert str(tmp_path / "a.db") not in open_files()
 
 
 def test_a_source_that_is_dropped_closes_its_database(tmp_path):
