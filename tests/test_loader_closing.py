@@ -189,12 +189,12 @@ class TestClosing:
         """A signal handler runs in the consumer's thread, in the middle of its next."""
 
         def once(call):
-            raised = []
+            raised, asked = [], threading.Event()
 
             class Signalling(Numbers):
                 def __getitem__(self, index):
                     if index == 2 and not raised:
-                        raised.append(0)
+                        raised.append(asked.wait(WAIT))
                         os.kill(os.getpid(), signal.SIGUSR1)
                     return index
 
@@ -211,6 +211,7 @@ class TestClosing:
             try:
                 with load(Signalling(8), batch_size=2, num_workers=1) as batches:
                     held += [batches, iter(batches)]
+                    asked.set()
                     got.extend(batch.tolist() for batch in held[1])
             except ClosedError:
                 got.append("closed")
