@@ -1,4 +1,4 @@
-"""How many files sources keep open, and what is said where one cannot be opened."""
+"""How many files sources keep open, and what is said of one that has no size or does not open."""
 
 import errno
 import io

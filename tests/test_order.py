@@ -1,4 +1,4 @@
-"""The order is what docs/design.md says: held against the oracle, and against chance."""
+"""The order is what docs/design.md says, and the deal of it what the oracle says, for ever."""
 
 import itertools
 import json
