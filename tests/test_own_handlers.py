@@ -1,4 +1,4 @@
-"""An exception of the user's own, raised by a signal handler while files are opened and read."""
+"""An exception of the user's own that a signal handler raises while files or objects are read."""
 
 import codecs
 import io
