@@ -142,7 +142,6 @@ code = '''
 import sys
 from pathlib import Path
 from threadloader.quarantine import Quarantine
-from threadloader.sources import _sqlite_errors
 first, path = int(sys.argv[1]), Path(sys.argv[2])
 for index in range(first, first + 100):
     Quarantine(path).add([{"index": index, "path": "x" * (index % 7)}])
