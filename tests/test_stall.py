@@ -438,10 +438,10 @@ def test_what_stalls_again_is_told_at_the_limit_again(heard):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="SIGSTOP is of Unix")
 def test_a_stopped_process_that_goes_on_says_nothing(run_child):
-    """A real SIGSTOP, of several times the limit, in the middle of a slow read."""
+    """A real SIGSTOP, of longer than the limit, in the middle of a slow read."""
     child = run_child(
         """
-import os, signal, subprocess, sys, threading
+import os, subprocess, sys
 from threadloader import Loader
 
 class Source:
@@ -449,16 +449,18 @@ class Source:
         return 4
     def __getitem__(self, index):
         if index == 2:
-            # Another process stops this one, and lets it go on a second later.
+            # Another process stops this one, and lets it go on: between two looks, of which
+            # there is one every 0.3 s. To start it takes time, too.
             pid = str(os.getpid())
             subprocess.run(
                 [sys.executable, "-c",
-                 "import os, signal, sys, time; pid = int(sys.argv[1]);"
-                 "os.kill(pid, signal.SIGSTOP); time.sleep(1.5); os.kill(pid, signal.SIGCONT)",
+                 "import os, signal, sys, time; pid = int(sys.argv[1]); time.sleep(1);"
+                 "os.kill(pid, signal.SIGSTOP); time.sleep(4); os.kill(pid, signal.SIGCONT);"
+                 "time.sleep(1)",
                  pid], check=True)
         return index
 
-options = {"batch_size": 2, "shuffle": False, "stall_seconds": 1.2, "stall_action": "raise"}
+options = {"batch_size": 2, "shuffle": False, "stall_seconds": 3, "stall_action": "raise"}
 with Loader(options, source=Source()) as batches:
     print([batch.tolist() for batch in batches])
 """
