@@ -160,6 +160,22 @@ def test_a_thread_that_comes_after_the_close_opens_nothing(tmp_path):
             pool.submit(source.__getitem__, 0).result()
 
 
+def test_a_connection_that_is_made_while_the_source_is_closed_is_closed_too(tmp_path, monkeypatch):
+    """1. A thread is about to connect. 2. Another one closes the source. 3. The first connects."""
+    source = opened(made(tmp_path))
+    compare = source._connections._compare
+
+    def closing():
+        source.close()
+        compare()
+
+    monkeypatch.setattr(source._connections, "_compare", closing)
+    with ThreadPoolExecutor(1) as pool:
+        error = pool.submit(source.__getitem__, 0).exception()
+    assert isinstance(error, ClosedError)
+    assert str(tmp_path / "a.db") not in open_files()
+
+
 def test_the_connections_of_threads_that_have_ended_are_closed_by_the_next_one(tmp_path):
     """As where a source that was given in code is read by one run after the other."""
     source = opened(made(tmp_path))
