@@ -14,6 +14,9 @@ from databases import made, opened
 from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import _sqlite_connections
 
+WAIT = 60.0
+"""Seconds after which a test gives up."""
+
 
 def test_many_threads_read_at_once_by_connections_of_their_own(tmp_path, monkeypatch):
     connections = []
@@ -30,7 +33,7 @@ def test_many_threads_read_at_once_by_connections_of_their_own(tmp_path, monkeyp
     together = threading.Barrier(16)
 
     def read(start):
-        together.wait(10)
+        together.wait(WAIT)
         return [source[(start + i) % 30]["text"] for i in range(60)]
 
     with ThreadPoolExecutor(16) as pool:
@@ -58,9 +61,9 @@ def test_closing_ends_what_another_thread_is_reading(tmp_path, monkeypatch):
 
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read)
-        assert running.wait(10)
+        assert running.wait(WAIT)
         source.close()
-        assert isinstance(reading.exception(10), ClosedError)
+        assert isinstance(reading.exception(WAIT), ClosedError)
 
 
 def test_a_thread_that_does_not_let_go_keeps_its_connection(tmp_path, caplog, monkeypatch):
@@ -72,18 +75,18 @@ def test_a_thread_that_does_not_let_go_keeps_its_connection(tmp_path, caplog, mo
     def read():
         with source._connections.mine() as connection:
             reading.set()
-            assert closed.wait(10)
+            assert closed.wait(WAIT)
             found = connection.execute("SELECT 1").fetchone()
             connection.close()
             return found
 
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(read)
-        assert reading.wait(10)
+        assert reading.wait(WAIT)
         source.close()
         assert "a connection stays open, since a thread still reads by it" in caplog.text
         closed.set()
-        assert isinstance(found.exception(10), ClosedError)
+        assert isinstance(found.exception(WAIT), ClosedError)
 
 
 def test_threads_that_do_not_let_go_are_waited_for_together(tmp_path, monkeypatch, caplog):
@@ -91,7 +94,7 @@ def test_threads_that_do_not_let_go_are_waited_for_together(tmp_path, monkeypatc
     source = opened(made(tmp_path))
     together = threading.Barrier(2)
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda index: (together.wait(10), source[index]), range(2)))
+        list(pool.map(lambda index: (together.wait(WAIT), source[index]), range(2)))
     seen, seconds = [], [100.0]
 
     def acquire(timeout):

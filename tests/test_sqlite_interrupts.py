@@ -13,6 +13,9 @@ from databases import made, opened
 from threadloader import Loader
 from threadloader.sources import _sqlite_connections, _sqlite_reading, sqlite
 
+WAIT = 60.0
+"""Seconds after which a test gives up."""
+
 
 def test_a_thread_closes_the_connection_that_an_interrupt_left_it_holding(tmp_path, caplog):
     """As a Ctrl-C in contextlib does, before it goes on with the generator."""
@@ -67,7 +70,7 @@ def test_every_connection_is_closed_though_one_close_is_interrupted(tmp_path, mo
     source = opened(made(tmp_path))
     together = threading.Barrier(2)
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda index: (together.wait(10), source[index]), range(2)))
+        list(pool.map(lambda index: (together.wait(WAIT), source[index]), range(2)))
     connections = [each.thing for each in source._connections._made]
     real, asked = _sqlite_connections._Connection.close, []
 
