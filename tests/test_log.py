@@ -80,10 +80,7 @@ def test_nothing_is_raised_where_there_is_no_standard_error_either(monkeypatch):
     log("warning", "a word")
 
 
-def test_what_a_signal_handler_raises_passes_while_the_log_is_imported(monkeypatch):
-    def ring(number, frame):
-        raise TimeoutError("rung")
-
+def test_what_a_signal_handler_raises_passes_while_the_log_is_imported(monkeypatch, rung):
     class Finder:
         @staticmethod
         def find_spec(name, path=None, target=None):
@@ -92,12 +89,8 @@ def test_what_a_signal_handler_raises_passes_while_the_log_is_imported(monkeypat
 
     monkeypatch.delitem(sys.modules, "logging")
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
-    before = signal.signal(signal.SIGINT, ring)
-    try:
-        with pytest.raises(TimeoutError, match="rung"):
-            log("warning", "a word")
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(TimeoutError, match="rung"):
+        log("warning", "a word")
 
 
 def test_a_record_names_the_module_that_logs(caplog):

@@ -218,7 +218,7 @@ def test_what_many_makes_is_never_kept():
     assert epochs[0] != epochs[1]
 
 
-def test_what_a_signal_handler_raises_in_many_passes_and_consumes_no_batch():
+def test_what_a_signal_handler_raises_in_many_passes_and_consumes_no_batch(rung):
     """Without workers it runs in the main thread. No sample is to blame for it."""
 
     class Rung(Counting):
@@ -228,22 +228,15 @@ def test_what_a_signal_handler_raises_in_many_passes_and_consumes_no_batch():
                 signal.raise_signal(signal.SIGINT)
             return samples
 
-    def ring(number, frame):
-        raise TimeoutError("rung")
-
-    before = signal.signal(signal.SIGINT, ring)
-    try:
-        with Loader({"num_workers": 0, "shuffle": False}, range(3), transform=Rung()) as batches:
-            epoch = iter(batches)
-            with pytest.raises(TimeoutError, match="rung") as caught:
-                next(epoch)
-            assert not hasattr(caught.value, "__notes__")
-            assert [0, 1, 2] == next(epoch).tolist()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with Loader({"num_workers": 0, "shuffle": False}, range(3), transform=Rung()) as batches:
+        epoch = iter(batches)
+        with pytest.raises(TimeoutError, match="rung") as caught:
+            next(epoch)
+        assert not hasattr(caught.value, "__notes__")
+        assert [0, 1, 2] == next(epoch).tolist()
 
 
-def test_a_row_at_which_a_signal_came_is_not_blamed_for_what_fails_later():
+def test_a_row_at_which_a_signal_came_is_not_blamed_for_what_fails_later(rung):
     """The batch is asked for again, and now its samples cannot be read."""
 
     class Fails(AtOnce):
@@ -263,20 +256,13 @@ def test_a_row_at_which_a_signal_came_is_not_blamed_for_what_fails_later():
                 signal.raise_signal(signal.SIGINT)
             return samples
 
-    def ring(number, frame):
-        raise TimeoutError("rung")
-
-    before = signal.signal(signal.SIGINT, ring)
     config = {"num_workers": 0, "shuffle": False}
-    try:
-        with Loader(config, Fails(range(3)), transform=Rung()) as batches:
-            epoch = iter(batches)
-            with pytest.raises(TimeoutError, match="rung"):
-                next(epoch)
-            with pytest.raises(OSError, match="gone") as caught:
-                next(epoch)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with Loader(config, Fails(range(3)), transform=Rung()) as batches:
+        epoch = iter(batches)
+        with pytest.raises(TimeoutError, match="rung"):
+            next(epoch)
+        with pytest.raises(OSError, match="gone") as caught:
+            next(epoch)
     assert "raised for the batch of step 0, epoch 0" in "".join(caught.value.__notes__)
 
 
