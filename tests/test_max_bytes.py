@@ -171,12 +171,19 @@ def test_small_batches_of_arrays_are_grouped_within_the_bound():
 def test_a_stream_that_was_left_does_not_count():
     """Leaving an epoch throws away what was ready; the next has the whole bound to itself."""
     config = {"batch_size": 1, "num_workers": 2, "prefetch_batches": 8, "max_bytes": 3000}
-    with Loader(config, source=Counting(40)) as batches:
+    source = Counting(40)
+    with Loader(config, source=per_thread(lambda: source)) as batches:
         for _ in range(30):
             for batch in batches:
                 assert len(batch) == 1
                 break
-        assert len(list(batches)) == 40
+        epoch = iter(batches)
+        next(epoch)
+        place, deadline = batches._run.results.place, time.monotonic() + WAIT
+        while place.stream.ready(place.taken) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0)
+        assert len(list(epoch)) == 39
         assert batches.stats().peak_bytes <= 5000
 
 
