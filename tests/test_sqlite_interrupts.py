@@ -107,6 +107,27 @@ def test_what_a_signal_handler_raises_passes_as_it_is(tmp_path, monkeypatch):
     assert rung is caught.value
 
 
+def test_what_a_signal_handler_raises_beside_a_connection_that_is_left_over_passes(
+    tmp_path, rung, monkeypatch
+):
+    """It is no error of the closing; and what it has kept open is closed by the next read."""
+    with ThreadPoolExecutor(1) as pool:
+        source = pool.submit(opened, made(tmp_path)).result()
+    (left,) = source._connections._made
+
+    def ringing(*args):
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_sqlite_connections._Connection, "close", ringing)
+        with pytest.raises(TimeoutError, match="rung"):
+            source[1]
+    assert 2 == source[1]["id"]
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        left.thing.sql.execute("SELECT 1")
+    source.close()
+
+
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError])
 def test_what_comes_while_sqlite_asks_for_leave_passes_as_it_is(tmp_path, monkeypatch, kind):
     """At each time that it asks, in opening and in reading; and the row is read the next time."""
