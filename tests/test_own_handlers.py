@@ -37,6 +37,7 @@ from threadloader.sources import (
     _lines,
     _npy_header,
     _tar_headers,
+    as_source,
     files,
     open_source,
     sqlite,
@@ -357,7 +358,16 @@ class Rings(Memory):
         return ringing(str)()
 
 
+class Shaped(Memory):
+    """An object that is interrupted while it says its shape."""
+
+    @property
+    def shape(self):
+        return ringing(tuple)()
+
+
 SHOWS = {
+    "a shape": lambda: as_source((Shaped(), Shaped())),
     "an array": lambda: digest(Rings()),
     "an array, by its memory": lambda: digest(Memory()),
     "a value in a message": lambda: shown(Rings()),
