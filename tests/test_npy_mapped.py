@@ -30,6 +30,22 @@ def test_what_a_signal_handler_raises_passes_as_it_is(tmp_path, open_, monkeypat
     assert rung is caught.value
 
 
+def test_what_a_signal_handler_raises_before_a_read_passes_as_it_is(tmp_path, open_, monkeypatch):
+    """While the size of a mapped file is looked at."""
+    save(tmp_path, x=np.arange(4))
+    source = open_(True, path="x.npy")
+    rung = TimeoutError("rung")
+
+    class Rings:
+        def size(self):
+            raise rung
+
+    monkeypatch.setattr(source._rows[0], "_opened", (Rings(), source._rows[0]._opened[1]))
+    with pytest.raises(TimeoutError) as caught:
+        source[0]
+    assert rung is caught.value
+
+
 @pytest.mark.parametrize("size", [100, 300], ids=["cut", "grown"])
 def test_a_mapped_file_of_another_size_than_at_opening_is_refused(tmp_path, open_, size):
     """In its last page, which the system fills with zeros."""

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import signal
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from threadloader import Loader, SourceError
-from threadloader.sources import open_source
+from threadloader.sources import _open_file, open_source
 from threadloader.sources._files import kept_open
 from threadloader.sources._open_file import open_regular
 
@@ -45,6 +46,7 @@ def test_where_each_thread_opens_files_for_itself_few_are_kept_open(monkeypatch)
 
 MANY = """
 import os
+import signal
 import resource
 import sys
 from contextlib import ExitStack
@@ -150,6 +152,19 @@ def test_an_empty_file_that_cannot_be_read_is_named_and_closed(tmp_path, monkeyp
     with pytest.raises(SourceError, match="expected a file that can be read, got: Input"):
         open_regular(path)
     assert failing.closed
+
+
+def test_what_a_handler_raises_where_a_line_is_no_utf_8_passes(tmp_path, monkeypatch, rung):
+    """The file is opened once more then, as it may be one of gzip."""
+    (tmp_path / "a.txt").write_bytes(b"\xff\n")
+
+    def ringing(path):
+        signal.raise_signal(signal.SIGINT)
+
+    with closing(open_source({"type": "text", "path": "a.txt"}, tmp_path)) as source:
+        monkeypatch.setattr(_open_file, "open_regular", ringing)
+        with pytest.raises(TimeoutError, match="rung"):
+            source[0]
 
 
 def raising(error):

@@ -44,6 +44,8 @@ from threadloader.sources import (
 )
 from threadloader.sources._dtypes import to_array
 from threadloader.sources._files import FileReader
+from threadloader.sources._open_file import open_regular
+from threadloader.sources._paths import is_there
 from threadloader.sources._sqlite_connections import Connections
 from threadloader.sources.columns import read_numbers
 from threadloader.sources.csv_file import CsvOptions, CsvSource
@@ -147,7 +149,18 @@ def cells(folder):
     return partial(open_source, {"type": "csv", "path": "x.csv", "dtypes": {"a": "int64"}}, folder)
 
 
+def opening(folder):
+    (folder / "x.txt").touch()
+    return partial(open_regular, folder / "x.txt")
+
+
+def looking(folder):
+    return partial(is_there, folder / "x.txt")
+
+
 FILES = {
+    "a file": (opening, Path, "open"),
+    "what is at a path": (looking, Path, "lstat"),
     "a list": (numbers, json, "loads"),
     "a torn line of a list": (torn, json, "loads"),
     "a quarantine file's path": (new_quarantine, os, "access"),
