@@ -47,6 +47,7 @@ from threadloader.sources._files import FileReader
 from threadloader.sources._open_file import open_regular
 from threadloader.sources._paths import is_there
 from threadloader.sources._sqlite_connections import Connections
+from threadloader.sources._sqlite_files import check_beside
 from threadloader.sources.columns import read_numbers
 from threadloader.sources.csv_file import CsvOptions, CsvSource
 from threadloader.state import NOTHING, Excluded
@@ -158,8 +159,13 @@ def looking(folder):
     return partial(is_there, folder / "x.txt")
 
 
+def beside(folder):
+    return partial(check_beside, folder / "x.db")
+
+
 FILES = {
     "a file": (opening, Path, "open"),
+    "what lies beside a database": (beside, Path, "lstat"),
     "what is at a path": (looking, Path, "lstat"),
     "a list": (numbers, json, "loads"),
     "a torn line of a list": (torn, json, "loads"),
