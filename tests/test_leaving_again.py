@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 from conftest import our_threads
-from sweep import Sweep
+from sweep import Interrupt, Sweep
 
 from threadloader import BusyError, ClosedError, Loader, _runtime, per_thread
 from threadloader._runtime import RUNTIME
@@ -119,6 +119,41 @@ def test_a_loader_whose_entering_fails_shuts_nobody_out():
         with pytest.raises(KeyboardInterrupt) as caught:
             loader.__enter__()
         assert "indices from 0 to 3" in str(first_of(caught.value))
+
+
+def test_a_second_ctrl_c_behind_one_while_entering_shuts_nobody_out():
+    """At each line behind the first, which comes while the length is asked for."""
+    lines = []
+
+    def enter(loader, sweep):
+        with Interrupt(), suppress(KeyboardInterrupt), sweep:
+            loader.__enter__()
+
+    class Interrupted(Part):
+        def __len__(self):
+            if sweep is not None:
+                lines.append(sweep.passed)
+                trace = sys.gettrace()
+                try:
+                    signal.raise_signal(signal.SIGINT)
+                except KeyboardInterrupt:
+                    sys.settrace(trace)  # which the first Ctrl-C has ended
+                    raise
+            return 4
+
+    sweep = Sweep(1 << 30, lambda frame: None)
+    enter(Loader({"num_workers": 0}, Interrupted()), sweep)
+    (first,), last = lines, sweep.passed
+    assert first < last
+    for at in range(first + 1, last + 1):
+        loader = Loader({"num_workers": 0}, Interrupted())
+        sweep = Sweep(at, Interrupt())
+        enter(loader, sweep)
+        assert sweep.where
+        loader.__exit__(None, None, None)  # finishes what the second has cut short
+        where, sweep = sweep.where, None
+        with loader as batches:
+            assert [4] == [len(batch) for batch in batches], where
 
 
 def first_of(error):
@@ -359,7 +394,7 @@ def test_a_worker_that_leaves_late_leaves_nothing_of_who_is_in_by_then():
     door.let_out(old, unclosed=True)
     door.let_in(old)
     assert door.unclosed() is None
-    assert door.has("somebody else")
+    assert door.inside == "somebody else"
     assert door.batches is new
 
 
@@ -381,7 +416,7 @@ def test_a_fork_has_a_door_of_its_own(monkeypatch):
     entering.join(WAIT)
     over.set()
     holding.join(WAIT)
-    assert door.has("the child")
+    assert door.inside == "the child"
 
 
 def test_a_loader_that_is_left_in_a_read_of_its_own_thread_can_be_entered_again():

@@ -26,6 +26,7 @@ class Door:
 
     Attributes:
         batches: what is open, or None. Written by whoever is in, and by `let_in`.
+        inside: who is in, or None. Written under the lock.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -33,9 +34,9 @@ class Door:
         self._forks = _runtime.forks
         self._lock: Lock = runtime.turn()
         self.batches: Batches | None = None
-        # Both written under the lock: who is in, or None; and whether one of the loader's own
-        # threads has left. It cannot wait for itself, so whoever enters next closes the batches.
-        self._inside: object | None = None
+        self.inside: object | None = None
+        # Written under the lock: whether one of the loader's own threads has left. It cannot wait
+        # for itself, so whoever enters next closes the batches.
         self._unclosed = False
 
     def _guard(self) -> Lock:
@@ -62,7 +63,7 @@ class Door:
             BusyError: somebody is in.
         """
         with self._guard():
-            if self._inside is not None:
+            if self.inside is not None:
                 text = "this Loader is open already; make another for a second user"
                 if self.batches is not None and self.batches._closed_at is not None:
                     text = "this Loader is closed, but its `with` is not left yet; leave it first, "
@@ -71,14 +72,10 @@ class Door:
                     text = "this Loader was open when this process was forked; make another here: "
                     text += "copy.copy(loader)"
                 raise BusyError(text)
-            self._inside, self._unclosed = who, False
-
-    def has(self, who: object) -> bool:
-        """Tell whether `who` is the one that is in."""
-        return self._inside is who
+            self.inside, self._unclosed = who, False
 
     def let_in(self, batches: Batches | None) -> None:
         """Let the next one in, now that these batches are closed, unless somebody is in by now."""
         with self._guard():
             if self.batches is batches:
-                self.batches = self._inside = None
+                self.batches = self.inside = None

@@ -210,7 +210,7 @@ class Loader:
             batches._supply.start()
             return batches
         except BaseException as error:
-            if self._door.has(me):
+            if self._door.inside is me:  # no call, where a second Ctrl-C could land
                 made = self._door.batches
                 try:
                     self._leave(made, error, close)
