@@ -85,6 +85,51 @@ def test_an_open_loader_does_not_keep_the_interpreter(run_child, body):
     assert (0, "") == (child.returncode, child.stderr)
 
 
+LOOP = """
+ready = threading.Event()
+def run():
+    loader, batches = opened(num_workers=int(sys.argv[1]))
+    for epoch in batches.epochs():
+        for batch in epoch:
+            ready.set()
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_daemon_thread_in_a_loop_has_ended_when_the_interpreter_goes_down(run_child, workers):
+    """One that prints its `ClosedError` then may hold the lock of stderr, and Python aborts."""
+    child = run_child(
+        "import atexit\n"
+        "atexit.register(lambda: print(thread.is_alive()))\n"  # before ours: it comes after it
+        f"{BEGIN}{LOOP}"
+        "def printing(told):\n"
+        "    assert told.exc_type is ClosedError\n"
+        "    time.sleep(0.1)\n"  # as long as a slow terminal takes
+        "threading.excepthook = printing\n"
+        "thread = threading.Thread(target=run, daemon=True)\n"
+        "thread.start()\n"
+        "ready.wait(30)\n",
+        workers,
+    )
+    assert (0, "False\n", "") == (child.returncode, child.stdout, child.stderr)
+
+
+def test_a_daemon_thread_that_python_did_not_start_is_not_waited_for(run_child):
+    """It cannot be."""
+    child = run_child(
+        f"{BEGIN}{LOOP}"
+        "import _thread\n"
+        "def named():\n"
+        "    threading.current_thread()\n"
+        "    try: run()\n"
+        "    except ClosedError: pass\n"
+        "_thread.start_new_thread(named, ())\n"
+        "ready.wait(30)\n",
+        "2",
+    )
+    assert (0, "", "") == (child.returncode, child.stdout, child.stderr)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_that_is_made_by_the_last_finalizers_is_refused(run_child, workers):
     """No module can be imported by then, no file of a package read, and no thread started."""

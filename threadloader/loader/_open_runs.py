@@ -8,7 +8,10 @@ ends, what was left open is closed.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import threading
+import time
 import weakref
 from typing import TYPE_CHECKING
 
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from ._batches import Batches
 
 __all__ = ["follow"]
+
+PATIENCE_SECONDS = 0.5
+"""How long the program's end waits, in all, for daemon threads in a loop over batches. Chosen: a
+traceback is printed in some milliseconds."""
 
 _runs: dict[weakref.ref[Batches], None] = {}
 """The runs that there are. Without a lock: each use is one operation of a dict. And not a WeakSet,
@@ -44,7 +51,24 @@ def _close_all() -> None:
     # All are told before any is waited for, so that one bound is enough for them together.
     for batches in left_open:
         batches._supply.engine.tell()
-    close_all([batches.close for batches in left_open])
+    try:
+        close_all([batches.close for batches in left_open])
+    finally:
+        _await_loops({batches._run.looping for batches in left_open})
+
+
+def _await_loops(idents: set[int]) -> None:
+    """Wait until daemon threads that were in a loop over the batches have ended, or a bound is up.
+
+    Each gets a `ClosedError`, which `threading` prints. A thread that prints while the interpreter
+    goes down may hold the lock of stderr for ever, and Python aborts the program for that.
+    """
+    end = time.monotonic() + PATIENCE_SECONDS
+    for thread in threading.enumerate():
+        if thread.daemon and thread.ident in idents and thread is not threading.current_thread():
+            # A thread that `threading` has not started cannot be waited for, and raises these.
+            with contextlib.suppress(RuntimeError, AssertionError):
+                thread.join(max(0.0, end - time.monotonic()))
 
 
 def _forked() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from _thread import get_ident
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, NoReturn
@@ -47,6 +48,7 @@ class Run:
         forks: what `_runtime.forks` was when it was made.
         turn: who may ask.
         results: where the run stands, and what it goes on with.
+        looping: the thread that has begun the newest epoch; 0: none. Written as `results` is.
         since: when the present wait of `next` for a batch began; None while there is none. Written
             by the thread that has the turn, and cleared before the wait is added to the tally: so
             whoever reads the tally first, and then `since`, counts no wait twice.
@@ -63,6 +65,7 @@ class Run:
         self.forks = _runtime.forks
         self.turn = Turn(runtime.turn, supply)
         self.results = Results(supply, skipping, Place(plan))
+        self.looping = 0
         self.since: float | None = None
 
     @property
@@ -122,6 +125,7 @@ class Run:
                     stream.cancel()
                 raise
             place.plan.begun = cursor.epoch
+            self.looping = get_ident()
             self.results.place = following
             return epoch
         finally:
