@@ -20,6 +20,7 @@ from configs import OPTIONS, SCHEMA
 
 from threadloader import Loader, LoaderConfig
 from threadloader._dry_run import examined
+from threadloader._dry_run import read as read_config
 from threadloader._messages import GOOD, USAGE
 from threadloader.errors import ConfigError, LoaderError
 
@@ -187,7 +188,8 @@ class Home:
             config=name, unknown=case.unknown, source_in_code=False, batch=False, cache=True
         )
         said, err = [], []
-        report, code, _ = examined(asked, said, err)
+        report = read_config(asked, err)
+        code = USAGE if report is None else examined(report, asked, said)[0]
         assert (code == GOOD) == (not said and not err), (code, said, err)
         assert good == (report is not None and report.config is not None), (said, err, section)
         entered, problem = self.enter(name, case.unknown, good)
