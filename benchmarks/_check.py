@@ -43,7 +43,7 @@ class Watched:
     """Counts how often each sample of an epoch comes, a byte each."""
 
     def __init__(self, job: Job) -> None:
-        # Not `zeros`, whose pages are taken as they are written: in what a loader is measured for.
+        # Not `zeros`, whose pages come when they are written, and would count as the loader's.
         self._came = np.full(len(job.source), 0, np.uint8)
 
     def take(self, batch: Batch) -> None:

@@ -135,7 +135,7 @@ def run_child(tmp_path):
         script = tmp_path / "child.py"
         script.write_text(code, encoding="utf-8")
         env = {**os.environ, "PYTHONPATH": root, **options.pop("env", {})}
-        env.pop("PYTHONUNBUFFERED", None)  # most programs have it not, and so a lock of stderr
+        env.pop("PYTHONUNBUFFERED", None)  # else no stream has a lock, as most have
         return subprocess.run(
             [sys.executable, *options.pop("flags", ()), str(script), *args],
             capture_output=True,

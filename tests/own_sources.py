@@ -13,6 +13,19 @@ class Squares:
         return index * index
 
 
+class Part:
+    """Samples; closing it does what the class is told to."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return index
+
+    def close(self):
+        type(self).closing()
+
+
 class Delegating:
     """Changes what `[]` gives, and has all else of another object."""
 

@@ -113,6 +113,14 @@ unread_panic = functools.partial(panicked, "__getitem__")
 unmeasured_panic = functools.partial(panicked, "__len__")
 unmarked_panic = functools.partial(panicked, "fingerprint")
 
+def ringing(*given):
+    import signal
+    signal.raise_signal(signal.SIGINT)
+    return 4
+
+def unmeasured_ring():
+    return type("Source", (Source,), {"__len__": ringing})()
+
 def nothing():
     pass
 
@@ -309,6 +317,16 @@ def test_what_is_no_exception_is_told_as_one(check, own, given, place, on_error)
     assert (1, 1, "") == (code, out.count("\n"), err)
     assert out.startswith(f"c.json: {place}: expected ")
     assert "got Panic: rust" in out
+
+
+@pytest.mark.parametrize(
+    "given", [{"transform": "ringing"}, {"source": "unmeasured_ring"}], ids=["batch", "entering"]
+)
+def test_what_a_signal_handler_raises_is_no_fault_of_the_code(check, own, rung, given):
+    """It ends the command."""
+    options = [f"--{part}={own}:{it}" for part, it in {"source": "source", **given}.items()]
+    with pytest.raises(TimeoutError, match="rung"):
+        check(write({"batch_size": 4}), *options, "--batch")
 
 
 def test_the_config_is_read_before_code_is_imported(check, folder, monkeypatch):

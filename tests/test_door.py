@@ -6,6 +6,7 @@ import threading
 from contextlib import suppress
 
 import pytest
+from own_sources import Part
 from sweep import Interrupt, Sweep
 
 from threadloader import BusyError, Loader, _runtime, per_thread
@@ -13,19 +14,6 @@ from threadloader._runtime import RUNTIME
 from threadloader.loader._entry import Door
 
 WAIT = 60.0
-
-
-class Part:
-    """Samples; closing it does what the class is told to."""
-
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return index
-
-    def close(self):
-        type(self).closing()
 
 
 def test_a_loader_whose_entering_fails_shuts_nobody_out():

@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 from conftest import our_threads
+from own_sources import Part
 from sweep import Sweep
 
 from threadloader import ClosedError, Loader, per_thread
@@ -19,19 +20,6 @@ from threadloader.engine import Inline
 from threadloader.loader._turn import Turn
 
 WAIT = 60.0
-
-
-class Part:
-    """Samples; closing it does what the class is told to."""
-
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return index
-
-    def close(self):
-        type(self).closing()
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

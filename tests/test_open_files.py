@@ -46,7 +46,6 @@ def test_where_each_thread_opens_files_for_itself_few_are_kept_open(monkeypatch)
 
 MANY = """
 import os
-import signal
 import resource
 import sys
 from contextlib import ExitStack

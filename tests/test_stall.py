@@ -456,9 +456,9 @@ class Source:
             pid = str(os.getpid())
             subprocess.run(
                 [sys.executable, "-c",
-                 "import os, signal, sys, time; pid = int(sys.argv[1]); time.sleep(1);"
+                 "import os, signal, sys, time; pid = int(sys.argv[1]); time.sleep(0.5);"
                  "os.kill(pid, signal.SIGSTOP); time.sleep(4); os.kill(pid, signal.SIGCONT);"
-                 "time.sleep(1)",
+                 "time.sleep(0.5)",
                  pid], check=True)
         return index
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def test_a_suite_that_is_ended_by_a_signal_ends_its_run_too():
     """Else the run goes on, and the next measurement has it beside it."""
     tool = [sys.executable, ROOT / "tools" / "bench", "--suite", "--only", "storage"]
     tool += ["--loaders", "threadloader", "--repeats", "1", "--seconds", "3600"]
+    runs = []
     with subprocess.Popen(tool, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         try:
             for line in process.stderr:
@@ -56,8 +58,11 @@ def test_a_suite_that_is_ended_by_a_signal_ends_its_run_too():
         finally:
             process.kill()
     assert (128 + signal.SIGTERM, True) == (process.returncode, b"ended by SIGTERM" in said)
-    while any(map(lives, runs)):  # the signal is sent; the system takes its time
+    assert runs
+    end = time.monotonic() + 60  # the signal is sent; the system takes its time
+    while (left := list(filter(lives, runs))) and time.monotonic() < end:
         os.sched_yield()
+    assert [] == left
 
 
 def test_a_run_that_dies_is_told_by_its_last_words(tmp_path):

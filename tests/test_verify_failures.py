@@ -65,6 +65,11 @@ def test_what_is_no_exception_ends_no_verification():
     assert [0, 1] == [failure.epoch for failure in report.failures]
 
 
+def test_what_a_signal_handler_raises_in_a_run_ends_the_verification(rung):
+    with pytest.raises(TimeoutError, match="rung"):
+        report_of(transform=lambda sample: signal.raise_signal(signal.SIGINT))
+
+
 @pytest.mark.parametrize("collate", [None, faults.stacked])
 def test_a_failing_sample_does_not_hide_a_difference(collate):
     """Some batches fail in all runs, others differ: both are told."""

@@ -25,7 +25,7 @@ from ._messages import (
 from ._schema import pointer
 from .config import Base, LoaderConfig, Report, examine
 from .engine import FEWER
-from .errors import ConfigError, Problem, SourceError
+from .errors import ConfigError, Problem, SourceError, from_signal
 from .loader import Loader, based, open_configured, without_source
 
 __all__ = ["examined", "read"]
@@ -134,10 +134,15 @@ def _noting(
     """Notes what is told of whatever user code or a file raises: a command shows no traceback."""
     try:
         yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - as the panics of libraries in Rust
+    except BaseException as error:  # also the panics of libraries in Rust
+        if _ends(error):
+            raise
         problems += told(error)
+
+
+def _ends(error: BaseException) -> bool:
+    """Whether an exception is a Ctrl-C or what a signal handler has raised: it ends the command."""
+    return issubclass(type(error), KeyboardInterrupt) or from_signal(error)
 
 
 class _Parts(NamedTuple):
@@ -194,9 +199,9 @@ def _kept_out(report: Report, config: LoaderConfig, parts: _Parts) -> list[Probl
         try:
             with parts.loader(config):
                 return problems
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - as in `_noting`
+        except BaseException as error:  # as in `_noting`
+            if _ends(error):
+                raise
             wrong = _wrong(error, report, config, parts)
         problems += [it for it in wrong if it not in problems]
         places = {it.pointer for it in wrong}

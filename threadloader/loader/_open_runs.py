@@ -8,7 +8,6 @@ ends, what was left open is closed.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import threading
 import time
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["follow"]
 
 PATIENCE_SECONDS = 0.5
-"""How long the program's end waits, in all, for daemon threads in a loop over batches. Chosen: a
-traceback is printed in some milliseconds."""
+"""How long the program's end waits for daemon threads, all together. Chosen: a traceback is printed
+in some milliseconds."""
 
 _runs: dict[weakref.ref[Batches], None] = {}
 """The runs that there are. Without a lock: each use is one operation of a dict. And not a WeakSet,
@@ -48,27 +47,29 @@ def _close_all() -> None:
     Not in a forked child: what is open there is its parent's.
     """
     left_open = [batches for batches in _held() if batches._run.forks == _runtime.forks]
+    looping = {it._run.looping for it in left_open if it._run.results.place.is_live}
     # All are told before any is waited for, so that one bound is enough for them together.
     for batches in left_open:
         batches._supply.engine.tell()
     try:
         close_all([batches.close for batches in left_open])
     finally:
-        _await_loops({batches._run.looping for batches in left_open})
+        _await_loops(looping)
 
 
 def _await_loops(idents: set[int]) -> None:
-    """Wait until daemon threads that were in a loop over the batches have ended, or a bound is up.
+    """Wait for daemon threads that were in an epoch which they had begun, up to a bound.
 
-    Each gets a `ClosedError`, which `threading` prints. A thread that prints while the interpreter
-    goes down may hold the lock of stderr for ever, and Python aborts the program for that.
+    They may get a `ClosedError` now, which `threading` prints. A thread that prints while the
+    interpreter goes down may hold the lock of stderr for ever, and Python aborts the program.
     """
     end = time.monotonic() + PATIENCE_SECONDS
     for thread in threading.enumerate():
-        if thread.daemon and thread.ident in idents and thread is not threading.current_thread():
-            # A thread that `threading` has not started cannot be waited for, and raises these.
-            with contextlib.suppress(RuntimeError, AssertionError):
-                thread.join(max(0.0, end - time.monotonic()))
+        # What `threading` has not started cannot be waited for; nor can this very thread.
+        foreign = isinstance(thread, threading._DummyThread)
+        if thread.daemon and thread.ident in idents - {threading.get_ident()} and not foreign:
+            # Not a `join` of the user's own class, which may wait for ever.
+            threading.Thread.join(thread, max(0.0, end - time.monotonic()))
 
 
 def _forked() -> None:

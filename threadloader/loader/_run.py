@@ -80,7 +80,7 @@ class Run:
             end: epochs from this one on are not prepared ahead.
             stop: do not begin such an epoch either, and give None.
         """
-        turn = self.turn
+        turn, me = self.turn, get_ident()
         fresh = turn.take()
         try:
             turn.inside = True
@@ -125,7 +125,7 @@ class Run:
                     stream.cancel()
                 raise
             place.plan.begun = cursor.epoch
-            self.looping = get_ident()
+            self.looping = me
             self.results.place = following
             return epoch
         finally:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .._command_line import CodeError
 from .._messages import with_cause
-from ..errors import LoaderError
+from ..errors import LoaderError, from_signal
 from ..fingerprint import chained, digest
 from ..jobs import BatchInfo
 from ..loader import NO_BATCH, Batches
@@ -128,9 +128,9 @@ def _leg(
                 batch = next(epoch)
             except StopIteration:
                 break
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # noqa: BLE001 - whatever the data does to its reader
+            except BaseException as error:  # whatever the data does to its reader
+                if issubclass(type(error), KeyboardInterrupt) or from_signal(error):
+                    raise
                 mark = _failed(error, batches.state_dict()["world"]["step"])
                 yield Item(place, mark, None, None, told(error), before)
             else:

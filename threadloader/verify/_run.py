@@ -156,15 +156,15 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         outcomes.append((run, difference is None))
         if difference is not None and first is None:
             first, indices, elsewhere = difference, [*around, *indices], there
+    failed = ""
     if first is None:
         found, dangers, failed = faults(case, indices)
-        left += [failed] if failed else []
     elif case.stamp() != before:  # experiments on changed files say nothing of the runs
         found, dangers = (CHANGED,), ()
     elif process is not None and elsewhere:
         # First what this process shows as well, such as that each run draws something else.
-        found = faults(case, indices, CALLS).causes or (process.cause(indices),)
-        dangers = ()
+        found, _, failed = faults(case, indices, CALLS)
+        found, dangers = found or (process.cause(indices),), ()
     else:
 
         def tell(what: str) -> None:
@@ -173,6 +173,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         alone = any(run.again and not it for run, it in outcomes)
         found = causes(case, tape, first, indices, depth=deep, alone=alone, tell=tell)
         dangers = ()
+    left += [failed] if failed else []
     return Report(
         config=name,
         epochs=epochs,
