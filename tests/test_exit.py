@@ -90,13 +90,18 @@ ready = threading.Event()
 def run():
     loader, batches = opened(num_workers=int(sys.argv[1]))
     for epoch in batches.epochs():
-        for batch in epoch:
-            ready.set()
+        over(epoch)
+def over(epoch):
+    for batch in epoch:
+        ready.set()
 """
 
 
+@pytest.mark.parametrize("target", ["run", "over, args=(given,)"], ids=["own", "given"])
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_daemon_thread_in_a_loop_has_ended_when_the_interpreter_goes_down(run_child, workers):
+def test_a_daemon_thread_in_a_loop_has_ended_when_the_interpreter_goes_down(
+    run_child, workers, target
+):
     """One that prints its `ClosedError` then may hold the lock of stderr, and Python aborts."""
     child = run_child(
         "import atexit\n"
@@ -108,7 +113,9 @@ def test_a_daemon_thread_in_a_loop_has_ended_when_the_interpreter_goes_down(run_
         "threading.excepthook = printing\n"
         "from threadloader.loader import _open_runs\n"
         "_open_runs.PATIENCE_SECONDS = 30\n"
-        "thread = threading.Thread(target=run, daemon=True)\n"
+        "loader, batches = opened(n=10**9, num_workers=int(sys.argv[1]))\n"
+        "given = iter(batches)\n"
+        f"thread = threading.Thread(target={target}, daemon=True)\n"
         "thread.start()\n"
         "ready.wait(30)\n",
         workers,

@@ -58,7 +58,7 @@ def _close_all() -> None:
 
 
 def _await_loops(idents: set[int]) -> None:
-    """Wait for daemon threads that were in an epoch which they had begun, up to a bound.
+    """Wait for daemon threads that were in a loop over batches, up to a bound.
 
     They may get a `ClosedError` now, which `threading` prints. A thread that prints while the
     interpreter goes down may hold the lock of stderr for ever, and Python aborts the program.

@@ -48,7 +48,7 @@ class Run:
         forks: what `_runtime.forks` was when it was made.
         turn: who may ask.
         results: where the run stands, and what it goes on with.
-        looping: the thread that has begun the newest epoch; 0: none. Written as `results` is.
+        looping: the thread that was the last to ask for the batches of a job; 0: none.
         since: when the present wait of `next` for a batch began; None while there is none. Written
             by the thread that has the turn, and cleared before the wait is added to the tally: so
             whoever reads the tally first, and then `since`, counts no wait twice.
@@ -80,7 +80,7 @@ class Run:
             end: epochs from this one on are not prepared ahead.
             stop: do not begin such an epoch either, and give None.
         """
-        turn, me = self.turn, get_ident()
+        turn = self.turn
         fresh = turn.take()
         try:
             turn.inside = True
@@ -125,7 +125,6 @@ class Run:
                     stream.cancel()
                 raise
             place.plan.begun = cursor.epoch
-            self.looping = me
             self.results.place = following
             return epoch
         finally:
@@ -354,7 +353,7 @@ class Run:
         """Deliver the first batch of the next job of which something is left."""
         if not self._answers_imported and place.tally.started is not None:  # not the first batch
             self._import_answers()
-        called = self._now()
+        called, self.looping = self._now(), get_ident()
         before = 0.0 if place.delivery is None else place.delivery.waited
         place = place.settled()
         if place.unasked or place.tally.started is None:  # from now on the time counts
