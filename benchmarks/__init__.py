@@ -5,7 +5,7 @@ the repository and not to the package: nothing of it is installed.
 
     suite.py        the command
     works/          the kinds of work, one file each: what is loaded, the limit, what is told
-    loaders/        the loaders, one file each, the only ones that load by their package
+    loaders/        the loaders, one file each, the only ones that use their package to load
     _plan.py        what is measured, and the command line that says so
     _protocol.py    what a work and a loader agree on: read this first
     _run.py         takes turns; `_process` starts a run in a process of its own, `_child` is there

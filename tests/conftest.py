@@ -135,7 +135,7 @@ def run_child(tmp_path):
         script = tmp_path / "child.py"
         script.write_text(code, encoding="utf-8")
         env = {**os.environ, "PYTHONPATH": root, **options.pop("env", {})}
-        env.pop("PYTHONUNBUFFERED", None)  # else no stream has a lock, as most have
+        env.pop("PYTHONUNBUFFERED", None)  # under it stderr has no buffer, whose lock matters
         return subprocess.run(
             [sys.executable, *options.pop("flags", ()), str(script), *args],
             capture_output=True,

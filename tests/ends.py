@@ -13,7 +13,7 @@ ENV = {
     "PYTHONPATH": os.pathsep.join(sys.path),
     "OPENBLAS_NUM_THREADS": "1",  # a process that has more threads should not be forked
 }
-ENV.pop("PYTHONUNBUFFERED", None)  # else no stream has a lock, as most have
+ENV.pop("PYTHONUNBUFFERED", None)  # under it stderr has no buffer, whose lock matters
 
 
 @dataclass(frozen=True)

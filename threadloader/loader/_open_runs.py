@@ -63,11 +63,11 @@ def _await_loops(idents: set[int]) -> None:
     They may get a `ClosedError` now, which `threading` prints. A thread that prints while the
     interpreter goes down may hold the lock of stderr for ever, and Python aborts the program.
     """
-    end = time.monotonic() + PATIENCE_SECONDS
+    end, others = time.monotonic() + PATIENCE_SECONDS, idents - {threading.get_ident()}
     for thread in threading.enumerate():
         # What `threading` has not started cannot be waited for; nor can this very thread.
         foreign = isinstance(thread, threading._DummyThread)
-        if thread.daemon and thread.ident in idents - {threading.get_ident()} and not foreign:
+        if thread.daemon and thread.ident in others and not foreign:
             # Not a `join` of the user's own class, which may wait for ever.
             threading.Thread.join(thread, max(0.0, end - time.monotonic()))
 
