@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from threadloader import Loader, SourceError
+from threadloader.errors import once_free
 from threadloader.sources import _open_file, open_source
 from threadloader.sources._files import kept_open
 from threadloader.sources._open_file import open_regular
@@ -164,6 +165,35 @@ def test_what_a_handler_raises_where_a_line_is_no_utf_8_passes(tmp_path, monkeyp
         monkeypatch.setattr(_open_file, "open_regular", ringing)
         with pytest.raises(TimeoutError, match="rung"):
             source[0]
+
+
+def test_what_a_handler_raises_where_the_limit_of_open_files_is_asked_for_passes(monkeypatch, rung):
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(TimeoutError, match="rung"):
+        kept_open()
+
+
+def test_a_call_during_which_a_handler_raises_is_not_made_again(tmp_path, monkeypatch):
+    """Not even where the handler raises what FUSE says of a file that is just being replaced."""
+
+    def ring(number, frame):
+        raise FileNotFoundError(errno.ENOENT, "my own")
+
+    calls = []
+
+    def called(path):
+        calls.append(path)
+        if calls == [path]:
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, ring)
+    try:
+        with pytest.raises(FileNotFoundError, match="my own"):
+            once_free(called, tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [tmp_path] == calls
 
 
 def raising(error):

@@ -1,6 +1,9 @@
 """An exception of the user's own that a signal handler raises while files or objects are read."""
 
 import codecs
+import copy
+import errno
+import inspect
 import io
 import json
 import operator
@@ -24,8 +27,9 @@ from threadloader.cache._walk import Walk
 from threadloader.config._file import read as read_file
 from threadloader.config._file import split
 from threadloader.config._text import parse
-from threadloader.errors import _open_files, shown
+from threadloader.errors import _callables, _open_files, shown
 from threadloader.fingerprint import digest
+from threadloader.loader._arguments import count_of, state_of
 from threadloader.loader._sampling import Samplings
 from threadloader.loader._schedule import Sampling
 from threadloader.quarantine import Quarantine, is_torn
@@ -36,8 +40,10 @@ from threadloader.sources import (
     _labels,
     _lines,
     _npy_header,
+    _paths,
     _tar_headers,
     as_source,
+    columns,
     files,
     open_source,
     sqlite,
@@ -217,6 +223,18 @@ EXCLUDING = SimpleNamespace(_n=9, now=Sampling(None, NOTHING), _make=lambda *wha
 """As a `Samplings`, of another list than that of a state."""
 
 
+LOOPED = SimpleNamespace(is_dir=lambda: False, is_symlink=lambda: True)
+"""As the entry of a folder that is a link to itself."""
+
+NOTED = SimpleNamespace(add_note=lambda note: None)
+"""As an error of a source."""
+
+
+def listed(folder):
+    (folder / "list").write_text("3\n")
+    return read_numbers("list", folder, None)
+
+
 class Many:
     def __call__(self, sample):
         return sample
@@ -289,6 +307,62 @@ LOST = {
         os,
         "stat",
     ),
+    "a folder's entry": (
+        OSError(errno.ELOOP, "my own"),
+        lambda folder: _paths._is_folder(LOOPED),
+        LOOPED,
+        "is_dir",
+    ),
+    "the numbers of a list": (OverflowError("my own"), listed, np, "array"),
+    "a number as in a cell": (
+        ValueError("my own"),
+        lambda folder: columns._as_in_a_cell(b"01"),
+        columns.re,
+        "search",
+    ),
+    "the note of a sample": (
+        TypeError("my own"),
+        lambda folder: columns._note(NOTED, 0, "a"),
+        NOTED,
+        "add_note",
+    ),
+    "a state": (TypeError("my own"), lambda folder: state_of({}), copy, "deepcopy"),
+    "a state's path": (
+        FileNotFoundError(2, "my own"),
+        lambda folder: state_of("a"),
+        os.path,
+        "abspath",
+    ),
+    "what a callable takes": (
+        ValueError("my own"),
+        lambda folder: _callables.misfit(print, "", 1),
+        _callables,
+        "signature",
+    ),
+    "whether a callable takes these": (
+        TypeError("my own"),
+        lambda folder: _callables.misfit(listed, "", folder),
+        inspect.Signature,
+        "bind",
+    ),
+    "an array that an object gives": (
+        ValueError("my own"),
+        lambda folder: digest(Memory()),
+        np,
+        "asarray",
+    ),
+    "a count": (
+        TypeError("my own"),
+        lambda folder: count_of("epochs", np.int8(1)),
+        operator,
+        "index",
+    ),
+    "a signature": (
+        NameError("my own"),
+        lambda folder: _callables.signature(listed),
+        inspect,
+        "signature",
+    ),
     "an index": (
         TypeError("my own"),
         lambda folder: _indices._array([np.int8(0)], ""),
@@ -339,11 +413,18 @@ def text_of_rows(folder, monkeypatch):
         return _csv_rows._Rows(reader, CsvOptions()).decoded(Bytes(b"a\n"))
 
 
+def header(folder, monkeypatch):
+    parts = [b"\x93NUMPY\x03\x00", b"\x02\x00\x00\x00", Bytes(b"{}")]
+    stream = SimpleNamespace(read=lambda size: parts.pop(0))
+    return _npy_header.read_header(stream, RuntimeError, "damaged")
+
+
 TEXTS = {
     "rows": text_of_rows,
     "a line that may be blank": lambda folder, monkeypatch: _lines._is_blank(Bytes(b"  ")),
     "labels": labels,
     "names in an archive": names,
+    "the header of an array": header,
     "a config": lambda folder, monkeypatch: parse(Bytes(b"{}"), "c.json"),
 }
 
