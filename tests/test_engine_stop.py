@@ -150,6 +150,16 @@ def test_the_exit_hook_tells_all_engines_before_it_waits_for_one(monkeypatch):
     assert (3, 3) == (said.index("waited for"), said.count("waited for"))
 
 
+def test_an_engine_that_was_stopped_is_not_kept_for_the_exit_hook(make_engine, monkeypatch):
+    """Of a program that opens many loaders, one after the other, none stays."""
+    monkeypatch.setattr(_engine, "_running", {})
+    engine = make_engine(1)
+    (there,) = _engine._running.values()
+    assert there() is engine
+    engine.stop()
+    assert {} == _engine._running
+
+
 def test_stopping_twice_and_from_a_worker_is_harmless(make_engine):
     """G6: a worker that stops its own engine does not wait for itself."""
     engine, ended = make_engine(2), []
@@ -160,8 +170,9 @@ def test_stopping_twice_and_from_a_worker_is_harmless(make_engine):
     assert ([False, True, True], False) == (sorted(ended), engine.usable)
 
 
-def test_a_dropped_engine_ends_its_threads():
+def test_a_dropped_engine_ends_its_threads(monkeypatch):
     """A finalizer tells them to end, and the feeder warns of the one who forgot."""
+    monkeypatch.setattr(_engine, "_running", {})
     engine = Engine(2, 5.0)
     engine.start()
     threads = [t for t in threading.enumerate() if t.name.startswith("threadloader")]
@@ -178,7 +189,7 @@ def test_a_dropped_engine_ends_its_threads():
     finally:
         sys.unraisablehook = hook
         warnings.filters.remove(error)
-    assert [ResourceWarning] == caught
+    assert ([ResourceWarning], {}) == (caught, _engine._running)
 
 
 def test_a_new_stream_takes_the_place_of_a_cancelled_one(make_engine):
