@@ -5,7 +5,8 @@ import threading
 import warnings
 
 import pytest
-from numbered_jobs import WAIT, Job, results
+from freeing import AT_ONCE
+from numbered_jobs import WAIT, Job, results, until
 
 from threadloader.engine import ENDED, Engine, _engine
 
@@ -190,6 +191,38 @@ def test_a_dropped_engine_ends_its_threads(monkeypatch):
         sys.unraisablehook = hook
         warnings.filters.remove(error)
     assert ([ResourceWarning], {}) == (caught, _engine._running)
+
+
+@pytest.mark.skipif(not AT_ONCE, reason="the engine is dropped when the collector runs")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_dropped_engine_begins_no_further_part():
+    """G5: not even while the feeder is still in the iterator of jobs, and cannot be told."""
+    begun, inside, asked, go_on = [], threading.Event(), threading.Event(), threading.Event()
+    feeder_may_go_on = threading.Event()
+
+    def do(number, part):
+        begun.append(part)
+        inside.set()
+        assert go_on.wait(WAIT)
+
+    def jobs():
+        yield Job(0, parts=4, do=do)
+        asked.set()
+        assert feeder_may_go_on.wait(WAIT)
+
+    engine = Engine(1, 5.0)
+    engine.start()
+    ((worker, thread),), feeder = engine._shared.crew, engine._feeder
+    engine.stream(jobs(), depth=2).prefetch()
+    assert inside.wait(WAIT)
+    assert asked.wait(WAIT)
+    del engine
+    go_on.set()
+    until(lambda: worker.job is None)
+    feeder_may_go_on.set()
+    feeder.join(WAIT)
+    thread.join(WAIT)
+    assert [0] == begun
 
 
 def test_a_new_stream_takes_the_place_of_a_cancelled_one(make_engine):

@@ -1,6 +1,7 @@
 """A thread that does not end is waited for within a bound, and the log says what it is at (G6)."""
 
 import logging
+import signal
 import threading
 from types import SimpleNamespace
 
@@ -222,5 +223,40 @@ def test_a_feeder_that_is_stuck_costs_its_bound_and_no_more():
         assert engine.stop()
         assert [0.05 + _engine.GRACE_SECONDS] == waits
     finally:
+        go_on.set()
+        engine._feeder.join(WAIT)
+
+
+def test_what_a_handler_raises_while_a_stuck_feeder_is_ended_passes():
+    """G6: though it is what Python raises where no thread begins any more. A second stop ends."""
+    asked, go_on = threading.Event(), threading.Event()
+    rung = []
+
+    def ring(number, frame):
+        raise RuntimeError("rung")
+
+    class Ringing(Runtime):
+        def launch(self, function, args):
+            if function is _engine.end_without_feeder and not rung:
+                rung.append(True)
+                signal.raise_signal(signal.SIGINT)
+            super().launch(function, args)
+
+    def jobs():
+        asked.set()
+        assert go_on.wait(WAIT)
+        yield Job(0)
+
+    engine = Engine(1, 0.05, Ringing())
+    engine.start()
+    engine.stream(jobs(), depth=1).prefetch()
+    before = signal.signal(signal.SIGINT, ring)
+    try:
+        assert asked.wait(WAIT)
+        with pytest.raises(RuntimeError, match="rung"):
+            engine.stop()
+        assert engine.stop()
+    finally:
+        signal.signal(signal.SIGINT, before)
         go_on.set()
         engine._feeder.join(WAIT)

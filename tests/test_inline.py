@@ -37,6 +37,14 @@ class TestInline:
         outcome = Inline().stream(iter([Job(0, do=do)]), depth=1).result(0)
         assert KeyboardInterrupt is type(outcome.error)
 
+    def test_after_a_stop_it_runs_nothing_however_often_it_is_asked(self):
+        """Whoever waits for its end is woken once."""
+        engine, ran = Inline(), []
+        stream = engine.stream(iter([]), depth=1)
+        assert engine.stop()
+        assert (None, None) == (stream.run(ran.append, 0), stream.run(ran.append, 1))
+        assert ([], None) == (ran, engine.left)
+
     def test_a_real_interrupt_passes_and_the_job_is_run_again(self):
         """A signal during the job is the user's own, and consumes no result."""
         runs = []
