@@ -13,7 +13,7 @@ from npz_files import archive, content, good, opened, refused
 
 from threadloader import Loader
 from threadloader.errors import ClosedError, ConfigError, SourceError
-from threadloader.sources import as_source, fingerprint, npz, open_source
+from threadloader.sources import _npz_archive, as_source, fingerprint, npz, open_source
 
 __all__ = ["good"]  # the fixture
 
@@ -211,7 +211,7 @@ def test_closed_it_holds_no_array_any_more_and_refuses_reads(tmp_path):
 def test_of_a_thousand_wrong_names_the_nearest_of_a_few_is_looked_for(tmp_path, monkeypatch):
     """Among thousands that takes a while for each."""
     looked = []
-    monkeypatch.setattr(npz, "nearest", lambda name, known: looked.append(name) or "")
+    monkeypatch.setattr(_npz_archive, "nearest", lambda name, known: looked.append(name) or "")
     np.savez(tmp_path / "x.npz", a=np.arange(3))
     names = [f"n{number}" for number in range(1000)]
     with pytest.raises(SourceError, match="'n999'"):

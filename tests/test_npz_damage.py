@@ -15,7 +15,7 @@ from npy_files import raw as npy
 from npz_files import archive, content, good, opened, refused
 
 from threadloader.errors import SourceError
-from threadloader.sources import npz, open_source
+from threadloader.sources import _npz_archive, npz, open_source
 
 __all__ = ["good"]  # the fixture
 
@@ -237,7 +237,7 @@ def test_what_a_signal_handler_raises_while_it_is_read_passes_as_it_is(good, mon
     def ring(*args):
         raise rung
 
-    monkeypatch.setattr(npz, "read_header", ring)
+    monkeypatch.setattr(_npz_archive, "read_header", ring)
     with pytest.raises(TimeoutError) as caught:
         opened(good)
     assert rung is caught.value
@@ -252,7 +252,7 @@ def test_what_a_signal_handler_raises_while_its_end_is_looked_for_passes_as_it_i
     def ring(*args):
         raise rung
 
-    monkeypatch.setattr(npz.zipfile, "_EndRecData", ring)
+    monkeypatch.setattr(_npz_archive.zipfile, "_EndRecData", ring)
     with pytest.raises(TimeoutError) as caught:
         opened(good)
     assert rung is caught.value
