@@ -13,7 +13,7 @@ from configs import SCHEMA
 
 SOURCES = [
     {"type": "npz", "path": "d.npz"},
-    {"type": "npz", "path": "d.npz", "fields": {"x": "a"}},
+    {"type": "npz", "path": ["*.npz"], "fields": {"x": "a"}},
     {"type": "npy", "path": "d.npy", "mmap": True},
     {"type": "npy", "fields": {"a": "d.npy", "b": "d.npy"}},
     {"type": "csv", "path": ["d.csv"], "dtypes": {"y": "int64"}, "categories": {"x": ["p", "q"]}},

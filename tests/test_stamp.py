@@ -14,7 +14,7 @@ from threadloader.sources import _KINDS, _stamp
 from threadloader.sources._stamp import stamp
 
 SPECS = {
-    "npz": ({"path": "a.npz"}, ["a.npz"]),
+    "npz": ({"path": ["a.npz", "b*.npz"]}, ["a.npz", "b1.npz", "b2.npz"]),
     "npy": ({"fields": {"x": "a.npy", "y": ["b*.npy"]}}, ["a.npy", "b1.npy", "b2.npy"]),
     "csv": ({"path": ["a.csv", "b*.csv"]}, ["a.csv", "b1.csv", "b2.csv"]),
     "jsonl": ({"path": "*.jsonl"}, ["a.jsonl", "b.jsonl"]),

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from ..errors import SourceError, by_handler
 
-__all__ = ["LONGEST", "Header", "read_header"]
+__all__ = ["LONGEST", "Header", "check_alike", "read_header"]
 
 _LONGEST_HEADER = 10_000
 """Characters of a header that are parsed at most: numpy's own bound for untrusted files."""
@@ -57,6 +58,33 @@ class Header:
         if self.columns_first:  # copied once, so that each read finds a row in one piece
             return np.ascontiguousarray(array.reshape(self.shape[::-1]).T)
         return array.reshape(self.shape)
+
+
+def check_alike(
+    first: Path,
+    like: Header | npt.NDArray[Any],
+    file: Path,
+    there: Header | npt.NDArray[Any],
+    place: str = "",
+) -> None:
+    """Refuse rows that cannot follow those of a first file, since their dtype or shape differs.
+
+    ``place`` is where in the file they are, for the message of the SourceError.
+    """
+    expected, got = like.dtype, there.dtype
+    if (got, there.shape[1:]) == (expected, like.shape[1:]):
+        return
+    hint = "name files that belong together"
+    # numpy gives an array of texts the width of the longest.
+    if expected.kind == got.kind and got.kind in "SU" and got.itemsize != expected.itemsize:
+        wider = max(expected, got, key=lambda dtype: dtype.itemsize)
+        hint = f"save texts in one width, as by names.astype({wider.str!r})"
+    raise SourceError(
+        f"expected rows of {expected} {like.shape[1:]}, as {first} has, "
+        f"got {got} {there.shape[1:]}; {hint}",
+        file,
+        place,
+    )
 
 
 def read_header(

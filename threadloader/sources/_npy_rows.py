@@ -26,7 +26,7 @@ import numpy.typing as npt
 from ..errors import SourceError, by_handler
 from ._closing import close_all, closed_error
 from ._files import FileReader
-from ._npy_header import LONGEST, Header, read_header
+from ._npy_header import LONGEST, Header, check_alike, read_header
 from ._open_file import open_regular, other_size, readable, size_of, too_many, unreadable
 from .arrays import ArraySource, Empty, stays_array
 
@@ -143,15 +143,8 @@ class Joined:
 
     def __init__(self, parts: Sequence[Positioned | Mapped]) -> None:
         first = parts[0]
-        shape, dtype = first.header.shape[1:], first.header.dtype
         for part in parts:
-            if part.header.shape[1:] != shape or part.header.dtype != dtype:
-                raise SourceError(
-                    f"expected rows of {dtype} {shape}, as {first.path} has, "
-                    f"got {part.header.dtype} {part.header.shape[1:]}; name files that belong "
-                    "together",
-                    part.path,
-                )
+            check_alike(first.path, first.header, part.path, part.header)
         self.path = first.path
         self.mapped = first.mapped
         self.sizes = tuple(size for part in parts for size in part.sizes)
@@ -163,7 +156,8 @@ class Joined:
             raise SourceError(text, self.path)
         self._firsts = np.array(self._first, np.int64)  # the same, for many rows at once
         size = sum(part.header.size for part in parts)
-        self.header = replace(first.header, shape=(self._first[-1], *shape), size=size)
+        shape = (self._first[-1], *first.header.shape[1:])
+        self.header = replace(first.header, shape=shape, size=size)
 
     def one(self, row: int) -> Any:
         part = bisect_right(self._first, row) - 1

@@ -98,6 +98,6 @@ def _files_of(spec: Mapping[str, Any], base: Path, root: Path | None) -> list[Pa
         # Where there are no fields either, opening the source says so.
         names = (spec.get("fields") or {}).values()
         return [file for each in names for file in expand(base, each, root)]
-    if spec["type"] in ("npz", "sqlite"):  # a name, in which "*" means itself
+    if spec["type"] == "sqlite":  # a name, in which "*" means itself
         return [base / spec["path"]]
     return expand(base, spec["path"], root)
