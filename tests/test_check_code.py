@@ -113,6 +113,28 @@ unread_panic = functools.partial(panicked, "__getitem__")
 unmeasured_panic = functools.partial(panicked, "__len__")
 unmarked_panic = functools.partial(panicked, "fingerprint")
 
+def wrapping(function):
+    @functools.wraps(function)
+    def wrapper(given):
+        return function(given)
+    return wrapper
+
+wrapped = wrapping(list)
+wrapped_failing = wrapping(lambda given: failing())
+
+class TooFew:
+    def __call__(self, sample):
+        return sample
+    def many(self, samples, key, positions):
+        return samples[:1]
+
+too_few = TooFew()
+
+def masking(samples):
+    import threadloader
+    bits = np.random.default_rng(0)
+    return threadloader.MaskTokens(vocabulary=9, mask_token=8)(np.array([9]), rng=bits)
+
 def ringing(*given):
     import signal
     signal.raise_signal(signal.SIGINT)
@@ -322,11 +344,29 @@ def test_what_is_no_exception_is_told_as_one(check, own, given, place, on_error)
 @pytest.mark.parametrize(
     "given", [{"transform": "ringing"}, {"source": "unmeasured_ring"}], ids=["batch", "entering"]
 )
-def test_what_a_signal_handler_raises_is_no_fault_of_the_code(check, own, rung, given):
-    """It ends the command."""
+@pytest.mark.parametrize("on_error", ["raise", {"skip": 5}])
+def test_what_a_signal_handler_raises_is_no_fault_of_the_code(check, own, rung, given, on_error):
+    """It ends the command, and is not left out as a sample's error."""
     options = [f"--{part}={own}:{it}" for part, it in {"source": "source", **given}.items()]
     with pytest.raises(TimeoutError, match="rung"):
-        check(write({"batch_size": 4}), *options, "--batch")
+        check(write({"batch_size": 4, "on_error": on_error}), *options, "--batch")
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"transform": "wrapped_failing", "collate": "wrapped"}, "transform"),
+        ({"transform": "wrapped", "collate": "wrapped_failing"}, "collate"),
+        ({"transform": "too_few"}, "transform"),
+        ({"collate": "masking"}, "collate"),
+        ({"transform": "wrapped", "sampler": "failing"}, "sampler"),
+    ],
+)
+def test_the_part_is_told_that_was_called_whatever_code_it_shares(check, own, given, place):
+    """As two functions wrapped by one decorator do, or a collate that calls our own transform."""
+    options = [f"--{part}={own}:{it}" for part, it in {"source": "source", **given}.items()]
+    code, out, _ = check(write({"batch_size": 4}), *options, "--batch")
+    assert (1, True) == (code, out.startswith(f"c.json: {place}: expected a batch, got "))
 
 
 def test_the_config_is_read_before_code_is_imported(check, folder, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from sampler_kinds import needs_64_bits
 from strategies import remainders
 
-from threadloader import ConfigError, Loader, SourceError
+from threadloader import ConfigError, Loader, SourceError, lookup
 from threadloader.cli import main
 from threadloader.sources import npz
 
@@ -143,6 +144,15 @@ def test_a_source_that_cannot_be_closed_is_told_behind_the_answer(config, capsys
     code, out, err = ask(capsys, config(), "--step", 0)
     assert (1, True) == (code, "epoch 0, step 0" in out)
     assert "/source/path: expected a file that can be closed, got Input/output error" in err
+
+
+@pytest.mark.parametrize(("room", "name"), [(lookup, "length_of"), (npz.NpzSource, "close")])
+def test_what_a_signal_handler_raises_is_no_fault_of_the_source(
+    config, capsys, monkeypatch, rung, room, name
+):
+    monkeypatch.setattr(room, name, lambda source: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(TimeoutError, match="rung"):
+        ask(capsys, config(), "--step", 0)
 
 
 @needs_64_bits

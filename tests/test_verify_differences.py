@@ -210,3 +210,15 @@ def test_a_state_that_is_refused_is_a_difference_of_the_run():
     report = report_of(faults.Renamed)
     assert ("run", "the whole run") == (report.difference.kind, report.difference.where)
     assert report.difference.what.startswith("StateError: the state is of another run; source: ")
+
+
+def test_a_batch_that_cannot_be_copied_is_told_with_its_place():
+    """A memory view has a digest, but no copy."""
+    numbers = itertools.count()
+
+    def counted(samples):
+        return {"bytes": memoryview(b"%d" % next(numbers))}
+
+    report = report_of(collate=counted)
+    got = report.difference
+    assert ("content", 0, 0) == (got.kind, got.epoch, got.step)

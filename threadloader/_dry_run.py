@@ -25,7 +25,7 @@ from ._messages import (
 from ._schema import pointer
 from .config import Base, LoaderConfig, Report, examine
 from .engine import FEWER
-from .errors import ConfigError, Problem, SourceError, from_signal
+from .errors import ConfigError, Problem, SourceError, ends
 from .loader import Loader, based, open_configured, without_source
 
 __all__ = ["examined", "read"]
@@ -135,14 +135,9 @@ def _noting(
     try:
         yield
     except BaseException as error:  # also the panics of libraries in Rust
-        if _ends(error):
+        if ends(error):
             raise
         problems += told(error)
-
-
-def _ends(error: BaseException) -> bool:
-    """Whether an exception is a Ctrl-C or what a signal handler has raised: it ends the command."""
-    return issubclass(type(error), KeyboardInterrupt) or from_signal(error)
 
 
 class _Parts(NamedTuple):
@@ -200,7 +195,7 @@ def _kept_out(report: Report, config: LoaderConfig, parts: _Parts) -> list[Probl
             with parts.loader(config):
                 return problems
         except BaseException as error:  # as in `_noting`
-            if _ends(error):
+            if ends(error):
                 raise
             wrong = _wrong(error, report, config, parts)
         problems += [it for it in wrong if it not in problems]

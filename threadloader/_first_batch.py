@@ -9,7 +9,7 @@ from typing import Any
 
 from ._messages import in_words
 from .config import LoaderConfig
-from .errors import CollateError, ConfigError, Problem
+from .errors import CollateError, ConfigError, Problem, from_signal
 from .loader import NO_BATCH, Loader, unlisted
 
 __all__ = ["at_fault", "first_batch"]
@@ -27,7 +27,9 @@ def first_batch(config: LoaderConfig, make: Callable[[LoaderConfig], Loader]) ->
         return _built(config, make)
     try:
         return _built(dataclasses.replace(config, on_error="raise"), make)
-    except Exception as error:  # noqa: BLE001 - told, if `on_error` lets it pass
+    except Exception as error:  # told, if `on_error` lets it pass
+        if from_signal(error):
+            raise
         first = in_words(error)
     return _built(config, make, first)
 
@@ -55,25 +57,23 @@ def at_fault(error: BaseException, given: Mapping[str, Any]) -> str:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if error.__cause__ is not None:  # that of a WorkerError has the frames of the code
         frames += [frame for frame, _ in traceback.walk_tb(error.__cause__.__traceback__)]
-    codes = {_python_code(it): part for part, it in given.items() if part != "source"}
-    if found := next((frame.f_code for frame in frames if frame.f_code in codes), None):
-        return codes[found]
     calls = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
-    changing = (f"{__package__}.masking", f"{__package__}.transforms")
-    part = "source"
-    if isinstance(error, CollateError):
-        part = "collate"
-    elif any(module.startswith(changing) for module, _ in calls):
-        part = "transform"
-    elif (f"{__package__}.jobs._batch", "collated") in calls:
-        part = "collate"
+    # By our own code that called it, since two parts in code may share theirs, as wrapped functions
+    # do. From the outermost on: a part in code may call the others' rooms.
+    collating, part = (f"{__package__}.jobs._batch", "collated"), "source"
+    for call in calls:
+        if call[0].startswith((f"{__package__}.masking", f"{__package__}.transforms")):
+            part = "transform"
+        elif call[0].startswith(f"{__package__}.samplers") and "sampler" in given:
+            part = "sampler"
+        elif call == collating and "collate" in given:
+            part = "collate"
+        if part != "source":
+            break
+    else:  # of ours: it may transform as well, so the transform is looked for first
+        if isinstance(error, CollateError) or collating in calls:
+            part = "collate"
     return part if part in given else f"/{part}"
-
-
-def _python_code(given: Any) -> Any:
-    """The code of a function, or of the method that calls an object; None where it has none."""
-    method: Any = type(given).__call__
-    return getattr(given, "__code__", None) or getattr(method, "__code__", None)
 
 
 def _shapes(batch: Any, field: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from ._command_line import new_command
 from ._dry_run import read
 from ._messages import GOOD, PROBLEM, USAGE, counted, from_source, located, problem_lines, telling
 from .config import NO_SOURCE, Base, LoaderConfig
-from .errors import ConfigError, Problem
+from .errors import ConfigError, Problem, from_signal
 from .loader import Samplings, deal_of, length_of, open_configured
 from .order import LONGEST, Deal
 from .samplers import EpochOrder
@@ -111,7 +111,9 @@ def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
             with telling():
                 source = open_configured(report.source or {}, report.base.path, report.root)
         out += _answered(arguments, report.config, report.base, source).split("\n")
-    except Exception as error:  # noqa: BLE001 - a command shows no traceback
+    except Exception as error:  # a command shows no traceback
+        if from_signal(error):
+            raise
         if source is None:
             problems += from_source(report, error)
         else:
@@ -121,7 +123,9 @@ def _order(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         if hasattr(source, "close"):
             try:
                 source.close()
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:  # as above
+                if from_signal(error):
+                    raise
                 problems += from_source(report, error)
         err += problem_lines(report, problems)
     return PROBLEM if problems else GOOD

@@ -280,7 +280,7 @@ name_of: Callable[[type], str] = vars(type)["__name__"].__get__
 # Last: it knows the exceptions above.
 from . import _callables, _handlers, _log, _open_files  # noqa: E402
 
-by_handler, from_signal = _handlers.by_handler, _handlers.from_signal
+by_handler, ends, from_signal = _handlers.by_handler, _handlers.ends, _handlers.from_signal
 lost_interrupt, raised_first = _handlers.lost_interrupt, _handlers.raised_first
 traceback_of = _handlers.traceback_of
 log, misfit, signature = _log.log, _callables.misfit, _callables.signature

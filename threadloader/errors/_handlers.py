@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from . import LoaderError
 
-__all__ = ["by_handler", "from_signal", "lost_interrupt", "raised_first", "traceback_of"]
+__all__ = ["by_handler", "ends", "from_signal", "lost_interrupt", "raised_first", "traceback_of"]
 
 
 def by_handler(error: BaseException) -> bool:
@@ -34,6 +34,14 @@ def by_handler(error: BaseException) -> bool:
     if not issubclass(kind, OSError) or issubclass(kind, LoaderError):
         return from_signal(error)
     return vars(OSError)["errno"].__get__(error) is None or from_signal(error)
+
+
+def ends(error: BaseException) -> bool:
+    """Tell whether this ends what a command is doing: any Ctrl-C, or what a handler has raised.
+
+    What else user code raises, it tells, also if that is no `Exception`.
+    """
+    return issubclass(type(error), KeyboardInterrupt) or from_signal(error)
 
 
 def lost_interrupt() -> NoReturn:

@@ -22,7 +22,7 @@ from ..sources import as_source, fingerprint, stamp
 from ..transforms import OffersMany, Transform, bind
 from ._plan import Leg
 
-__all__ = ["CODE", "PARTS", "Case", "hurried"]
+__all__ = ["CODE", "PARTS", "Case", "hurried", "passing_over"]
 
 PARTS = ("source", "transform", "collate")
 """The parts that a user may give in code and several threads call, so that a lock may help."""
@@ -43,6 +43,16 @@ def hurried() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
+
+
+@contextlib.contextmanager
+def passing_over() -> Iterator[None]:
+    """Pass over what the user's code raises, but not what a signal handler does."""
+    try:
+        yield
+    except Exception as error:
+        if from_signal(error):
+            raise
 
 
 class Case:
@@ -122,7 +132,7 @@ class Case:
         """Close the user's source that is still open. A second time does nothing."""
         given, self._opened = self._opened, None
         if given is not None:
-            with contextlib.suppress(Exception):
+            with passing_over():
                 given.close()
 
     @contextlib.contextmanager

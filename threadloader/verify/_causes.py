@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..errors import from_signal
 from ..sources import fingerprint
 from . import _cause_texts
 from ._case import PARTS, Case
@@ -81,7 +82,9 @@ def faults(case: Case, indices: Sequence[int], calls: int = GLANCE) -> Glance:
         found = _alone(case, indices[:GLANCE], calls)
         rare = [] if found.causes else _in_threads(case, indices, found.moved, GLANCE_SECONDS)
         return Glance((*found.causes, *rare), tuple(found.dangers))
-    except Exception as error:  # noqa: BLE001 - what the runs have shown is told all the same
+    except Exception as error:  # what the runs have shown is told all the same
+        if from_signal(error):
+            raise
         return Glance(failed=f"each part alone, and in several threads at once: {told(error)}")
 
 
@@ -120,7 +123,9 @@ def causes(
         if not shown:
             tell("whole runs, with a lock around each part")
             shown = [_locked(case, tape, depth), *found.dangers]
-    except Exception as error:  # noqa: BLE001 - the difference is told all the same
+    except Exception as error:  # the difference is told all the same
+        if from_signal(error):
+            raise
         return (_cause_texts.unknown((f"the experiments themselves failed: {told(error)}",)),)
     return tuple(shown)
 

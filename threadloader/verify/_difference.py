@@ -7,8 +7,8 @@ import copy
 import json
 from functools import partial
 
-from ..errors import ConfigError
-from ._case import Case
+from ..errors import ConfigError, from_signal
+from ._case import Case, passing_over
 from ._compare import Field, differing
 from ._plan import Leg, Run
 from ._record import Item, Mark, Tape, VerifyError, follow, made, told
@@ -47,8 +47,10 @@ def compared(case: Case, run: Run, tape: Tape) -> tuple[Difference | None, list[
                     return _steps(run, item.place[0], item.mark, what), []
                 mark = due[1]
                 if item.mark != mark:
-                    # A copy: workers that are ahead may be writing into the memory of this batch.
-                    item = item._replace(batch=copy.deepcopy(item.batch))
+                    # A copy, where it can be made: workers that are ahead may be writing into the
+                    # memory of this batch.
+                    with passing_over():
+                        item = item._replace(batch=copy.deepcopy(item.batch))
                     break
             else:
                 missing = next(expected, None)
@@ -59,6 +61,8 @@ def compared(case: Case, run: Run, tape: Tape) -> tuple[Difference | None, list[
     except VerifyError:
         raise
     except Exception as error:
+        if from_signal(error):
+            raise
         if type(error) is RuntimeError and error.args == ("can't start new thread",):
             raise ShortError("the system starts no more threads") from error
         if isinstance(error, ConfigError) and error.problems[0].pointer == "/num_workers":
@@ -117,7 +121,7 @@ def _difference(
 
 def _anew(case: Case, item: Item) -> Item | None:
     """Make the batch of an item once more, alone and without workers; None where that fails."""
-    with contextlib.suppress(Exception), case.batches(Leg(0, 1)) as batches:
+    with passing_over(), case.batches(Leg(0, 1)) as batches:
         batches.load_state_dict(json.loads(item.before))
         return made(item.place, next(iter(batches)), batches.info, "")
     return None

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import signature
+from ..errors import from_signal, signature
 from ..fingerprint import digest
 
 __all__ = ["changed", "held"]
@@ -77,7 +77,9 @@ def _places(thing: Any, name: str, depth: int, seen: set[int]) -> Iterator[tuple
         return
     try:
         mark, inside = _looked(thing)
-    except Exception:  # noqa: BLE001 - of code of the user's, or what another thread changes now
+    except Exception as error:  # of code of the user's, or what another thread changes now
+        if from_signal(error):
+            raise
         return
     if mark is not None:
         yield name, mark
@@ -149,7 +151,9 @@ def _variables(function: Any) -> dict[str, Any]:
     try:
         found = inspect.getclosurevars(function)
         parameters = signature(function).parameters
-    except (TypeError, ValueError):  # not written in Python, or a variable not yet there
+    except (TypeError, ValueError) as error:  # not in Python, or a variable not yet there
+        if from_signal(error):
+            raise
         return {}
     home = getattr(function, "__module__", None)
     # Not functions and classes of other modules: what they keep has no name in this function.
@@ -228,5 +232,7 @@ def _is_small(value: Any, depth: int = DEEPEST) -> bool:
 def _digest(value: Any) -> bytes | None:
     try:
         return digest(value)
-    except Exception:  # noqa: BLE001 - it has none; or another thread changes it now
+    except Exception as error:  # it has none; or another thread changes it now
+        if from_signal(error):
+            raise
         return None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import samplers
-from ..errors import from_signal
+from ..errors import ends, from_signal
 from ..sources import fingerprint
 from ._case import Case
 from ._result import Call, result
@@ -93,13 +93,15 @@ def _fresh(calls: Mapping[int, Call]) -> dict[int, Call]:
     for index, call in calls.items():
         try:
             given = call()
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # noqa: BLE001 - whatever the data does to its reader
+        except BaseException as error:  # whatever the data does to its reader
+            if ends(error):
+                raise
             continue
         try:
             found[index] = partial(copy.deepcopy, copy.deepcopy(given))
-        except Exception:  # noqa: BLE001 - of what cannot be copied, a new one is asked for
+        except Exception as error:  # of what cannot be copied, a new one is asked for
+            if from_signal(error):
+                raise
             found[index] = call
     return found
 

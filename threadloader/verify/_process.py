@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .._children import answer_in, child_command, child_environment, last_words
+from ..errors import from_signal
 from . import _cause_texts
 from ._case import Case
 from ._parts import results
@@ -89,7 +90,9 @@ class Process:
             again = results(self._case, indices)
         except LostError as error:
             return _cause_texts.other_process("", str(error))
-        except Exception as error:  # noqa: BLE001 - the difference is told all the same
+        except Exception as error:  # the difference is told all the same
+            if from_signal(error):
+                raise
             return _cause_texts.other_process(
                 "", f"the experiments themselves failed: {told(error)}"
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import re
@@ -17,7 +16,7 @@ from ..fingerprint import chained, digest
 from ..jobs import BatchInfo
 from ..loader import NO_BATCH, Batches
 from ..sizes import nbytes
-from ._case import Case
+from ._case import Case, passing_over
 from ._plan import Leg, Run
 
 __all__ = ["Item", "Mark", "Tape", "VerifyError", "follow", "made", "record", "told"]
@@ -218,7 +217,7 @@ class Tape:
         self.batch_bytes = max(size, self.batch_bytes)
         if size <= self._room:
             # A copy: the memory of the batch may be written again.
-            with contextlib.suppress(Exception):
+            with passing_over():
                 self.kept[item.place] = copy.deepcopy(item.batch)
                 self._room -= size
 

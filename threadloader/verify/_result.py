@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ends, from_signal
 from ..fingerprint import digest
 
 __all__ = ["RAISED", "Call", "result", "seen"]
@@ -31,7 +32,9 @@ def seen(value: Any) -> bytes:
     """Give the digest of a value; b"" for one that cannot be compared."""
     try:
         return digest(value)
-    except TypeError:
+    except TypeError as error:
+        if from_signal(error):
+            raise
         return b""
 
 
@@ -45,9 +48,9 @@ def result(call: Call) -> bytes:
         value = call()
         found = seen(value)
         sizes = set(_sizes(value)) if found else set()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - whatever the data does to its reader
+    except BaseException as error:  # whatever the data does to its reader
+        if ends(error):
+            raise
         return RAISED + type(error).__name__.encode()
     del value  # its memory is free now, unless somebody keeps it
     for size in sizes:
