@@ -136,9 +136,14 @@ def masking(samples):
     return threadloader.MaskTokens(vocabulary=9, mask_token=8)(np.array([9]), rng=bits)
 
 def ringing(*given):
+    # The first time alone: a second try would hear it no more.
     import signal
-    signal.raise_signal(signal.SIGINT)
+    if not rung:
+        rung.append(True)
+        signal.raise_signal(signal.SIGINT)
     return 4
+
+rung = []
 
 def unmeasured_ring():
     return type("Source", (Source,), {"__len__": ringing})()
