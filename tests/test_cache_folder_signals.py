@@ -200,3 +200,20 @@ def test_a_handler_that_closes_it_and_raises_leaves_no_file_open(tmp_path, monke
     with pytest.raises(KeyboardInterrupt):
         cache.keep(1, made(1))
     assert cache._writer is None
+
+
+def test_a_close_while_it_is_looked_at_leaves_no_file_open(tmp_path, monkeypatch):
+    """By a handler or another thread. It takes whoever looks for one that writes."""
+    times = iter([0.0, *[9.0] * 9])
+    cache = Folder(tmp_path, "key", COUNT, clock=lambda: next(times))
+    cache.keep(0, made(0))
+    real = Folder._leave_to_parent
+
+    def closing(self):
+        self.close()
+        assert self._writer is not None  # it was left to this thread
+        real(self)
+
+    monkeypatch.setattr(Folder, "_leave_to_parent", closing)
+    cache.find(1)
+    assert cache._writer is None

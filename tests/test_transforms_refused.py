@@ -122,3 +122,23 @@ def test_a_generator_is_a_sample_for_a_collate_that_takes_it():
 
     with Loader({"shuffle": False}, [1, 3], transform=rows, collate=collate) as batches:
         assert [0, 0, 1, 2] == next(iter(batches))
+
+
+def crops(sample, rng):
+    yield sample + rng.random()
+
+
+class Crops:
+    def __call__(self, sample, rng):
+        yield sample + rng.random()
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [crops, partial(crops), Crops(), Crops().__call__],
+    ids=["function", "partial", "object", "method"],
+)
+def test_a_generator_function_that_takes_rng_is_refused(transform):
+    """Its body would run in the collate, where the thread's generator is at another sample."""
+    hint = "its body would run when rng is another sample's: return a list of what it yields"
+    assert ("a generator function that takes rng", hint) == refused(transform)

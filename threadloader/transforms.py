@@ -3,7 +3,8 @@
 A transform is any callable of a sample. One that has a parameter named ``rng`` is
 given a numpy `Generator` by that keyword, whose stream depends on a key (made of
 seed and epoch) and the sample's position in the global order: the same on any
-thread, at any number of workers, before and after a resume.
+thread, at any number of workers, before and after a resume. Each thread has one
+generator and sets it anew for each sample, so it is used only inside the call.
 
 A transform may also offer ``many(samples, key, positions)``, which gives a list of what it
 makes of several samples, where one large operation is faster than many small ones. Key and
@@ -45,8 +46,8 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         A callable of (sample, key, position), or None for None.
 
     Raises:
-        ConfigError: it is not callable, is an async function, takes ``rng`` by position only, or
-            surely cannot be called so.
+        ConfigError: it is not callable, is an async function, takes ``rng`` by position only or
+            though it is a generator function, or surely cannot be called so.
 
     >>> jitter = bind(lambda sample, rng: sample + int(rng.integers(1000)))
     >>> jitter(0, 7, 0) == jitter(0, 7, 0), jitter(0, 7, 0) == jitter(0, 7, 1)
@@ -70,6 +71,9 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         raise _refusal(*got)
     if not rng:
         return lambda sample, key, position: transform(sample)
+    if any(map(inspect.isgeneratorfunction, (transform, type(transform).__call__))):
+        hint = "its body would run when rng is another sample's: return a list of what it yields"
+        raise _refusal("a generator function that takes rng", hint)
     generators = _Generators()
     return lambda sample, key, position: transform(sample, rng=generators.at(key, position))
 

@@ -68,7 +68,7 @@ class Folder(Cache):
         self._looked = clock()  # when `look` ran last; written by each thread that looks
         # Held by the one thread that writes, even while it waits for the disk: other threads
         # that want to write would wait for the disk all the same, and hits do not take it. A
-        # forked child makes another.
+        # thread that looks takes it for a moment. A forked child makes another.
         self._writing = _thread.allocate_lock()
         self._writer: Writer | None = None
         self._ended: tuple[Writer, ...] = ()  # earlier writers that are not closed yet
@@ -128,7 +128,11 @@ class Folder(Cache):
     def look(self) -> None:
         """Look for what other processes have written; a miss does so, at most once a second."""
         self._looked = self._clock()
-        unless_held(self._writing, self._leave_to_parent)
+        try:
+            unless_held(self._writing, self._leave_to_parent)
+        finally:  # whoever closed this cache meanwhile took this thread for one that writes
+            if self._stopped:
+                self._retire()
         try:
             self._shelf.look()
         except OSError as error:  # samples are prepared; if writing fails too, the log says why
@@ -230,7 +234,7 @@ class Folder(Cache):
             self._stopped = True
 
     def _retire(self) -> None:
-        """Close the writer, unless a thread is writing: that one closes it when it is done."""
+        """Close the writer, unless a thread is writing or looks: that closes it when it is done."""
         unless_held(self._writing, self._close_writer)
 
     def _close_writer(self) -> None:
