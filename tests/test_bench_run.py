@@ -1,5 +1,6 @@
 """The runs of a plan come to a row for each setting; a plan or a run that is wrong says which."""
 
+import numpy as np
 import pytest
 
 from threadloader import ConfigError, LoaderConfig
@@ -39,6 +40,9 @@ def numbers(rate=1000.0, *, wait=0.0, ready=1.0, **others):
         {"workers": (-1,)},
         {"workers": (1025,)},
         {"workers": (True,)},
+        {"workers": 4},
+        {"workers": iter([0, 2])},
+        {"workers": np.array([0, 2])},
         {"seconds": 0},
         {"seconds": float("nan")},
         {"seconds": float("inf")},

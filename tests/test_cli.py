@@ -277,3 +277,31 @@ def test_an_exception_that_cannot_be_printed_is_told_by_its_class():
             raise KeyError("no text")
 
     assert "Odd (not printable: KeyError)" == _messages.in_words(Odd())
+
+
+class Ringing(Exception):
+    """One that is interrupted while it is told."""
+
+    def __str__(self):
+        signal.raise_signal(signal.SIGINT)
+        return "mine"
+
+
+class RingingNotes(Exception):
+    @property
+    def __notes__(self):
+        signal.raise_signal(signal.SIGINT)
+        return []
+
+
+@pytest.mark.parametrize("error", [Ringing(), RingingNotes()], ids=["text", "notes"])
+def test_what_a_signal_handler_raises_while_an_exception_is_told_passes(rung, error):
+    with pytest.raises(TimeoutError, match="rung"):
+        _messages.in_words(error)
+
+
+def test_what_a_signal_handler_raises_while_the_config_is_read_passes(check, monkeypatch, rung):
+    """As a timer's, while the config comes through a pipe: it is no error of the system."""
+    monkeypatch.setattr(_dry_run, "examine", lambda *args, **options: Ringing().__str__())
+    with pytest.raises(TimeoutError, match="rung"):
+        check(write({"source": NPZ}))

@@ -172,3 +172,42 @@ def test_an_end_of_a_line_is_made_into_the_systems_once(monkeypatch, capsys):
     with _stdout.answering():
         print("hello")
     assert "hello\n" == capsys.readouterr().err
+
+
+IN_ITS_PLACE = """
+import codecs, sys
+from threadloader import cli
+
+class Tee:
+    "Has what a stream has, or no more than is used here."
+    def __init__(self, whole):
+        self.stream, self.whole, self.written = sys.stdout, whole, []
+    def write(self, text):
+        self.written.append(text)
+        return self.stream.write(text)
+    def flush(self):
+        self.stream.flush()
+    def fileno(self):
+        return self.stream.fileno()
+    def __getattr__(self, name):
+        if not self.whole:
+            raise AttributeError(name)
+        return getattr(self.stream, name)
+
+def codec():
+    return codecs.getwriter("utf-8")(sys.stdout.detach())
+
+sys.stdout = {"whole": lambda: Tee(True), "bare": lambda: Tee(False), "codec": codec}[sys.argv[1]]()
+code = cli.main(["check", sys.argv[2], "--source=builtins:list"])
+written = getattr(sys.stdout, "written", ["c.json: OK\\n"])
+print(code, written, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("stream", ["whole", "bare", "codec"])
+def test_a_stream_of_the_programs_own_that_ends_at_1_gets_the_answer(run_child, folder, stream):
+    """As one that also writes to a log: while user code prints, what it wraps leads to stderr."""
+    child = run_child(IN_ITS_PLACE, stream, str(folder / "c.json"))
+    assert f"{folder / 'c.json'}: OK\n" == child.stdout
+    assert child.stderr.startswith("0 ['")
+    assert "c.json: OK\\n']" in child.stderr

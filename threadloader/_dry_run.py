@@ -25,7 +25,7 @@ from ._messages import (
 from ._schema import pointer
 from .config import Base, LoaderConfig, Report, examine
 from .engine import FEWER
-from .errors import ConfigError, Problem, SourceError, ends
+from .errors import ConfigError, Problem, SourceError, by_handler, ends
 from .loader import Loader, based, open_configured, without_source
 
 __all__ = ["examined", "read"]
@@ -77,6 +77,8 @@ def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
             sampler_in_code="sampler" in names_of(arguments),
         )
     except OSError as error:
+        if by_handler(error):
+            raise
         err.append(line(f"threadloader: cannot read {name}: {error.strerror or error}"))
     except ConfigError as error:  # the name, not what stands in the file
         err.append(line(f"threadloader: {error}"))

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from ._schema import pointer
 from .config import Report
-from .errors import ConfigError, LoaderError, Problem, SourceError, name_of
+from .errors import ConfigError, LoaderError, Problem, SourceError, from_signal, name_of
 from .errors import one_line as line
 
 __all__ = [
@@ -140,9 +140,13 @@ def in_words(error: BaseException) -> str:
     try:
         text = str(error)
         said = f"{kind}: {text}" if text else kind
-    except Exception as problem:  # noqa: BLE001 - an exception may be made of anything
+    except Exception as problem:  # an exception may be made of anything
+        if from_signal(problem):
+            raise
         said = f"{kind} (not printable: {type(problem).__name__})"
     try:
         return "; ".join([said, *getattr(error, "__notes__", [])])
-    except Exception:  # noqa: BLE001 - as above
+    except Exception as problem:  # as above
+        if from_signal(problem):
+            raise
         return said

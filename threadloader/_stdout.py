@@ -54,20 +54,27 @@ def _kept(stdout: TextIO | None) -> Iterator[TextIO | None]:
         yield stdout
         return
     _flush(stdout)
-    kept = os.dup(1)
+    kept, later = os.dup(1), None
     try:
         _to_stderr()
-        if stdout is not None and _number(stdout) == 1:
+        if stdout is None or _number(stdout) != 1:
+            yield stdout  # a caller has put something of its own in its place, as tests do
+        elif stdout is sys.__stdout__:
             with open(
                 kept, "w", encoding=stdout.encoding, errors=stdout.errors, closefd=False
             ) as answer:
                 yield answer
-        else:  # a caller has put something of its own in its place, as tests do
-            yield stdout
+        else:  # one that ends there by ways of its own: it gets the answer once 1 leads there again
+            encoding = getattr(stdout, "encoding", None) or "utf-8"
+            later = io.TextIOWrapper(io.BytesIO(), encoding, newline="\n")
+            yield later
     finally:
         _flush(sys.__stdout__)  # what was printed there meanwhile belongs to stderr
         os.dup2(kept, 1)
         os.close(kept)
+    if stdout is not None and later is not None:
+        later.seek(0)
+        stdout.write(later.read())
 
 
 class _ToStderr(io.RawIOBase):

@@ -65,7 +65,10 @@ class Plan:
         seconds = 2.0 if self.seconds is None and self.batches is None else self.seconds
         object.__setattr__(self, "seconds", seconds)
         right = {
-            "workers": bool(self.workers) and all(_whole(n, 0, 1024) for n in self.workers),
+            # Not what gives its items once, nor an array, whose truth is that of its items.
+            "workers": isinstance(self.workers, (tuple, list, range))
+            and len(self.workers) > 0
+            and all(_whole(n, 0, 1024) for n in self.workers),
             "seconds": seconds is None or (_number(seconds, 86400) and seconds > 0),
             "batches": self.batches is None or _whole(self.batches, 2, 10**9),
             "repeat": _whole(self.repeat, 1, 1000),
