@@ -1,5 +1,7 @@
 """An interrupt passes as it is, wherever it comes: no row is lost, no connection stays open."""
 
+import itertools
+import operator
 import signal
 import sqlite3
 import threading
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import open_files
 from databases import made, opened
+from numbered_jobs import until
 
 from threadloader import Loader
 from threadloader.sources import _sqlite_connections, _sqlite_reading, sqlite
@@ -159,6 +162,37 @@ def test_what_comes_while_sqlite_asks_for_leave_passes_as_it_is(tmp_path, monkey
     for source in sources:
         assert -7 == source[0]["id"]
         source.close()
+
+
+COUNTING = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 100000000)"
+"""Rows that SQLite makes for many seconds; of this many, so that a test that fails ends."""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals come from outside here")
+@pytest.mark.parametrize(
+    "query",
+    [f"{COUNTING} SELECT x AS id FROM c WHERE x < 0", f"{COUNTING} SELECT count(*) AS id FROM c"],
+    ids=["a row never comes", "one row comes late"],
+)
+def test_a_signal_is_seen_while_sqlite_works_and_gives_no_row(tmp_path, monkeypatch, rung, query):
+    """What its handler raises comes out as it is. Else even Ctrl-C waits for the next row."""
+    real, most = _sqlite_reading.Reading.go_on, 10**6
+    asked = itertools.repeat(0, most)
+
+    def ring():
+        # In C, so that the handler runs where it would run otherwise.
+        until(lambda: operator.length_hint(asked) < most - 2)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    monkeypatch.setattr(
+        _sqlite_reading.Reading, "go_on", lambda self: map(operator.add, real(self), asked)
+    )
+    thread = threading.Thread(target=ring)
+    thread.start()
+    with pytest.raises(TimeoutError, match="rung"):
+        opened(made(tmp_path), query)
+    thread.join(WAIT)
+    assert -7 == opened(tmp_path)[0]["id"]
 
 
 def pressed(number, frame):

@@ -32,6 +32,10 @@ _PATIENCE_SECONDS = 0.5
 Chosen: SQLite ends one in some milliseconds; a thread that is stuck in the system does not end its
 own at all, and the loader has waited its `close_timeout` before."""
 
+_ASKED_EACH = 1_000_000
+"""Instructions of SQLite between two looks for signals. Chosen: they take it 10 to 40 ms, and a
+worker may have to wait for the GIL each time."""
+
 _Status = tuple[int, ...]
 
 
@@ -221,6 +225,9 @@ class _Connection:
             self.pages, self.page_size = self._number("page_count"), self._number("page_size")
             self.version = self.data_version()
             self.sql.set_authorizer(reading.authorize)
+            going_on = reading.go_on()
+            next(going_on)  # up to where it is resumed
+            self.sql.set_progress_handler(going_on.__next__, _ASKED_EACH)
         except BaseException:
             self.sql.close()
             raise

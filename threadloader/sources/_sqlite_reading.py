@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Iterator
 
 from ..errors import by_handler, lost_interrupt
 
@@ -41,8 +42,25 @@ class Reading:
             self._local.kept = error
         return sqlite3.SQLITE_DENY
 
+    def go_on(self) -> Iterator[int]:
+        """Give 0 each time: a statement may go on. SQLite asks for it while it works at one.
+
+        So signals are looked at though no row comes: where a generator is resumed, and within its
+        ``try``, which a function has not yet begun by then. What a handler raises ends the
+        statement, and is raised by `raise_kept`.
+        """
+        answer = 0
+        while True:
+            try:
+                yield answer
+                answer = 0
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - as above
+                self._local.kept, answer = error, 1
+
     def raise_kept(self, error: Exception) -> None:
-        """Raise what a signal handler raised: what `authorize` has kept, or this error.
+        """Raise what a signal handler raised: what was kept of it, or this error.
 
         An exception that came before the first line of `authorize` is lost: SQLite says that a
         statement was refused, but `authorize` refused none. Then a KeyboardInterrupt is raised.
