@@ -273,15 +273,23 @@ def test_a_picture_goes_into_a_regular_file_alone(command):
     assert (2, "", expected) == (code, out, err[: len(expected)])
 
 
-@pytest.mark.parametrize("name", ["c.json", "./c.json"])
-@pytest.mark.parametrize("section", ["", "#/t"])
-def test_a_picture_does_not_take_the_place_of_the_config(command, name, section):
-    config = {"source": NPZ, "batch_size": 5}
-    text = Path(write({"t": config} if section else config)).read_text("utf-8")
-    code, out, err = command(f"c.json{section}", *QUICK, "--workers", "0", "--svg", name)
-    expected = f"threadloader bench: --svg: expected another file than the config, got {name}\n"
-    assert (2, "", expected) == (code, out, err)
-    assert text == Path("c.json").read_text("utf-8")
+@pytest.mark.parametrize("name", ["c.json", "./c.json", "x.npz"])
+def test_a_picture_takes_the_place_of_a_picture_alone(command, name):
+    """Not of the config, nor of data that nobody may have a copy of."""
+    write({"source": NPZ, "batch_size": 5})
+    before = Path(name).read_bytes()
+    code, out, err = command("c.json", *QUICK, "--workers", "0", "--svg", name)
+    expected = f"threadloader bench: cannot write {name}: expected an SVG picture or a new name, "
+    assert (2, "", expected) == (code, out, err[: len(expected)])
+    assert before == Path(name).read_bytes()
+
+
+@pytest.mark.parametrize("before", ["", "<svg/>"])
+def test_a_picture_may_take_the_place_of_one_or_of_nothing(command, monkeypatch, before):
+    monkeypatch.setattr(_command, "run", lambda *a, **k: report({0: 10.0}))
+    Path("a.svg").write_text(before, "utf-8")
+    assert 0 == command("c.json", "--svg", "a.svg")[0]
+    assert f"{SVG}svg" == ET.parse("a.svg").getroot().tag
 
 
 def test_a_picture_by_a_link_into_a_folder_that_is_not_there_is_told_before_the_run(command):

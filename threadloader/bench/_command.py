@@ -132,8 +132,6 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     code, _ = examined(report, arguments, err if arguments.json else out)
     if report.config is None or code:
         return code
-    if arguments.svg and _same(report.file, arguments.svg):
-        return refuse(f"--svg: expected another file than the config, got {arguments.svg}")
     # Else torch's first process would find that out, after one of ours has run.
     if plan.compare and (broken := _broken_torch()):
         return refuse(broken)
@@ -161,6 +159,10 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     return GOOD
 
 
+_PICTURE = b"<svg"
+"""How a file begins in whose place a picture may be put: as the ones that `picture` makes."""
+
+
 def _refused(path: Path) -> str:
     """Say why a file cannot be written; "" if it can."""
     try:
@@ -169,6 +171,9 @@ def _refused(path: Path) -> str:
             return os.strerror(errno.EISDIR)
         if not stat.S_ISREG(mode):  # a FIFO would wait for its reader when all is measured
             return "expected a regular file or a new name, got a pipe, a socket or a device"
+        with path.open("rb") as file:  # not a config, or data that nobody has a copy of
+            if (start := file.read(len(_PICTURE))) and start != _PICTURE:
+                return "expected an SVG picture or a new name, got another file; name another one"
         asked = path
     except FileNotFoundError:
         # For a link, the folder that it leads to.
@@ -178,13 +183,6 @@ def _refused(path: Path) -> str:
     except (OSError, ValueError) as error:  # a name that is too long, or that no file can have
         return str(getattr(error, "strerror", None) or error)
     return "" if os.access(asked, os.W_OK) else os.strerror(errno.EACCES)
-
-
-def _same(config: str, picture: str) -> bool:
-    try:
-        return Path(config).samefile(picture)
-    except OSError:  # the picture is a new file
-        return False
 
 
 def _broken_torch() -> str:
