@@ -277,6 +277,22 @@ with Loader(PLAIN, Source()) as batches:
 """)
 
 
+def test_a_forked_child_saves_though_another_thread_was_saving(in_forks):
+    assert ["saved"] == in_forks("""
+def child():
+    batches._write = lambda *args, **options: saved.append("saved")
+    batches.save("run.state")
+    return "".join(saved)
+
+with Loader(PLAIN, Source()) as batches:
+    saved = []
+    batches._write = lambda *args, **options: gate()
+    gate.start(lambda: batches.save("run.state"))
+    forked(child)
+    gate.end()
+""")
+
+
 def test_a_fork_by_a_worker_closes_what_was_opened(in_forks):
     """It waits for none of the workers, of which it is the only one that is left."""
     assert ["closed"] == in_forks("""

@@ -200,6 +200,28 @@ def test_threads_that_save_at_once_leave_one_whole_file(folder):
     assert ["run.state"] == [file.name for file in folder.iterdir()]
 
 
+def test_of_two_threads_that_save_the_older_state_is_never_written_last(folder):
+    """What a save has written, a run that goes on from the file begins behind."""
+    path, done, behind = folder / "run.state", threading.Event(), []
+
+    def save():
+        while not done.is_set():
+            batches.save(path)
+
+    with Loader({"batch_size": 1, "shuffle": False}, range(300)) as batches:
+        thread = threading.Thread(target=save)
+        thread.start()
+        try:
+            for _ in batches:
+                batches.save(path)
+                if read(path)["shard"]["batches"] < batches.info.step + 1:
+                    behind.append(batches.info.step)
+        finally:
+            done.set()
+            thread.join()
+    assert [] == behind
+
+
 def test_two_shards_that_save_to_one_file_leave_a_state_of_one_of_them(folder):
     """The world part is that of both; the counts are kept for the one that saved."""
     path = folder / "run.state"

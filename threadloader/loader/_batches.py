@@ -75,8 +75,9 @@ class Batches(Live):
         self._counted_to = Told()  # likewise the latest time up to which one has counted
         from ..state import write  # now: hours later, maybe no file can be opened
 
-        self._write = write
-        self._saved = False  # goes to True with the first `save`, whoever calls it
+        # Threads that save take turns: else the older of two states might be written last.
+        self._write, self._saving = write, runtime.turn()
+        self._saved = False  # goes to True with the first `save`; written under that lock
         plan = Plan(samplings.now)
         self._run = Run(self._supply, skipping, runtime, plan)
         follow(self)
@@ -193,8 +194,9 @@ class Batches(Live):
             OSError: the system cannot write it, or what stands there is not a regular file.
             ConfigError: no file can have this name.
         """
-        self._write(self.state_dict(), path, tidy=not self._saved)
-        self._saved = True
+        with self._saving:
+            self._write(self.state_dict(), path, tidy=not self._saved)
+            self._saved = True
 
     def load_state_dict(
         self, state: Mapping[str, Any] | str | PathLike[str], allow: Collection[str] = ()

@@ -91,6 +91,10 @@ def _leave_behind(batches: Batches) -> None:
         batches._closing.release()
     else:
         batches._closing, batches._at_source = batches._runtime.turn(), False
+    if batches._saving.acquire(blocking=False):
+        batches._saving.release()
+    else:
+        batches._saving = batches._runtime.turn()
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
