@@ -217,6 +217,27 @@ def test_paths_and_tuples_become_plain_ones():
                 '/source/pattern: expected a path without NUL characters, got "*\\u0000"',
             ],
         ),
+        *(
+            (config, [f'{place}: expected a path without NUL characters, got "a\\u0000"'])
+            for place, config in {
+                "/root": {"root": "a\0"},
+                "/exclude": {"exclude": "a\0"},
+                "/cache/folder": {"cache": {"folder": "a\0"}},
+                "/on_error/quarantine": {"on_error": {"skip": 1, "quarantine": "a\0"}},
+                "/sampler/weights": {"sampler": {"type": "weighted", "weights": "a\0"}},
+                "/sampler/indices": {"sampler": {"type": "subset", "indices": "a\0"}},
+                "/sampler/labels": {"sampler": {"type": "balanced", "labels": "a\0"}},
+                "/source/fields/x": {"source": {"type": "npy", "fields": {"x": "a\0"}}},
+                "/source/fields/x/1": {"source": {"type": "npy", "fields": {"x": ["b", "a\0"]}}},
+                "/source/label/csv": {
+                    "source": {
+                        "type": "files",
+                        "folder": "f",
+                        "label": {"csv": "a\0", "file": "f", "label": "l"},
+                    }
+                },
+            }.items()
+        ),
     ],
     ids=lambda it: str(it)[:40] if "seed" not in it else None,
 )
@@ -225,6 +246,10 @@ def test_what_is_wrong_is_said_at_its_pointer(given, said):
     with pytest.raises(ConfigError) as caught:
         LoaderConfig(**given)
     assert said == str(caught.value).split("\n")
+
+
+def test_a_name_that_is_no_path_may_have_any_character():
+    assert [] == told({"source": {**SOURCE, "fields": {"x": "a\0"}}})
 
 
 def test_values_inside_themselves_or_one_another_many_times_are_refused(monkeypatch):

@@ -13,6 +13,7 @@ import tarfile
 import time
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import chain
 
 import jsonschema
 import numpy as np
@@ -103,6 +104,25 @@ def ours(section, unknown):
     }
 
 
+def _named(config):
+    """The texts in a config that lead to files."""
+    source, on_error = config.get("source") or {}, config.get("on_error")
+    found = [config.get("root"), config.get("exclude")]
+    found += [on_error.get("quarantine") if isinstance(on_error, dict) else None]
+    found += [(config.get("cache") or {}).get("folder")]
+    found += [(config.get("sampler") or {}).get(key) for key in ("weights", "labels", "indices")]
+    found += [source.get(key) for key in ("path", "folder", "pattern")]
+    found += [it.get(key) for it, key in _inside(source, ("index", "folder"), ("label", "csv"))]
+    if source.get("type") == "npy":
+        found += (source.get("fields") or {}).values()
+    lists = [it for it in found if isinstance(it, list)]
+    return [it for it in (*found, *chain.from_iterable(lists)) if isinstance(it, str)]
+
+
+def _inside(source, *names):
+    return [(source[name], key) for name, key in names if isinstance(source.get(name), dict)]
+
+
 def is_good(config, *, source_in_code=False):
     """The verdict of `jsonschema` and, in words of its own, what a schema cannot say."""
     if not VALIDATOR.is_valid(config):
@@ -111,11 +131,7 @@ def is_good(config, *, source_in_code=False):
     shard, collate = config.get("shard", {}), config.get("collate", {})
     if source is None and not source_in_code:
         return False
-    path, index = ((source or {}).get(name) for name in ("path", "index"))
-    named = path if isinstance(path, list) else [path]
-    named = [*named, *((source or {}).get(name) for name in ("folder", "pattern"))]
-    named.append(index.get("folder") if isinstance(index, dict) else None)
-    if any("\0" in name for name in named if isinstance(name, str)):
+    if any("\0" in name for name in _named(config)):
         return False
     if sampler is not None:
         if config.get("shuffle"):

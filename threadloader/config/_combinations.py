@@ -16,7 +16,21 @@ from ._bytes import bytes_of
 
 __all__ = ["wrong_together"]
 
-_PATHS = "path", "folder", "pattern"  # options of a source that lead to files
+_PATHS: tuple[Place, ...] = (
+    ("root",),
+    ("exclude",),
+    ("cache", "folder"),
+    ("on_error", "quarantine"),
+    ("sampler", "weights"),
+    ("sampler", "labels"),
+    ("sampler", "indices"),
+    ("source", "path"),
+    ("source", "folder"),
+    ("source", "pattern"),
+    ("source", "index", "folder"),
+    ("source", "label", "csv"),
+)
+"""Where paths stand, or lists of them; and beside them what is none, as the name of an index."""
 
 
 def wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mismatch]:
@@ -31,8 +45,7 @@ def wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Misma
         inside = isinstance(options.get(option), dict) and (option,) not in wrong
         return inside and not any((option, key) in wrong for key in keys)
 
-    if right("source", "type"):
-        yield from _paths(options["source"])
+    yield from _paths(options)
     if right("sampler", "type", "field", "labels"):
         yield from _sampler(options["sampler"])
     if right("on_error", "skip", "quarantine"):
@@ -47,16 +60,25 @@ def wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Misma
         yield from _collate(options["collate"], lambda key: right("collate", key))
 
 
-def _paths(source: dict[str, Any]) -> Iterator[Mismatch]:
-    paths, index = source.get("path"), source.get("index")
-    named: dict[Place, Any] = {("source", key): source.get(key) for key in _PATHS}
-    if isinstance(paths, list):
-        named |= {("source", "path", number): path for number, path in enumerate(paths)}
-    if isinstance(index, dict):
-        named["source", "index", "folder"] = index.get("folder")
-    for place, path in named.items():
-        if isinstance(path, str) and "\0" in path:
-            yield Mismatch(place, "a path without NUL characters", show(path))
+def _paths(options: dict[str, Any]) -> Iterator[Mismatch]:
+    source = options.get("source")
+    npy = isinstance(source, dict) and source.get("type") == "npy"  # whose fields are paths, too
+    for place in (*_PATHS, *([("source", "fields")] if npy else [])):
+        named: Any = options
+        for key in place:
+            named = named.get(key) if isinstance(named, dict) else None
+        for at, path in _texts(named, place):
+            if "\0" in path:
+                yield Mismatch(at, "a path without NUL characters", show(path))
+
+
+def _texts(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
+    """Give each text in a value, with its place."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, (dict, list)):
+        for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(inside, (*place, key))
 
 
 def _sampler(sampler: dict[str, Any]) -> Iterator[Mismatch]:
