@@ -253,7 +253,7 @@ def _make(broken: str) -> None:
 
     if os.path.lexists(VENV):
         if not VENV.is_dir() or (not STAMP.exists() and any(VENV.iterdir())):
-            got = "another" if VENV.is_dir() else "a file"
+            got = "another" if VENV.is_dir() else "what is no folder"
             raise ToolError(
                 f"expected no {VENV}, or one that these tools made, got {got}; move or"
                 " remove it, they make their own there"
@@ -343,6 +343,11 @@ def _alone() -> Iterator[None]:
         yield
     finally:
         os.close(folder)
+
+
+def warn(text: str) -> None:
+    """Prints a text to stderr; in a function here, since a tool is read by Pythons of any age."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:
