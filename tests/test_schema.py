@@ -1,6 +1,7 @@
 """The checker against `jsonschema`, and the schema of the config against what it promises."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -147,13 +148,30 @@ def not_built(schema):
 
 
 def test_the_schema_of_the_config_has_nothing_that_is_not_built():
-    """The package does not look for that."""
+    """Of keywords that are built, but have no effect, the package does not look for that."""
     assert [] == [(path, [*not_built(it)]) for path, it in subschemas(OURS) if [*not_built(it)]]
 
 
 def test_the_keywords_that_are_built_are_those_that_the_schema_uses():
     used = {keyword for _, schema in subschemas(OURS) for keyword in schema}
     assert set().union(*ABOUT.values()) == used
+
+
+@pytest.mark.parametrize("keyword", ["pattern", "oneOf", "not", "$ref", "maxLength", "format"])
+def test_any_other_keyword_is_refused(keyword):
+    """It would be passed over in silence otherwise. A part is looked at when a value reaches it."""
+    said = rf"^expected keywords that are built, got {re.escape(keyword)}$"
+    with pytest.raises(ValueError, match=said):
+        Schema({"type": "string", keyword: "x"})
+    outer = Schema({"type": "object", "properties": {"a": {"type": "string", keyword: "x"}}})
+    with pytest.raises(ValueError, match=said):
+        outer.check({"a": "y"})
+
+
+@pytest.mark.parametrize("value", [True, {"type": "integer", "maxLength": 3}])
+def test_other_properties_of_any_kind_are_not_built(value):
+    with pytest.raises(ValueError, match=r"that are built, got (True|maxLength)$"):
+        Schema({"type": "object", "additionalProperties": value}).check({"a": 1})
 
 
 def test_everything_has_a_title_and_one_sentence():

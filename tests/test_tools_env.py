@@ -157,7 +157,9 @@ def test_a_strangers_environment_is_left_alone(env: Any) -> None:
 def test_a_file_in_its_place_is_told(env: Any) -> None:
     """Where .venv is a file, the message says so, and the file stays."""
     env.VENV.write_text("mine")
-    with pytest.raises(env.ToolError, match=r"expected no .*\.venv, .* got what is no folder; move or remove"):
+    with pytest.raises(
+        env.ToolError, match=r"expected no .*\.venv, .* got what is no folder; move"
+    ):
         env.environment()
     assert "mine" == env.VENV.read_text()
 

@@ -63,7 +63,7 @@ class Lock(Protocol):
     """A raw lock, as `_thread.allocate_lock` makes it.
 
     Written in C: an interrupt never leaves it half taken, and its ``with`` is entered and
-    left as a whole.
+    left as a whole, though not on CPython 3.14 (its issue 148874).
     """
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
@@ -147,7 +147,7 @@ class Runtime:
     """
 
     def wait(self, lock: Lock, timeout: float | None = None) -> bool:
-        """Wait until a held lock is free, and leave it free.
+        """Wait until a held lock is free, and leave it free, unless an interrupt comes at the end.
 
         Args:
             lock: a lock that another thread holds and will release.

@@ -1,8 +1,8 @@
 """Checks JSON values against a schema: the part of JSON Schema that our schema uses.
 
-Draft 2020-12, the keywords of ``config_schema.json``. Other keywords are ignored here, and so
-is one of these where it can have no effect. A test therefore checks that the schema file has
-neither. Numbers are as JSON Schema has them: 4.0 is an integer, ``true`` is not a number.
+Draft 2020-12, the keywords of ``config_schema.json``. Any other is refused. One of these where it
+can have no effect is ignored; a test checks that the schema file has none. Numbers are as JSON
+Schema has them: 4.0 is an integer, ``true`` is not a number.
 
 What a check reports is made for people: one mismatch for one wrong value, said
 in one phrase; for a union of objects the mismatches of the branch that the key
@@ -40,6 +40,9 @@ _TYPES = {
 }
 _SCALARS = frozenset({"null", "boolean", "integer", "number", "string"})
 _LEAST = {"string": "minLength", "array": "minItems", "object": "minProperties"}
+_KEYWORDS = {"$schema", "title", "description", "default", "type", "enum", "const", "anyOf"}
+_KEYWORDS |= {"minimum", "maximum", "items", "uniqueItems", "properties", "required"}
+_KEYWORDS |= {"additionalProperties", "dependentRequired", *_LEAST.values()}
 _MOST_WRONG = 100  # of one array: nobody reads more, and a file may hold a million
 _NO_DEFAULT: Any = object()
 
@@ -66,10 +69,17 @@ class Schema:
     """A schema whose parts are compiled when a value is checked against them.
 
     Args:
-        schema: the schema, as JSON has it; known to be good.
+        schema: the schema, as JSON has it; known to be one.
+
+    Raises:
+        ValueError: it has a keyword that is not built; of its parts, once they are compiled.
     """
 
     def __init__(self, schema: dict[str, Any]) -> None:
+        # True and False are schemas, too.
+        others = schema.keys() - _KEYWORDS if isinstance(schema, dict) else {str(schema)}
+        if others:
+            raise ValueError(f"expected keywords that are built, got {', '.join(sorted(others))}")
         kinds = schema.get("type", [])
         self._kinds = [kinds] if isinstance(kinds, str) else kinds
         self._words = [schema["const"]] if "const" in schema else schema.get("enum", [])

@@ -107,7 +107,8 @@ def take_time(
 class Memory:
     """The peak of this process's resident memory, above what it is when this object is made.
 
-    Only Linux and macOS tell it. Mapped files count as far as they are in memory.
+    Only Linux and macOS tell it; macOS, and Linux where it does not forget, above the peak up to
+    then. Mapped files count as far as they are in memory.
     """
 
     def __init__(self) -> None:

@@ -174,7 +174,8 @@ def from_text(text: str, n: int) -> Indices:
     """Read what `to_text` wrote, of a source of n samples.
 
     Raises:
-        ValueError: it is something else, or names a sample that is not there.
+        ValueError: it is something else, names a sample that is not there, or more than an array
+            can have.
         OverflowError: it has a number that no sample can have.
         MemoryError: it names more samples than there is memory for.
     """
