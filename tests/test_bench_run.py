@@ -41,7 +41,7 @@ def numbers(rate=1000.0, *, wait=0.0, ready=1.0, **others):
         {"workers": (1025,)},
         {"workers": (True,)},
         {"workers": 4},
-        {"workers": iter([0, 2])},
+        pytest.param({"workers": iter([0, 2])}, id="an iterator"),
         {"workers": np.array([0, 2])},
         {"seconds": 0},
         {"seconds": float("nan")},
