@@ -30,7 +30,7 @@ _PATHS: tuple[Place, ...] = (
     ("source", "index", "folder"),
     ("source", "label", "csv"),
 )
-"""Where paths stand, or lists of them; and beside them what is none, as the name of an index."""
+"""Where paths stand, of a source also lists of them; and what is none, as the word for an index."""
 
 
 def wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mismatch]:
@@ -67,6 +67,8 @@ def _paths(options: dict[str, Any]) -> Iterator[Mismatch]:
         named: Any = options
         for key in place:
             named = named.get(key) if isinstance(named, dict) else None
+        if place[0] != "source" and not isinstance(named, str):
+            continue  # numbers, perhaps a million
         for at, path in _texts(named, place):
             if "\0" in path:
                 yield Mismatch(at, "a path without NUL characters", show(path))
