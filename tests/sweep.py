@@ -101,7 +101,9 @@ class Interrupt:
         # Called at the next event of this frame, and, all of it the same interrupt, at those
         # behind it until that is handled; and of the frames below, where a trace function in
         # Python would be interrupted itself. Not for calls: one is that of the handler, and
-        # each begins with a look.
+        # each begins with a look; only a generator that is closed does not. So what is called for
+        # a call is in C as well, and gives None.
+        sys.settrace(getattr)
         below = frame.f_back
         while below is not None:
             if below.f_trace is not None:
