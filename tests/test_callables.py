@@ -1,7 +1,9 @@
 """What is given to be called is looked at before it is: in the line that gives it."""
 
 import functools
+import inspect
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -96,6 +98,18 @@ def wrapping(samples):
     return samples
 
 
+def signed(pool, samples):
+    """Its signature is that of what it wraps, and adds to."""
+    return samples
+
+
+signed.__signature__ = inspect.signature(wrapping, follow_wrapped=False)
+
+
+class Signed:
+    __call__ = signed
+
+
 @pytest.mark.parametrize(
     ("give", "called"),
     [
@@ -106,6 +120,9 @@ def wrapping(samples):
         (of_collate, Given()),
         (of_collate, wrapping),
         (of_collate, functools.lru_cache(renamed)),
+        (of_collate, partial(partial(signed), "pool")),
+        (of_collate, Signed()),
+        (of_collate, Mock(spec=wrapping, side_effect=wrapping)),
         (of_sampler, range),
         (of_sampler, Given()),
         (of_sampler, lambda epoch, n, seed=0: [0]),

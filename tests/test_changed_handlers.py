@@ -4,7 +4,8 @@ import asyncio
 import gc
 import signal
 import weakref
-from functools import partial
+from contextlib import contextmanager
+from functools import partial, wraps
 
 import pytest
 
@@ -60,6 +61,25 @@ def calling(error):
     return handler
 
 
+def traced(function):
+    """A decorator: all that it makes has the same code."""
+
+    @wraps(function)
+    def wrapper(*args):
+        return function(*args)
+
+    return wrapper
+
+
+@contextmanager
+def around():
+    yield
+
+
+def decorated(error):
+    return traced(plain(error))
+
+
 class Ringing:
     """Sample i is i; the first read of sample 5 is interrupted."""
 
@@ -89,7 +109,7 @@ CONFIG = {"batch_size": 4, "shuffle": False, "num_workers": 0}
 
 @pytest.mark.parametrize("on_error", ["raise", {"skip": 3}, {"retry": 3}], ids=str)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, Stop])
-@pytest.mark.parametrize("handler", [plain, of_any_arguments, bound, with_more, calling])
+@pytest.mark.parametrize("handler", [plain, of_any_arguments, bound, with_more, calling, decorated])
 def test_what_it_raises_passes_and_consumes_no_batch(handler, error, on_error, ring):
     with Loader({**CONFIG, "on_error": on_error}, Ringing()) as batches:
         epoch = iter(batches)
@@ -100,6 +120,22 @@ def test_what_it_raises_passes_and_consumes_no_batch(handler, error, on_error, r
         rows += [batch.tolist() for batch in epoch]
         assert ROWS == rows
         assert (0, 0) == (batches.stats().skipped, batches.stats().retried)
+
+
+@pytest.mark.parametrize("decorator", [traced, around()], ids=["of the user's", "of contextlib"])
+def test_what_shares_a_decorator_with_a_handler_is_none(ring, decorator):
+    """Its code is that of the decorator, as the handler's is. No signal has come."""
+
+    class Bad(Ringing):
+        @decorator
+        def __getitem__(self, index):
+            if index == 5:
+                raise ValueError("bad")
+            return index
+
+    ring(decorator(lambda number, frame: None))
+    with Loader({**CONFIG, "on_error": {"skip": 1}}, Bad()) as batches:
+        assert [[0, 1, 2, 3], [4, 6, 7]] == [batch.tolist() for batch in batches]
 
 
 def test_a_ctrl_c_that_cancels_a_task_in_a_read_passes(ring):

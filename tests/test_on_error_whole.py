@@ -1,5 +1,6 @@
 """What fails as one of many read at once is read alone: the same samples come, or an error."""
 
+import signal
 from collections import OrderedDict, namedtuple
 
 import numpy as np
@@ -158,6 +159,31 @@ def test_what_was_cut_row_by_row_is_joined_to_the_same(whole):
 
 
 @pytest.mark.parametrize(
+    "dtype",
+    [
+        ">i4",
+        ">U2",
+        "M8[D]",
+        "V3",
+        {"names": ["a"], "formats": ["<f4"], "offsets": [4], "itemsize": 16},
+        np.dtype("i4", metadata={"unit": "m"}),
+    ],
+    ids=str,
+)
+def test_joined_rows_keep_their_dtype(dtype):
+    """Its byte order, where its fields lie, and what is noted with it."""
+    dtype = np.dtype(dtype)
+    whole = np.zeros((4, 2), dtype)
+    joined = join(cut(whole, 4, 1))
+    assert (dtype, dtype.metadata, dtype.itemsize) == (
+        joined.dtype,
+        joined.dtype.metadata,
+        joined.dtype.itemsize,
+    )
+    assert whole.tolist() == joined.tolist()
+
+
+@pytest.mark.parametrize(
     "parts",
     [
         [np.zeros(1), np.zeros(1, np.float32)],
@@ -254,3 +280,33 @@ def test_where_a_row_was_tried_again_or_left_out_the_whole_does_not_count(
     with Loader(config, OneRow()) as batches:
         assert 4 - skipped == len(next(iter(batches)))
         assert (skipped, retried) == (batches.stats().skipped, batches.stats().retried)
+
+
+def test_tries_of_a_run_that_a_ctrl_c_cut_short_do_not_count():
+    """The batch is read anew, and as a whole this time."""
+
+    class Cut:
+        reads = 0
+
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return self.take([index])[0]
+
+        def take(self, indices):
+            self.reads += 1
+            if self.reads <= 2:
+                raise OSError("the whole, and then its first row")
+            if self.reads == 4:
+                signal.raise_signal(signal.SIGINT)
+            return np.array(indices)
+
+    on_error = {"retry": 2, "backoff": 0}
+    config = {"batch_size": 4, "shuffle": False, "num_workers": 0, "on_error": on_error}
+    with Loader(config, Cut()) as batches:
+        epoch = iter(batches)
+        with pytest.raises(KeyboardInterrupt):
+            next(epoch)
+        assert [0, 1, 2, 3] == next(epoch).tolist()
+        assert 0 == batches.stats().retried

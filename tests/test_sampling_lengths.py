@@ -1,9 +1,12 @@
 """An epoch is as long as what its sampler gave for it, and `len` tells it of the right epoch."""
 
+import threading
+
 import pytest
 from sampler_kinds import WORKERS, Asked, N, lists
 
 from threadloader import Loader
+from threadloader.loader._run import Run
 
 LENGTHS = [5, 0, 12, 1, 3]
 
@@ -34,6 +37,26 @@ class TestLengths:
                 for step, _ in enumerate(it):
                     if (number, step) in ((2, 6), (5, 4), (7, 0)):
                         break
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_len_is_that_of_the_epoch_that_another_thread_has_just_gone_through(
+        self, monkeypatch, workers
+    ):
+        """Between the look at the epoch and the turn to ask for it, its only batch is delivered."""
+        real = Run.asked_length
+
+        def asked(run, end):
+            thread = threading.Thread(target=next, args=(epoch,))
+            thread.start()
+            thread.join()
+            return real(run, end)
+
+        config = {"batch_size": 4, "num_workers": workers}
+        lengths = [2, 9, 9]
+        with Loader(config, range(9), sampler=lambda e, n: range(lengths[e])) as batches:
+            epoch = iter(batches)
+            monkeypatch.setattr(Run, "asked_length", asked)
+            assert 1 == len(batches)
 
     @pytest.mark.parametrize("workers", WORKERS)
     def test_len_changes_nothing_of_what_is_delivered(self, workers):

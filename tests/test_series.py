@@ -211,3 +211,21 @@ def test_what_is_prepared_at_once_shrinks_as_soon_as_batches_get_dearer():
     assert [1, 2, 4, 8, 8] == [sizes.next(100) for _ in range(5)]
     most[0] = 2
     assert [2, 2, 1] == [sizes.next(left) for left in (100, 100, 1)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    depth=st.integers(1, 9), group=st.integers(1, 6), steps=st.integers(1, 20), draw=st.randoms()
+)
+def test_jobs_in_a_row_have_no_more_batches_than_is_told(depth, group, steps, draw):
+    """However an epoch is cut into jobs, and wherever in it the row begins."""
+    sizes = []
+    for _ in range(depth + 2):
+        left = steps
+        while left:
+            # Mostly full ones, as a run has.
+            size = draw.choice([group, group, draw.randint(1, group)])
+            sizes.append(min(size, left))
+            left -= sizes[-1]
+    rows = [sum(sizes[at : at + depth]) for at in range(len(sizes) - depth)]
+    assert max(rows) <= _schedule.most_ahead(depth, group, steps) <= depth * group

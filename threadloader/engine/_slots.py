@@ -139,8 +139,8 @@ class Slot:
     `origin` and `number` are the consumer's, fixed when it is made. `job`, `claim` (parts that a
     worker takes at a time), `hands` (workers that have not left it) and `singly` (whether each of
     them has one part to do) are the feeder's until it puts the slot on the queue. After that the
-    workers share the slot under its guard, until one of them, or at a stop the feeder, fills it;
-    then it is the consumer's.
+    workers share the slot under its guard, until one of them fills it, or at a stop the feeder or
+    who ends in its place; then it is the consumer's.
     """
 
     __slots__ = (

@@ -62,7 +62,8 @@ class Shared:
     `forks` is what `_runtime.forks` was when it was made. `inbox` takes the consumer's slots, and
     words, to the feeder. `tickets` takes slots to the workers: one stands there once for each
     worker that may help with its job. The feeder fills `started` when the workers are there, and
-    `end` when they are gone, or left behind. `awaited` is the slot that the consumer waits for, or
+    `end` when they are gone, or left behind; where it cannot start, `start_feeder` fills both, and
+    where it hangs, the stop fills `end`. `awaited` is the slot that the consumer waits for, or
     waited for when it was interrupted or told of a stall; else None. It is written by the consumer,
     and by whoever cancels its stream in its place, to close; so are `wait_began` and `wait_ended`,
     the times of its last wait. `wait_ended` is infinite once its stream was cancelled.

@@ -271,7 +271,7 @@ def shown(value: object) -> str:
     except Exception as error:  # an int of too many digits, a list too deep, or anything
         if from_signal(error):
             raise
-        return f"a value of type {type(value).__name__}"
+        return f"a value of type {name_of(type(value))}"
 
 
 name_of: Callable[[type], str] = vars(type)["__name__"].__get__

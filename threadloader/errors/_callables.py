@@ -66,16 +66,21 @@ def _awaited(called: Callable[..., Any]) -> FunctionType | None:
     while isinstance(called, partial):
         called = called.func
     for each in (called, type(called).__call__):
-        function = each.__func__ if isinstance(each, MethodType) else each
-        if isinstance(function, FunctionType) and function.__code__.co_flags & _ASYNC:
+        # By `type`: isinstance would ask the object, and a mock says that it is a function.
+        function = each.__func__ if type(each) is MethodType else each
+        if type(function) is FunctionType and function.__code__.co_flags & _ASYNC:
             return function
     return None
 
 
 def _refused(called: Callable[..., Any], args: Any, keywords: Any) -> str | None:
     """Say why it surely cannot be called with these; None where it may be."""
+    inner = called
+    while isinstance(inner, partial):
+        inner = inner.func
     try:
-        if hasattr(called, "__signature__"):  # perhaps that of what it wraps, and adds to
+        # Perhaps that of what it wraps, and adds to.
+        if any(hasattr(it, "__signature__") for it in (called, inner, type(inner).__call__)):
             return None
         takes = signature(called, follow_wrapped=False)
     except (TypeError, ValueError) as error:  # a builtin that does not say what it takes

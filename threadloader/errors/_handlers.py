@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from inspect import CO_GENERATOR, CO_VARARGS
 from itertools import pairwise
-from types import FrameType, TracebackType
+from types import CellType, FrameType, TracebackType
 from typing import Any, NoReturn
 
 from . import LoaderError
@@ -67,10 +67,11 @@ def from_signal(error: BaseException) -> bool:
 
     Its traceback tells. A handler written in Python has a frame there: a function counts as one if
     it was called with a signal's number and the frame that it interrupted, or is installed as one
-    now. (A handler may have installed another in its place before it raised.) Python's own handler,
-    written in C, leaves no frame: its KeyboardInterrupt ends neither at a ``raise`` nor where only
-    ``throw`` of a generator can raise. The handler of ``asyncio.run`` cancels a task; the
-    KeyboardInterrupt is then raised by ``asyncio.Runner.run``.
+    now; of the functions that one decorator has made, that one alone. (A handler may have installed
+    another in its place before it raised.) Python's own handler, written in C, leaves no frame: its
+    KeyboardInterrupt ends neither at a ``raise`` nor where only ``throw`` of a generator can raise.
+    The handler of ``asyncio.run`` cancels a task; the KeyboardInterrupt is then raised by
+    ``asyncio.Runner.run``.
 
     What this cannot see: a handler written in C by somebody else; one in Python that has lost what
     it was called with, and is not installed any more; a KeyboardInterrupt that user code has caught
@@ -84,8 +85,7 @@ def from_signal(error: BaseException) -> bool:
     if threading.current_thread() is not threading.main_thread():
         return False
     handlers = [_signal.getsignal(number) for number in _signal.valid_signals()]
-    codes = {code for handler in handlers if (code := _code(handler)) is not None}
-    codes.add(lost_interrupt.__code__)
+    installed = [*map(_function, handlers), lost_interrupt]
     error = raised_first(error)
     last = step = traceback_of(error)
     # The first frame has caught the exception, and still runs: a look at its `f_locals` could leave
@@ -94,7 +94,7 @@ def from_signal(error: BaseException) -> bool:
     inside = {first}
     while step is not None and _is_inside(step.tb_frame, first, inside):
         frame = step.tb_frame
-        if frame.f_code in codes or (step is not last and _handles(frame)):
+        if any(_runs(frame, it) for it in installed) or (step is not last and _handles(frame)):
             return True
         last, step = step, step.tb_next
     if last is None or not issubclass(type(error), KeyboardInterrupt):
@@ -154,9 +154,28 @@ def _handles(frame: FrameType) -> bool:
     return any(type(number) is int and it is below is not None for number, it in pairwise(given))
 
 
-def _code(handler: Any) -> Any:
-    """Give the code of a handler in Python: a function, a method, a partial, or an object."""
+def _function(handler: Any) -> Any:
+    """Give the function or method that is called: of a partial, or of an object, the one in it."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     call = getattr(type(handler), "__call__", None)  # noqa: B004 (its code is what is wanted)
-    return getattr(handler, "__code__", None) or getattr(call, "__code__", None)
+    return handler if hasattr(handler, "__code__") else call
+
+
+def _runs(frame: FrameType, function: Any) -> bool:
+    """Tell whether a frame is a function's. All that one decorator has made have the same code."""
+    code = frame.f_code
+    if getattr(function, "__code__", None) is not code:
+        return False
+    cells = getattr(function, "__closure__", None) or ()
+    # Other cells, other function; where one is empty, or shared by all, its code decides.
+    found = frame.f_locals if cells else {}
+    pairs = zip(code.co_freevars, cells, strict=True)
+    return all(_holds(cell, found[name]) for name, cell in pairs if name in found)
+
+
+def _holds(cell: CellType, value: object) -> bool:
+    try:
+        return cell.cell_contents is value
+    except ValueError:  # it is empty
+        return False

@@ -59,7 +59,7 @@ def once_free(call: Callable[..., _T], *paths: Any) -> _T:
     Windows refuses it, and file systems by FUSE say for a moment that there is no such file.
 
     Raises:
-        PermissionError: it still is after a second; elsewhere at once.
+        PermissionError: on Windows it is refused for more than a second; elsewhere at once.
         FileNotFoundError: likewise; at once, if nothing is there, or there is more than one path.
         Exception: what else the call raises.
     """

@@ -66,9 +66,11 @@ def join(parts: list[Any]) -> Any:
     """
     first, kind = parts[0], type(parts[0])
     if set(map(type, parts)) == {kind} and not any(getattr(it, "__dict__", None) for it in parts):
-        if kind in (np.ndarray, np.memmap):
+        if kind is np.ndarray:
             if {(it.dtype, it.shape) for it in parts} == {(first.dtype, (1, *first.shape[1:]))}:
-                return np.concatenate(parts)
+                # Not without `out`, which turns a foreign byte order into the machine's own.
+                joined = np.empty((len(parts), *first.shape[1:]), first.dtype)
+                return np.concatenate(parts, out=joined)
         elif kind in (dict, OrderedDict):
             if all(list(it) == list(first) for it in parts):
                 return kind((name, join([it[name] for it in parts])) for name in first)

@@ -41,7 +41,8 @@ def failure_of(index: int, path: str | None, error: BaseException) -> Failure:
     """Tell a sample's failure in words, whatever its exception does when it is printed.
 
     The exception loses its traceback, which leads to the job: somebody may keep the exception, and
-    with it the job. What a signal handler raises meanwhile passes.
+    with it the job. What a signal handler raises meanwhile passes, but for what comes while
+    `traceback` asks the exception for its text.
     """
     try:
         message = "".join(traceback.format_exception_only(error)).strip()[:LONGEST_TEXT]

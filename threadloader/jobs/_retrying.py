@@ -133,7 +133,9 @@ class RetryingJob(BatchJob):
 
     def _try_whole(self) -> Any:
         """Read the batch as a whole, or, where that fails, row by row."""
-        self._failed = [None] * len(self._indices)  # it may be run again, after a Ctrl-C
+        # It may be run again, after a Ctrl-C.
+        self._failed, self._tries = [None] * len(self._indices), [0] * len(self._indices)
+        self._again = 0
         try:
             return self._read_whole()
         except Exception as error:

@@ -78,6 +78,7 @@ class Epoch(Live):
 
         Raises:
             BusyError: another thread is inside `next`, or the calling thread is the loader's own.
+            ClosedError: the loader was closed while another thread is inside `next`.
         """
         self._run.end(self)
 

@@ -213,6 +213,8 @@ class Run:
             self._supply.check_open()
             place = self.results.place.settled()
             epoch = place.counted(end)
+            if place.is_live and place.length is not None:  # another thread has got there since
+                return place.length
             if place.is_live:
                 place, _, outcome = self.results.next(place)
             else:

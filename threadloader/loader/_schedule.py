@@ -167,8 +167,17 @@ def most_ahead(depth: int, group: int, steps: int | None) -> int:
     """
     if not steps:
         return depth * group
-    epochs, rest = divmod(depth, -(-steps // group))
-    return epochs * steps + rest * group
+
+    def at_ends(jobs: int) -> int:
+        """Of the end of one epoch, and the beginning of another: full jobs, as far as they go."""
+        half = jobs // 2
+        return min(half * group, steps) + min((jobs - half) * group, steps)
+
+    # The short job that ends an epoch may lie before those in a row, and behind them.
+    fewest = -(-steps // group)
+    epochs, rest = divmod(depth, fewest)
+    most = epochs * steps + at_ends(rest)
+    return max(most, (epochs - 1) * steps + at_ends(rest + fewest)) if epochs else most
 
 
 class _Sizes:
