@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import re
+import signal
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -264,6 +265,21 @@ def test_a_picture_that_cannot_be_written_in_the_end_is_code_2(command, monkeypa
     assert err.startswith("threadloader bench: cannot write none/a.svg: ")
 
 
+@pytest.mark.parametrize("place", ["run", "picture", "stat"])
+def test_what_a_signal_handler_raises_ends_the_command(command, monkeypatch, rung, place):
+    """A timer's error is none of the system's: in the runs, and before and behind them."""
+    patched = {
+        "run": (_command, "run"),
+        "picture": (_command, "picture"),
+        "stat": (_command.stat, "S_ISDIR"),
+    }
+    Path("a.svg").write_text("", "utf-8")
+    monkeypatch.setattr(_command, "run", lambda *a, **k: report({0: 10.0}))
+    monkeypatch.setattr(*patched[place], lambda *a, **k: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(TimeoutError, match="rung"):
+        command("c.json", "--svg", "a.svg")
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
 def test_a_picture_goes_into_a_regular_file_alone(command):
     """A FIFO would be waited for when all is measured, until somebody reads it."""
@@ -279,7 +295,7 @@ def test_a_picture_takes_the_place_of_a_picture_alone(command, name):
     write({"source": NPZ, "batch_size": 5})
     before = Path(name).read_bytes()
     code, out, err = command("c.json", *QUICK, "--workers", "0", "--svg", name)
-    expected = f"threadloader bench: cannot write {name}: expected an SVG picture or a new name, "
+    expected = f"threadloader bench: cannot write {name}: expected a new name, or a picture that "
     assert (2, "", expected) == (code, out, err[: len(expected)])
     assert before == Path(name).read_bytes()
 

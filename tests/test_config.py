@@ -248,6 +248,20 @@ def test_what_is_wrong_is_said_at_its_pointer(given, said):
     assert said == str(caught.value).split("\n")
 
 
+@pytest.mark.parametrize(
+    ("given", "pointer"),
+    [
+        ({"source": {"type": "text", "path": {"k": "a\0"}}}, "/source/path"),
+        ({"source": {"type": "text", "path": "x", "folder": "a\0"}}, "/source/folder"),
+        ({"collate": {"type": "stack", "truncate": True}}, "/collate/truncate"),
+        ({"cache": {"folder": "x", "max_samples": 0}}, "/cache/max_samples"),
+    ],
+)
+def test_of_what_is_wrong_alone_no_more_is_told_nor_of_what_is_in_it(given, pointer):
+    (said,) = told(given)
+    assert said.startswith(f"{pointer}: expected ")
+
+
 def test_a_name_that_is_no_path_may_have_any_character():
     assert [] == told({"source": {**SOURCE, "fields": {"x": "a\0"}}})
 

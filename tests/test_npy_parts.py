@@ -149,7 +149,7 @@ def test_rows_larger_than_any_value_are_gathered_from_several_files(
         np.dtype(f"V{_npy_rows._LARGEST + 1}")
     monkeypatch.setattr(_npy_rows, "_LARGEST", 23)
     array = np.arange(24.0).reshape(8, 3)
-    assert (8, 24) == _npy_rows._as_bytes(array, 24).shape
+    assert (8, 24) == _npy_rows.as_bytes(array, 24).shape
     source = open_(mapped, path=split(tmp_path, "x", array, [3, 5]))
     order = [7, 0, 4, 3, 3, 2]
     assert (array[order] == source.take(order)).all()

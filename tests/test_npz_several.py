@@ -1,6 +1,5 @@
 """Several npz files are one source, whose rows follow one another as the files do."""
 
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -8,12 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from links import make_link
 from npy_files import ARRAYS
 from npy_files import raw as npy
 from npz_files import archive, content, opened, refused
+from sampler_kinds import needs_64_bits
 
 from threadloader.errors import SourceError
 from threadloader.sources import fingerprint, open_source
+from threadloader.sources.npz import NpzSource
 
 RECORDS = np.zeros(6, [("id", "<i4"), ("box", ">f4", (2,))])
 RECORDS["id"] = range(6)
@@ -22,6 +24,7 @@ ROWS = {
     "swapped": np.arange(6).astype(">i4"),
     "records": RECORDS,
     "columns": np.asfortranarray(np.arange(12.0).reshape(6, 2)),
+    "padded": np.ones(6, np.dtype([("id", "u1"), ("v", "<f8")], align=True)),
     "nothing": np.zeros((6, 2), "V0"),
     "wide": np.zeros((6, 0), "f2"),
 }
@@ -81,13 +84,18 @@ def test_fields_are_chosen_from_each(tmp_path):
     assert [{"y": 1}, {"y": 2}] == [source[0], source[1]]
 
 
-def test_the_fingerprint_has_the_size_of_each(tmp_path):
-    first, second = save_parts(tmp_path, [2], **ARRAYS)
-    sizes = [Path(path).stat().st_size for path in (first, second)]
-    said = fingerprint(several([first, second]))
-    assert said.startswith(f"npz, {sizes[0]}+{sizes[1]} bytes, dict, 6 samples, field 'images'")
-    assert said != fingerprint(several([second, first]))
-    assert fingerprint(several([first])) == fingerprint(several(first))
+def test_the_fingerprint_has_the_sizes_in_as_many_characters_for_any_number_of_files(tmp_path):
+    """It stands in each state."""
+    paths = save_parts(tmp_path, [2], **ARRAYS)
+    size = sum(Path(path).stat().st_size for path in paths)
+    said = fingerprint(several(paths))
+    assert said.startswith(f"npz, 2 files of {size} bytes, dict, 6 samples, field 'images'")
+    assert said != fingerprint(several(paths[::-1]))
+    assert fingerprint(several(paths[:1])) == fingerprint(several(paths[0]))
+    (tmp_path / "other").mkdir()
+    many = several(save_parts(tmp_path / "other", [2] * 5, **ARRAYS))
+    assert len(said) == len(fingerprint(many))
+    assert said.rpartition(" ")[2] != fingerprint(many).rpartition(" ")[2]
 
 
 def test_a_file_with_other_arrays_is_refused_where_none_are_chosen(tmp_path):
@@ -124,6 +132,14 @@ def test_of_texts_of_another_width_it_says_how_they_are_saved_in_one(tmp_path):
     )
 
 
+@pytest.mark.parametrize("other", ["S3", ">U3", ("<U5", (2,))], ids=str)
+def test_other_rows_of_text_are_told_as_any_other_rows(tmp_path, other):
+    np.savez(tmp_path / "a.npz", x=np.zeros(1, "<U3"))
+    np.savez(tmp_path / "b.npz", x=np.zeros(1, other))
+    error = refused_several(tmp_path, "a.npz", "b.npz")
+    assert error.message.endswith("; name files that belong together")
+
+
 def test_a_file_that_lacks_a_chosen_array_is_named(tmp_path):
     np.savez(tmp_path / "a.npz", x=[1])
     np.savez(tmp_path / "b.npz", y=[1])
@@ -150,11 +166,30 @@ def test_while_they_are_put_together_one_field_is_in_memory_twice_and_no_more(tm
     assert 6 == len(source)
 
 
-@pytest.mark.skipif(sys.maxsize < 1 << 62, reason="no array has so many rows here")
-def test_more_rows_than_the_system_counts_are_refused(tmp_path):
+@needs_64_bits
+@pytest.mark.parametrize(("dtype", "shape"), [("V0", (1 << 62,)), ("f8", ((1 << 59) + 5, 0))])
+def test_more_rows_than_the_system_counts_are_refused(tmp_path, dtype, shape):
     """Of rows without bytes, a file may say that it has any number."""
-    member = npy(np.zeros(1, "V0"), shape=(1 << 62,))
+    member = npy(np.zeros((0,) * len(shape), dtype), shape=shape)
     for name in ("a", "b"):
         archive(tmp_path / f"{name}.npz", x=member)
     error = refused_several(tmp_path, "a.npz", "b.npz")
-    assert f"at most {sys.maxsize} rows in all files, got {1 << 63}" in error.message
+    assert (str(tmp_path / "a.npz"), "field 'x'") == (error.path, error.place)
+    got = (2 * shape[0], *shape[1:])
+    assert error.message.startswith(f"expected fewer rows in all files, got an array {got} of ")
+
+
+def test_a_link_to_one_of_them_is_the_same_file(tmp_path):
+    np.savez(tmp_path / "a.npz", x=[1])
+    make_link(tmp_path / "b.npz", tmp_path / "a.npz")
+    assert "each file once" in refused_several(tmp_path, "*.npz").message
+
+
+def test_a_path_may_be_of_any_kind_of_path(tmp_path):
+    np.savez(tmp_path / "a.npz", x=[1])
+
+    class Own:
+        def __fspath__(self):
+            return str(tmp_path / "a.npz")
+
+    assert 1 == len(NpzSource(Own()))

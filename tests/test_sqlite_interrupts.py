@@ -195,6 +195,81 @@ def test_a_signal_is_seen_while_sqlite_works_and_gives_no_row(tmp_path, monkeypa
     assert -7 == opened(tmp_path)[0]["id"]
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals come from outside here")
+@pytest.mark.parametrize("kind", [TimeoutError, GeneratorExit])
+def test_a_connection_goes_on_behind_any_number_of_signals(tmp_path, monkeypatch, kind, request):
+    """Also where the handler raises what would end a generator, as that by which SQLite asks."""
+
+    def handler(number, frame):
+        raise kind("rung")
+
+    before = signal.signal(signal.SIGINT, handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+    real, most = _sqlite_reading.Reading.go_on, 10**6
+    asked = itertools.repeat(0, most)
+    monkeypatch.setattr(
+        _sqlite_reading.Reading, "go_on", lambda self: map(operator.add, real(self), asked)
+    )
+    slow = f"CASE id WHEN 5 THEN ({COUNTING} SELECT count(*) FROM c) ELSE 0 END"
+    source = opened(made(tmp_path), f"SELECT id, {slow} AS n FROM t")
+    for _ in range(3):
+        seen = operator.length_hint(asked)
+
+        def ring(seen=seen):
+            until(lambda: operator.length_hint(asked) < seen - 2)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+        thread = threading.Thread(target=ring)
+        thread.start()
+        with pytest.raises(kind, match="rung"):
+            source[2]
+        thread.join(WAIT)
+        assert {"id": -7, "n": 0} == source[0]
+    source.close()
+
+
+CLOSES = """
+import signal, sys, threading, time
+from threadloader import Loader
+from threadloader.sources import open_source
+
+query = sys.argv[2]
+source = open_source({"type": "sqlite", "path": sys.argv[1], "query": query, "key": "id"})
+
+def handler(*args):
+    source.close()
+    raise SystemExit(3)
+
+signal.signal(signal.SIGINT, handler)
+
+class Read:
+    def __len__(self):
+        return 1
+    def __getitem__(self, index):
+        threading.Thread(target=ring).start()
+        return source[index]
+
+def ring():
+    time.sleep(0.2)  # the statement takes many seconds; before it, the handler does the same
+    signal.pthread_kill(main, signal.SIGINT)
+
+main = threading.main_thread().ident
+with Loader({"num_workers": 0}, source=Read()) as batches:
+    next(iter(batches))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals come from outside here")
+def test_a_handler_that_closes_the_source_in_the_middle_of_a_statement_ends_the_program(
+    tmp_path, run_child
+):
+    """Python crashed: what SQLite asked was freed while it was being asked."""
+    query = f"SELECT id, ({COUNTING} SELECT count(*) FROM c) + id AS n FROM t"
+    child = run_child(CLOSES, str(made(tmp_path) / "a.db"), query)
+    assert (3, "") == (child.returncode, child.stdout)
+    assert "Exception ignored" not in child.stderr
+
+
 def pressed(number, frame):
     """A handler of the user's for Ctrl-C, which does what Python's own does."""
     raise KeyboardInterrupt

@@ -135,8 +135,8 @@ class Crops:
 
 @pytest.mark.parametrize(
     "transform",
-    [crops, partial(crops), Crops(), Crops().__call__],
-    ids=["function", "partial", "object", "method"],
+    [crops, partial(crops), Crops(), partial(partial(Crops())), Crops().__call__],
+    ids=["function", "partial", "object", "partial object", "method"],
 )
 def test_a_generator_function_that_takes_rng_is_refused(transform):
     """Its body would run in the collate, where the thread's generator is at another sample."""

@@ -341,6 +341,15 @@ def test_ctrl_c_in_the_middle_of_a_run_is_one_line(command, monkeypatch):
     assert (130, "", "threadloader: interrupted\n") == command("c.json")
 
 
+def test_what_a_signal_handler_raises_in_the_middle_of_a_run_ends_the_command(
+    command, monkeypatch, rung
+):
+    """It is not told as a problem of the config."""
+    monkeypatch.setattr(_record, "digest", lambda batch: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(TimeoutError, match="rung"):
+        command("c.json")
+
+
 def test_the_tool_is_the_command(run_child, folder):
     """tools/verify of a checkout runs it, from any folder."""
     (folder / "c.json").write_text(json.dumps({"source": NPZ}), encoding="utf-8")

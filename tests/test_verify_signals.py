@@ -62,6 +62,10 @@ PLACES = {
         lambda: _inner_state.held(ring),
         (_inner_state.inspect, "getclosurevars"),
     ),
+    "a batch that is made once more": (
+        lambda: _difference._anew(SimpleNamespace(batches=ring), None),
+        None,
+    ),
     "the end of a source": (
         lambda: _case.Case.close(SimpleNamespace(_opened=Shut())),
         None,
@@ -101,3 +105,10 @@ def test_while_the_parts_are_tried_alone_it_ends_the_verification(rung, monkeypa
     monkeypatch.setattr(_causes, "_alone", lambda *args: threads.append(1) or real(*args))
     with pytest.raises(TimeoutError, match="rung"):
         verify.run(CONFIG, source=lambda: list(range(20)), transform=transform)
+
+
+def test_while_another_process_is_started_it_ends_the_verification(rung, monkeypatch):
+    """It is no error of the system, by which a process could not be started."""
+    monkeypatch.setattr(_process.subprocess, "Popen", ring)
+    with pytest.raises(TimeoutError, match="rung"):
+        _process.Process._ask(SimpleNamespace(_spec={}), {}, "1")

@@ -54,7 +54,7 @@ def _kept(stdout: TextIO | None) -> Iterator[TextIO | None]:
         yield stdout
         return
     _flush(stdout)
-    kept, later = os.dup(1), None
+    kept = os.dup(1)
     try:
         _to_stderr()
         if stdout is None or _number(stdout) != 1:
@@ -64,17 +64,33 @@ def _kept(stdout: TextIO | None) -> Iterator[TextIO | None]:
                 kept, "w", encoding=stdout.encoding, errors=stdout.errors, closefd=False
             ) as answer:
                 yield answer
-        else:  # one that ends there by ways of its own: it gets the answer once 1 leads there again
-            encoding = getattr(stdout, "encoding", None) or "utf-8"
-            later = io.TextIOWrapper(io.BytesIO(), encoding, newline="\n")
-            yield later
+        else:  # one that ends there by ways of its own
+            yield cast("TextIO", _Own(stdout, kept))
     finally:
         _flush(sys.__stdout__)  # what was printed there meanwhile belongs to stderr
         os.dup2(kept, 1)
         os.close(kept)
-    if stdout is not None and later is not None:
-        later.seek(0)
-        stdout.write(later.read())
+
+
+class _Own:
+    """Writes to a stream of the program's own, and has 1 lead to ``kept`` meanwhile."""
+
+    def __init__(self, stream: TextIO, kept: int) -> None:
+        self.encoding = getattr(stream, "encoding", None)
+        self.fileno = stream.fileno
+        self._stream, self._kept = stream, kept
+
+    def write(self, text: str) -> None:
+        _flush(sys.__stdout__)  # what was printed there up to now belongs to stderr
+        os.dup2(self._kept, 1)
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        finally:
+            _to_stderr()
+
+    def flush(self) -> None:
+        """Do nothing: all was flushed while 1 led to where it belongs."""
 
 
 class _ToStderr(io.RawIOBase):

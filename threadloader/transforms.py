@@ -71,7 +71,10 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         raise _refusal(*got)
     if not rng:
         return lambda sample, key, position: transform(sample)
-    if any(map(inspect.isgeneratorfunction, (transform, type(transform).__call__))):
+    called: Any = transform
+    while isinstance(called, functools.partial):
+        called = called.func
+    if any(map(inspect.isgeneratorfunction, (called, type(called).__call__))):
         hint = "its body would run when rng is another sample's: return a list of what it yields"
         raise _refusal("a generator function that takes rng", hint)
     generators = _Generators()

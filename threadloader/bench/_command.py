@@ -15,7 +15,7 @@ from .._command_line import add_code, integer, names_of, new_command, number
 from .._dry_run import examined, read
 from .._messages import GOOD, PROBLEM, USAGE, in_words, line
 from ..adapters import torch_loader
-from ..errors import ConfigError, LoaderError
+from ..errors import ConfigError, LoaderError, by_handler
 from ._picture import picture
 from ._plan import CODE, STEPS, Plan
 from ._progress import progress
@@ -146,6 +146,8 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
             shown=shown,
         )
     except (LoaderError, OSError) as error:
+        if by_handler(error):
+            raise
         return refuse(error, USAGE if getattr(error, "usage", False) else PROBLEM)
     if arguments.json:
         out.append(json.dumps(found.as_dict(), indent=2))
@@ -155,6 +157,8 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         try:
             Path(arguments.svg).write_text(picture(found), encoding="utf-8")
         except OSError as error:
+            if by_handler(error):
+                raise
             return refuse(f"cannot write {arguments.svg}: {error.strerror}")
     return GOOD
 
@@ -173,7 +177,7 @@ def _refused(path: Path) -> str:
             return "expected a regular file or a new name, got a pipe, a socket or a device"
         with path.open("rb") as file:  # not a config, or data that nobody has a copy of
             if (start := file.read(len(_PICTURE))) and start != _PICTURE:
-                return "expected an SVG picture or a new name, got another file; name another one"
+                return "expected a new name, or a picture that bench has drawn, got another file"
         asked = path
     except FileNotFoundError:
         # For a link, the folder that it leads to.
@@ -181,6 +185,8 @@ def _refused(path: Path) -> str:
         if not asked.is_dir():
             return os.strerror(errno.ENOENT)
     except (OSError, ValueError) as error:  # a name that is too long, or that no file can have
+        if by_handler(error):
+            raise
         return str(getattr(error, "strerror", None) or error)
     return "" if os.access(asked, os.W_OK) else os.strerror(errno.EACCES)
 

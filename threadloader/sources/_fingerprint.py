@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ except ImportError:
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["add_values", "checked_rows", "describe_dtype", "sha256"]
+__all__ = ["add_values", "checked_rows", "describe_dtype", "extent", "sha256"]
 
 _CHECKED_ROWS = 64
 """Rows that a fingerprint reads: enough to tell two datasets apart, and quick at any size."""
@@ -62,3 +62,13 @@ def describe_dtype(dtype: np.dtype[Any]) -> str:
         fields = (f"{name!r}: {describe_dtype(dtype.fields[name][0])}" for name in dtype.names)
         return "{" + ", ".join(fields) + "}"
     return dtype.str[1:]
+
+
+def extent(sizes: Sequence[int]) -> str:
+    """Say how many bytes the files of some data have, in as few words for ten thousand of them.
+
+    >>> extent([70]), extent([70, 20])
+    ('70 bytes', '2 files of 90 bytes')
+    """
+    several = f"{len(sizes)} files of " if len(sizes) > 1 else ""
+    return f"{several}{sum(sizes)} bytes"

@@ -76,7 +76,8 @@ def check_alike(
         return
     hint = "name files that belong together"
     # numpy gives an array of texts the width of the longest.
-    if expected.kind == got.kind and got.kind in "SU" and got.itemsize != expected.itemsize:
+    texts = expected.kind == got.kind and got.kind in "SU" and got.itemsize != expected.itemsize
+    if texts and there.shape[1:] == like.shape[1:]:
         wider = max(expected, got, key=lambda dtype: dtype.itemsize)
         hint = f"save texts in one width, as by names.astype({wider.str!r})"
     raise SourceError(

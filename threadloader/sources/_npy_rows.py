@@ -30,7 +30,7 @@ from ._npy_header import LONGEST, Header, check_alike, read_header
 from ._open_file import open_regular, other_size, readable, size_of, too_many, unreadable
 from .arrays import ArraySource, Empty, stays_array
 
-__all__ = ["Joined", "Mapped", "Positioned"]
+__all__ = ["Joined", "Mapped", "Positioned", "as_bytes"]
 
 _DAMAGED = "copy the file again, or make it again with numpy.save"
 
@@ -175,7 +175,7 @@ class Joined:
             # Each part is only copied from, so it gets no memory that is kept for batches.
             taken = self._parts[file].take(numbers[rows] - self._first[file], np.empty)
             if length:
-                _as_bytes(given, length)[rows] = _as_bytes(taken, length)
+                as_bytes(given, length)[rows] = as_bytes(taken, length)
         return given
 
     def place(self, row: int) -> str:
@@ -186,7 +186,7 @@ class Joined:
         close_all([part.close for part in self._parts])
 
 
-def _as_bytes(rows: _Array, length: int) -> _Array:
+def as_bytes(rows: _Array, length: int) -> _Array:
     """See each row, of so many bytes, as one value: numpy copies records field by field.
 
     What lies between two fields would not be copied, and be whatever was in memory before.

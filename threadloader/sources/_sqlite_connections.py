@@ -225,9 +225,10 @@ class _Connection:
             self.pages, self.page_size = self._number("page_count"), self._number("page_size")
             self.version = self.data_version()
             self.sql.set_authorizer(reading.authorize)
-            going_on = reading.go_on()
-            next(going_on)  # up to where it is resumed
-            self.sql.set_progress_handler(going_on.__next__, _ASKED_EACH)
+            # Held here, too: a handler of a signal runs within it, and may close this connection.
+            self._going_on = reading.go_on()
+            next(self._going_on)  # up to where it is resumed
+            self.sql.set_progress_handler(self._going_on.__next__, _ASKED_EACH)
         except BaseException:
             self.sql.close()
             raise

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 
-from ..errors import by_handler, lost_interrupt
+from ..errors import by_handler, from_signal, lost_interrupt
 
 __all__ = ["Reading"]
 
@@ -52,11 +52,12 @@ class Reading:
         answer = 0
         while True:
             try:
-                yield answer
-                answer = 0
-            except GeneratorExit:
-                raise
-            except BaseException as error:  # noqa: BLE001 - as above
+                while True:  # within the `try`: each round looks for signals
+                    yield answer
+                    answer = 0
+            except BaseException as error:
+                if isinstance(error, GeneratorExit) and not from_signal(error):
+                    raise  # it is closed
                 self._local.kept, answer = error, 1
 
     def raise_kept(self, error: Exception) -> None:

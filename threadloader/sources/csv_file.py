@@ -25,7 +25,7 @@ from ._csv_rows import Block, read_blocks
 from ._dtypes import UnfitError
 from ._fields import listed, near, nearest
 from ._files import FileReader, expand
-from ._fingerprint import checked_rows, sha256
+from ._fingerprint import checked_rows, extent, sha256
 from ._row_numbers import row_number
 from .arrays import ArraySource, Empty
 
@@ -111,12 +111,14 @@ class CsvSource(ArraySource):
     def fingerprint(self) -> str:
         """Tell this data from other data: as for arrays, and sizes of the files and options."""
         digest = sha256(str(self._options).encode())
+        if len(self._sizes) > 1:
+            digest.update(f"{self._sizes}".encode())
         for row in checked_rows(len(self)):
             sample = self[row]
             for field in self._texts:
                 digest.update(sample[field].encode() + b"\0")
-        sizes = "+".join(map(str, self._sizes))
-        return f"csv, {sizes} bytes, {super().fingerprint()}, sha256 {digest.hexdigest()}"
+        kept = super().fingerprint()
+        return f"csv, {extent(self._sizes)}, {kept}, sha256 {digest.hexdigest()}"
 
     def locate(self, index: int) -> str:
         """Say where a sample stands: ``path:line``, with the line in which it begins, from 1."""

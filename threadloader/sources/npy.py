@@ -14,7 +14,7 @@ from ..errors import ConfigError, Problem, SourceError
 from ._closing import close_all
 from ._fields import in_pointer
 from ._files import expand, kept_open
-from ._fingerprint import checked_rows, sha256
+from ._fingerprint import checked_rows, extent, sha256
 from ._npy_rows import Joined, Mapped, Positioned
 from ._open_file import none_there
 from ._progress import ProgressLog
@@ -156,7 +156,7 @@ class NpySource:
                 digest.update(f"{rows.sizes}".encode())
         labels = [""] if self._names is None else [f"field {name!r} " for name in self._names]
         fields = ", ".join(
-            f"{label}{rows.header.dtype.str[1:]} {rows.header.shape[1:]} ({_extent(rows.sizes)})"
+            f"{label}{rows.header.dtype.str[1:]} {rows.header.shape[1:]} ({extent(rows.sizes)})"
             for label, rows in zip(labels, self._rows, strict=True)
         )
         return f"npy, {self._length} samples, {fields}, sha256 {digest.hexdigest()}"
@@ -210,9 +210,3 @@ def _opened(
 def _option(field: str | None) -> str:
     """Give the option that names the files of a field; None: of the one array, "" for the path."""
     return "" if field is None else f"/fields/{in_pointer(field)}"
-
-
-def _extent(sizes: Sequence[int]) -> str:
-    """Say how many bytes the files of an array have."""
-    several = f"{len(sizes)} files of " if len(sizes) > 1 else ""
-    return f"{several}{sum(sizes)} bytes"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from io import BufferedReader
@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SourceError
+from ..errors import SourceError, by_handler
 from ._fields import chosen_fields, listed
 from ._files import expand
+from ._fingerprint import extent, sha256
 from ._npy_header import check_alike
+from ._npy_rows import as_bytes
 from ._npz_archive import Archive
 from ._open_file import open_regular, readable, size_of
 from ._progress import ProgressLog
@@ -45,11 +47,12 @@ class NpzSource(ArraySource):
 
     def __init__(
         self,
-        path: str | Path | Sequence[str | Path],
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         fields: Iterable[str] | Mapping[str, str] | None = None,
     ) -> None:
         chosen = chosen_fields(fields, "every array")
-        self._paths = [Path(it) for it in ([path] if isinstance(path, (str, Path)) else path)]
+        paths = [path] if isinstance(path, (str, os.PathLike)) else path
+        self._paths = [Path(it) for it in paths]
         self._sizes: list[int] = []
         parts: list[_Arrays] = []
         progress = ProgressLog()
@@ -65,14 +68,13 @@ class NpzSource(ArraySource):
             progress.tell("%s: %d files of arrays read", file, len(parts))
         # The number of each file's first row, and in the end the number of all rows.
         self._firsts = [0, *accumulate(len(next(iter(arrays.values()))) for arrays in parts)]
-        if self._firsts[-1] > sys.maxsize:  # of rows without bytes a file may say so many
-            text = f"expected at most {sys.maxsize} rows in all files, got {self._firsts[-1]}"
-            raise SourceError(text, self._paths[0])
-        super().__init__(_joined(parts, self._firsts))
+        super().__init__(_joined(self._paths[0], parts, self._firsts))
 
     def fingerprint(self) -> str:
         """Tell this data from other data: as for arrays, and the sizes of the files."""
-        return f"npz, {'+'.join(map(str, self._sizes))} bytes, {super().fingerprint()}"
+        sizes = sha256(f"{self._sizes}".encode()).hexdigest()
+        several = f", sha256 of the sizes {sizes}" if len(self._sizes) > 1 else ""
+        return f"npz, {extent(self._sizes)}, {super().fingerprint()}{several}"
 
     def locate(self, index: int) -> str:
         """Say where a sample stands: ``path[row]``."""
@@ -109,15 +111,28 @@ def _check_follows(first: Path, expected: _Arrays, path: Path, arrays: _Arrays) 
         check_alike(first, expected[field], path, array, f"field {field!r}")
 
 
-def _joined(parts: Sequence[_Arrays], firsts: Sequence[int]) -> _Arrays:
-    """Put the arrays of the files together, field by field; each array is freed once copied."""
+def _joined(path: Path, parts: Sequence[_Arrays], firsts: Sequence[int]) -> _Arrays:
+    """Put the arrays of the files together, field by field; each array is freed once copied.
+
+    ``path`` is the first file's, and ``firsts`` the number of each file's first row, and of all.
+    """
     if len(parts) == 1:
         return parts[0]
     whole: _Arrays = {}
     for field in list(parts[0]):
-        shape, dtype = parts[0][field].shape[1:], parts[0][field].dtype
-        # Not numpy.concatenate, which turns a foreign byte order into the machine's own.
-        whole[field] = np.empty((firsts[-1], *shape), dtype)
+        shape, dtype = (firsts[-1], *parts[0][field].shape[1:]), parts[0][field].dtype
+        try:
+            whole[field] = np.empty(shape, dtype)
+        # Of rows without bytes a file may say that it has any number.
+        except (ValueError, OverflowError) as error:
+            if by_handler(error):
+                raise
+            text = f"expected fewer rows in all files, got an array {shape} of {dtype}: {error}"
+            raise SourceError(text, path, f"field {field!r}") from error
+        length = whole[field].nbytes // max(1, firsts[-1])
         for first, last, arrays in zip(firsts, firsts[1:], parts, strict=False):
-            whole[field][first:last] = arrays.pop(field)
+            # As bytes. And not by numpy.concatenate, which turns a foreign byte order into the
+            # machine's own.
+            if length and first < last:
+                as_bytes(whole[field], length)[first:last] = as_bytes(arrays.pop(field), length)
     return whole

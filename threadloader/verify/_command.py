@@ -10,7 +10,7 @@ from typing import Any
 from .._command_line import UsageError, add_code, code_of, integer, names_of, new_command
 from .._dry_run import examined, read
 from .._messages import GOOD, PROBLEM, USAGE, line
-from ..errors import ConfigError, LoaderError, WorkerError
+from ..errors import ConfigError, LoaderError, WorkerError, ends
 from ._plan import EPOCHS, Plan
 from ._progress import Progress
 from ._record import told
@@ -82,9 +82,9 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
                 shown=Progress(sys.stderr, json=arguments.json),
                 **given,
             )
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a command shows no traceback
+    except BaseException as error:  # a command shows no traceback
+        if ends(error):
+            raise
         # Our own error's message stands for itself, but not a WorkerError's, nor one with notes.
         ours = isinstance(error, LoaderError) and not isinstance(error, WorkerError)
         said = error if ours and not getattr(error, "__notes__", ()) else told(error)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .._children import answer_in, child_command, child_environment, last_words
-from ..errors import from_signal
+from ..errors import by_handler, from_signal
 from . import _cause_texts
 from ._case import Case
 from ._parts import results
@@ -133,6 +133,8 @@ class Process:
                     env=child_environment(PYTHONHASHSEED=seed),
                 )
             except OSError as error:
+                if by_handler(error):
+                    raise
                 raise LostError(f"it could not be started: {error}") from error
             ended = _answered(child, json.dumps(self._spec | dict(what)).encode() + b"\n")
             out.seek(0)
