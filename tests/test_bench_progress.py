@@ -1,10 +1,12 @@
 """How far a measurement is shows on stderr: in lines, in one that is wiped out, or by tqdm."""
 
 import os
+import signal
 import sys
 
 import pytest
 
+from threadloader.adapters import progress as adapter
 from threadloader.bench._progress import Bar, Lines, progress
 
 
@@ -117,3 +119,14 @@ def test_tqdm_draws_the_bar_where_it_is_installed(monkeypatch):
         shown.begin(number, what)
     shown.close()
     assert [3, "a", 0, "shown", "b", 1, "shown", "c", 2, "shown", "closed"] == drawn
+
+
+def test_what_a_signal_handler_raises_while_a_bar_is_made_passes(rung, monkeypatch):
+    """It is no tqdm that does not work."""
+
+    def ring(name):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(adapter.importlib, "import_module", ring)
+    with pytest.raises(TimeoutError, match="rung"):
+        adapter.bar(3, sys.stderr)

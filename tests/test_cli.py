@@ -305,3 +305,11 @@ def test_what_a_signal_handler_raises_while_the_config_is_read_passes(check, mon
     monkeypatch.setattr(_dry_run, "examine", lambda *args, **options: Ringing().__str__())
     with pytest.raises(TimeoutError, match="rung"):
         check(write({"source": NPZ}))
+
+
+def test_what_a_signal_handler_raises_while_the_answer_is_written_passes(check, monkeypatch, rung):
+    """It is no error of the stream, which is not closed for it either."""
+    stream = SimpleNamespace(write=lambda text: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(sys, "stdout", stream)
+    with pytest.raises(TimeoutError, match="rung"):
+        cli.main(["check", write({"source": NPZ})])

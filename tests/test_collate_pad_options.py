@@ -225,3 +225,9 @@ def test_all_wrong_options_are_named_at_once():
     with pytest.raises(ConfigError) as caught:
         Pad(fields=[], length=-1, multiple_of=-1, value=None, truncate=None)
     assert 5 == len(caught.value.problems)
+
+
+def test_a_pad_can_be_a_key_as_long_as_its_value_can():
+    assert {Pad(length=3): "three"}[Pad(length=3)] == "three"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Pad(value={"x": 1}))

@@ -1,7 +1,9 @@
 """Pixels are what their file says; an image is refused where Pillow can only give others."""
 
 import io
+import itertools
 import struct
+import sys
 import zlib
 
 import numpy as np
@@ -83,14 +85,15 @@ def test_colours_of_8_bits_and_all_greys_are_kept(pillow, data, pixels):
     assert pixels == decoders["image"](mode="keep")(data).tolist()
 
 
-def grey_tiff(values, signed=False, black=0):
+def grey_tiff(values, signed=False, black=0, compressed=False):
     """Makes a TIFF of one row of grey, in the byte order that the values have."""
+    data = zlib.compress(values.tobytes()) if compressed else values.tobytes()
     order = ">" if values.dtype.str[0] == ">" else "<"
     head = b"MM\0*" if order == ">" else b"II*\0"
     tags = [
-        (256, 4, values.size), (257, 4, 1), (258, 3, values.itemsize * 8), (259, 3, 1),
-        (262, 3, int(black == 0)), (273, 4, 200), (277, 3, 1), (278, 4, 1), (279, 4, values.nbytes),
-        (339, 3, 1 + signed),
+        (256, 4, values.size), (257, 4, 1), (258, 3, values.itemsize * 8),
+        (259, 3, 8 if compressed else 1), (262, 3, int(black == 0)), (273, 4, 200), (277, 3, 1),
+        (278, 4, 1), (279, 4, len(data)), (339, 3, 1 + signed),
     ]  # fmt: skip
     entries = b"".join(
         struct.pack(f"{order}HHI", tag, kind, 1)
@@ -98,7 +101,7 @@ def grey_tiff(values, signed=False, black=0):
         for tag, kind, value in tags
     )
     head += struct.pack(f"{order}IH", 8, len(tags)) + entries
-    return head.ljust(200, b"\0") + values.tobytes()
+    return head.ljust(200, b"\0") + data
 
 
 def tiff(values, tags):
@@ -148,6 +151,64 @@ def test_greys_without_a_sign_are_kept_in_this_machines_byte_order(pillow, store
     values = np.array([1, np.iinfo(stored).max // 2 + 6, np.iinfo(stored).max - 5], stored)
     found = decoders["image"](mode="keep")(grey_tiff(values))
     assert (np.dtype(kept), [values.tolist()]) == (found.dtype, found.tolist())
+
+
+OTHER = ">" if sys.byteorder == "little" else "<"
+
+
+@pytest.mark.parametrize(("kind", "sample_format"), [("i2", 2), ("i4", 2), ("f4", 3)])
+def test_compressed_values_of_the_other_byte_order_are_refused(pillow, kind, sample_format):
+    """libtiff swaps their bytes, and Pillow once more."""
+    _, decoders = pillow
+    decode, values = decoders["image"](mode="keep"), np.array([1, 2, 3])
+    data = grey_tiff(values.astype(OTHER + kind), sample_format - 1, compressed=True)
+    with pytest.raises(SourceError, match="this machine's byte order"):
+        decode(data)
+    same = values.astype(np.dtype(kind))
+    for stored in (same, same.astype("=u2" if kind == "i2" else "=u4")):
+        signed = sample_format - 1 if stored is same else 0
+        assert [values.tolist()] == decode(grey_tiff(stored, signed, compressed=True)).tolist()
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def grey_png(bits, level):
+    """Makes a PNG of one row, of the greys 0 to 3, of which one is transparent."""
+    row = sum(value << bits * (3 - value) for value in range(4)) << max(0, 8 - 4 * bits)
+    chunks = {
+        b"IHDR": struct.pack(">IIBBBBB", 4, 1, bits, 0, 0, 0, 0),
+        b"tRNS": struct.pack(">H", level),
+        b"IDAT": zlib.compress(b"\0" + row.to_bytes(max(1, bits // 2), "big")),
+        b"IEND": b"",
+    }
+    return b"\x89PNG\r\n\x1a\n" + b"".join(itertools.starmap(chunk, chunks.items()))
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_transparent_grey_of_few_bits_is_refused_where_it_counts(pillow, bits, level):
+    """Pillow looks for its level among greys that it has scaled to 8 bits."""
+    _, decoders = pillow
+    with pytest.raises(SourceError, match="a grey of 8 bits where one is transparent"):
+        decoders["image"](mode="RGBA")(grey_png(bits, level))
+    greys = [[value * 255 // (2**bits - 1) for value in range(4)]]
+    assert greys == decoders["image"](mode="L")(grey_png(bits, level)).tolist()
+    whole = decoders["image"](mode="RGBA")(grey_png(8, level))
+    assert [[0 if value == level else 255 for value in range(4)]] == whole[:, :, 3].tolist()
+
+
+@pytest.mark.parametrize("mode", ["RGB", "keep"])
+def test_four_colours_of_a_jpeg_are_refused_without_adobes_mark(pillow, mode):
+    """Then they are stored as they are, and Pillow inverts them as it does with the mark."""
+    module, decoders = pillow
+    data = encoded(module, "JPEG", np.full((8, 8, 4), 10, np.uint8), "CMYK")
+    at = data.index(b"\xff\xee")
+    size = int.from_bytes(data[at + 2 : at + 4], "big")
+    with pytest.raises(SourceError, match="Adobe's mark in a JPEG of four colours"):
+        decoders["image"](mode=mode)(data[:at] + data[at + 2 + size :])
+    assert decoders["image"](mode=mode)(data).shape == (8, 8, 4 if mode == "keep" else 3)
 
 
 @pytest.mark.parametrize("stored", ["<i2", ">i2", "<i4", ">i4"])

@@ -29,17 +29,17 @@ def test_a_missing_pillow_is_an_error_that_names_the_command(monkeypatch):
     assert caught.value.option == "/decode"
 
 
-@pytest.mark.parametrize("version", ["9.5.0", "9.5.0.post2", "10.3.0"])
+@pytest.mark.parametrize("version", ["9.5.0", "9.5.0.post2", "10.4.0", "11.1.0"])
 def test_an_older_pillow_is_refused(version, monkeypatch):
     """Some files have other pixels there."""
     from threadloader.adapters.pillow import image_decoder
 
     monkeypatch.setitem(sys.modules, "PIL", SimpleNamespace(__version__=version, Image=None))
-    with pytest.raises(SourceError, match=f"expected Pillow 10.4 or newer, .* got {version}; "):
+    with pytest.raises(SourceError, match=f"expected Pillow 11.2 or newer, .* got {version}; "):
         image_decoder()
 
 
-@pytest.mark.parametrize("version", ["10.4.0", "10.10.0", "11.0.0.dev0", "13.0.0"])
+@pytest.mark.parametrize("version", ["11.2.1", "11.10.0", "12.0.0.dev0", "13.0.0"])
 def test_a_newer_pillow_is_taken(version, monkeypatch):
     from threadloader.adapters import pillow
 

@@ -166,6 +166,16 @@ def test_a_thread_that_finds_the_memory_finds_what_is_written_too():
     assert np.array_equal(np.repeat([[0], [1]], 5000, axis=1), rows.stack(put))
 
 
+@pytest.mark.parametrize("second", [np.full(4097, 9), np.full(3, 9), "text"], ids=str)
+def test_of_a_row_that_is_written_again_nothing_is_left_of_the_first_time(second):
+    """As after a Ctrl-C without workers, if the source then gives something else."""
+    rows, good = RowsMaker().rows(2), {"x": np.full(4096, 1), "y": 1}
+    rows.put(0, {"x": np.full(4096, 7), "y": 7})
+    samples = [{"x": second, "y": 2}, good]
+    put = [rows.put(row, sample) for row, sample in enumerate(samples)]
+    assert outcome(lambda: stack(samples)) == outcome(lambda: rows.stack(put))
+
+
 @pytest.mark.skipif(
     sys.version_info[:2] == (3, 14),
     reason="CPython's issue 148874: a lock may stay held by a `with`, and this waits for it",

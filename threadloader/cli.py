@@ -18,6 +18,7 @@ from ._dry_run import examined, read
 from ._exit import leave
 from ._messages import GOOD, PROBLEM, USAGE, line
 from ._stdout import answering
+from .errors import from_signal
 
 __all__ = ["main", "program"]
 
@@ -154,6 +155,8 @@ def _print(lines: list[str], stream: TextIO | None) -> bool:
             stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         stream.flush()
     except (OSError, KeyboardInterrupt) as error:
+        if not isinstance(error, KeyboardInterrupt) and from_signal(error):
+            raise
         # What is left in the buffer would fail, or wait, once more when Python ends.
         with contextlib.suppress(OSError):  # there may be no such device
             nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -38,6 +38,7 @@ TESTS = {
     "_messages.py": "log check* cli bench* verify_command verify_failures",
     "_dry_run.py": "check* cli sampling_commands terminal log config_fuzz",
     "_first_batch.py": "check_batch check_code terminal log",
+    "adapters/_image_checks": "images image_values",
     "adapters/launcher": "launcher",
     "adapters/torch_loader": "torch_loader bench bench_child",
     "adapters/torch_pin": "pin pin_failing pin_memory pin_settings",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, TextIO
 
+from ..errors import from_signal
+
 __all__ = ["bar"]
 
 
@@ -14,5 +16,7 @@ def bar(total: int, stream: TextIO) -> Any:
         return importlib.import_module("tqdm").tqdm(
             total=total, file=stream, unit="run", leave=False, dynamic_ncols=True
         )
-    except Exception:  # noqa: BLE001 - a bar is no reason to fail
+    except Exception as error:  # a bar is no reason to fail
+        if from_signal(error):
+            raise
         return None

@@ -71,7 +71,7 @@ class Pad:
     value: float | Mapping[Any, float] = 0  # to a checker no dict of str is one of str | int
     truncate: bool = False
     # The pad values that `filling` was given, by field.
-    _field_fills: Mapping[str, float] = field(default_factory=dict, init=False, repr=False)
+    _field_fills: dict[str, float] = field(default_factory=dict, init=False, repr=False, hash=False)
     # What `_fill` has given; threads may make the same entry twice.
     _fills: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -49,6 +49,8 @@ class Rows:
 
     def put(self, row: int, sample: Any) -> Any:
         """Write a sample's large arrays into the batch; give the sample with views of them."""
+        for written in self._written.copy().values():
+            written[row] = False  # of a run of this row that was cut short, or tried again
         lighter = self._replaced(row, sample, ())
         if not self._memories:
             self._maker.useful = False
