@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 
-from ..errors import by_handler, from_signal, lost_interrupt
+from ..errors import by_handler, lost_interrupt
 
 __all__ = ["Reading"]
 
@@ -55,9 +55,15 @@ class Reading:
                 while True:  # within the `try`: each round looks for signals
                     yield answer
                     answer = 0
-            except BaseException as error:
-                if isinstance(error, GeneratorExit) and not from_signal(error):
-                    raise  # it is closed
+            except GeneratorExit as error:
+                # Where it is closed: a handler's own would have a frame behind this one. There is
+                # no call here, at which a Ctrl-C could land, and be lost.
+                trace = error.__traceback__
+                if trace is None or trace.tb_next is None:
+                    raise
+                trace = None  # it leads to this frame
+                self._local.kept, answer = error, 1
+            except BaseException as error:  # noqa: BLE001 - as above
                 self._local.kept, answer = error, 1
 
     def raise_kept(self, error: Exception) -> None:
