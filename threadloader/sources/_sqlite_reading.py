@@ -57,11 +57,10 @@ class Reading:
                     answer = 0
             except GeneratorExit as error:
                 # Where it is closed: a handler's own would have a frame behind this one. There is
-                # no call here, at which a Ctrl-C could land, and be lost.
-                trace = error.__traceback__
-                if trace is None or trace.tb_next is None:
+                # no call here, at which a Ctrl-C could land, and be lost; nor a variable of the
+                # traceback, which leads to this frame.
+                if error.__traceback__ is None or error.__traceback__.tb_next is None:
                     raise
-                trace = None  # it leads to this frame
                 self._local.kept, answer = error, 1
             except BaseException as error:  # noqa: BLE001 - as above
                 self._local.kept, answer = error, 1
