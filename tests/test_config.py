@@ -252,6 +252,7 @@ def test_what_is_wrong_is_said_at_its_pointer(given, said):
     ("given", "pointer"),
     [
         ({"source": {"type": "text", "path": {"k": "a\0"}}}, "/source/path"),
+        ({"source": {"type": "npy", "fields": ["a\0"]}}, "/source/fields"),
         ({"source": {"type": "text", "path": "x", "folder": "a\0"}}, "/source/folder"),
         ({"collate": {"type": "stack", "truncate": True}}, "/collate/truncate"),
         ({"cache": {"folder": "x", "max_samples": 0}}, "/cache/max_samples"),
@@ -260,6 +261,12 @@ def test_what_is_wrong_is_said_at_its_pointer(given, said):
 def test_of_what_is_wrong_alone_no_more_is_told_nor_of_what_is_in_it(given, pointer):
     (said,) = told(given)
     assert said.startswith(f"{pointer}: expected ")
+
+
+def test_a_key_that_is_missing_hides_nothing_of_the_others():
+    missing, nul = told({"source": {"type": "tokens", "path": "a\0"}})
+    assert '/source: expected the key "window"' in missing
+    assert nul.startswith("/source/path: expected a path without NUL characters")
 
 
 def test_a_name_that_is_no_path_may_have_any_character():

@@ -115,6 +115,17 @@ def test_the_fingerprint_tells_texts_options_and_sizes_apart(tmp_path):
     assert plain == said("a,b\n1,x\n", dtypes={"a": "int8"})
 
 
+def test_the_fingerprint_tells_where_the_rows_of_several_files_are_cut(tmp_path):
+    """In as many characters for any number of files: it stands in each state."""
+    told = set()
+    for cut in (1, 2):
+        for name, rows in (("1", "123"[:cut]), ("2", "123"[cut:])):
+            write(tmp_path, "\n".join(["a", *rows, ""]), f"{name}.csv")
+        told.add(fingerprint(open_csv({"path": "[12].csv", "dtypes": {"a": "int8"}}, tmp_path)))
+    assert 2 == len(told)
+    assert {True} == {it.startswith("csv, 2 files of 10 bytes, dict, 3 samples") for it in told}
+
+
 def test_memory_holds_texts_without_an_object_for_each(tmp_path):
     """20,000 rows of 2 texts and 2 numbers: 16 bytes a text, its own bytes, 4 a number."""
     row = "ab,cd,1,2\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from threadloader.errors import CollateError, SourceError, StalledError, StateError, log
+from threadloader.errors import CollateError, SourceError, StalledError, StateError, log, shown
 from threadloader.sources import open_source
 
 
@@ -52,3 +52,16 @@ def test_a_log_quotes_paths_and_errors_in_one_line_that_is_safe_for_a_terminal(c
     with caplog.at_level("INFO", "threadloader"):
         log("info", "%s: %s, %s", Path("a\x1b[31m\nb"), ValueError("x\x07"), "two\nlines")
     assert [r"a\x1b[31m\nb: x\x07, two" + "\nlines"] == [it.getMessage() for it in caplog.records]
+
+
+def test_what_cannot_be_shown_is_told_by_its_class_whatever_that_does():
+    class Mute(type):
+        @property
+        def __name__(cls):
+            raise KeyError("no name")
+
+    class Odd(metaclass=Mute):
+        def __repr__(self):
+            raise KeyError("no text")
+
+    assert "a value of type Odd" == shown(Odd())

@@ -24,7 +24,8 @@ ROWS = {
     "swapped": np.arange(6).astype(">i4"),
     "records": RECORDS,
     "columns": np.asfortranarray(np.arange(12.0).reshape(6, 2)),
-    "padded": np.ones(6, np.dtype([("id", "u1"), ("v", "<f8")], align=True)),
+    # What lies between its fields is kept, too.
+    "padded": np.full(96, 7, "u1").view(np.dtype([("id", "u1"), ("v", "<f8")], align=True)),
     "nothing": np.zeros((6, 2), "V0"),
     "wide": np.zeros((6, 0), "f2"),
 }
@@ -38,9 +39,10 @@ def folder(tmp_path_factory):
 def save_parts(folder, cuts, **arrays):
     """Save arrays in files, cut at these rows; gives their paths."""
     paths = []
-    for number, rows in enumerate(np.split(np.arange(6), sorted(cuts))):
+    ends = [*sorted(cuts), 6]
+    for number, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
         paths.append(str(folder / f"part-{number}.npz"))
-        np.savez(paths[-1], **{name: array[rows] for name, array in arrays.items()})
+        np.savez(paths[-1], **{name: array[first:last] for name, array in arrays.items()})
     return paths
 
 

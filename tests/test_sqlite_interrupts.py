@@ -164,6 +164,12 @@ def test_what_comes_while_sqlite_asks_for_leave_passes_as_it_is(tmp_path, monkey
         source.close()
 
 
+class Noting(map):
+    """The generator by which SQLite asks, and how often; in C, so that nothing else is run."""
+
+    gi_frame = "has not ended"
+
+
 COUNTING = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 100000000)"
 """Rows that SQLite makes for many seconds; of this many, so that a test that fails ends."""
 
@@ -185,7 +191,7 @@ def test_a_signal_is_seen_while_sqlite_works_and_gives_no_row(tmp_path, monkeypa
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     monkeypatch.setattr(
-        _sqlite_reading.Reading, "go_on", lambda self: map(operator.add, real(self), asked)
+        _sqlite_reading.Reading, "go_on", lambda self: Noting(operator.add, real(self), asked)
     )
     thread = threading.Thread(target=ring)
     thread.start()
@@ -208,7 +214,7 @@ def test_a_connection_goes_on_behind_any_number_of_signals(tmp_path, monkeypatch
     real, most = _sqlite_reading.Reading.go_on, 10**6
     asked = itertools.repeat(0, most)
     monkeypatch.setattr(
-        _sqlite_reading.Reading, "go_on", lambda self: map(operator.add, real(self), asked)
+        _sqlite_reading.Reading, "go_on", lambda self: Noting(operator.add, real(self), asked)
     )
     slow = f"CASE id WHEN 5 THEN ({COUNTING} SELECT count(*) FROM c) ELSE 0 END"
     source = opened(made(tmp_path), f"SELECT id, {slow} AS n FROM t")
@@ -225,6 +231,29 @@ def test_a_connection_goes_on_behind_any_number_of_signals(tmp_path, monkeypatch
             source[2]
         thread.join(WAIT)
         assert {"id": -7, "n": 0} == source[0]
+    source.close()
+
+
+def test_a_second_signal_at_the_same_moment_leaves_no_good_row_out(tmp_path, monkeypatch, rung):
+    """It ends what SQLite asks, which a run that goes on makes anew."""
+    real = _sqlite_reading.Reading.go_on
+    ends = []
+
+    def ending(self):
+        yield next(going := real(self))
+        while not ends:
+            yield next(going)
+        signal.raise_signal(signal.SIGINT)  # as where the first one has been kept
+
+    monkeypatch.setattr(_sqlite_reading.Reading, "go_on", ending)
+    monkeypatch.setattr(_sqlite_connections, "_ASKED_EACH", 1)
+    source = opened(made(tmp_path))
+    assert -7 == source[0]["id"]
+    ends.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        source[0]
+    ends.clear()
+    assert [-7, 2] == [source[0]["id"], source[1]["id"]]
     source.close()
 
 

@@ -216,10 +216,10 @@ def test_a_stream_of_the_programs_own_that_ends_at_1_gets_the_answer(run_child, 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no such device")
 def test_a_stream_of_the_programs_own_that_takes_nothing_is_told(run_child, folder):
     """As where stdout is on a full disk."""
-    code = IN_ITS_PLACE.replace("print(code, written", "os._exit(code) or print(code, written")
+    code = IN_ITS_PLACE.replace("print(code, written, file=sys.stderr)", "sys.exit(code)")
     with open("/dev/full", "w") as full:
         child = subprocess.run(
-            [sys.executable, "-c", "import os\n" + code, "bare", str(folder / "c.json")],
+            [sys.executable, "-c", code, "bare", str(folder / "c.json")],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -69,7 +69,7 @@ class Schema:
     """A schema whose parts are compiled when a value is checked against them.
 
     Args:
-        schema: the schema, as JSON has it; known to be one.
+        schema: the schema, as JSON has it; known to be a JSON Schema, of any keywords.
 
     Raises:
         ValueError: it has a keyword that is not built; of its parts, once they are compiled.

@@ -85,7 +85,15 @@ class _Own:
         os.dup2(self._kept, 1)
         try:
             self._stream.write(text)
-            self._stream.flush()
+            if (flush := getattr(self._stream, "flush", None)) is not None:
+                flush()
+        except OSError:
+            # What is left in its buffer would fail once more when Python ends.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1)
+            os.close(nowhere)
+            _flush(self._stream)
+            raise
         finally:
             _to_stderr()
 

@@ -58,10 +58,11 @@ def refuse_what_would_change(image: Any, data: bytes, mode: str) -> None:
             "expected Adobe's mark in a JPEG of four colours, without which they are stored as they"
             " are, got none; Pillow inverts them all the same; convert it to RGB"
         )
-    if mode == "RGBA" and "transparency" in image.info and unpacked(image) in ("1", "L;2", "L;4"):
+    few = image.format == "PNG" and unpacked(image) in ("1", "L;2", "L;4")
+    if mode == "RGBA" and few and image.info.get("transparency"):  # black is 0 in any number
         raise SourceError(
             "expected a grey of 8 bits where one is transparent, got one of fewer, among which "
-            "Pillow finds another one; convert it to 8 bits a value"
+            "Pillow, or an older one, finds another one; convert it to 8 bits a value"
         )
     if image.format == "BMP" and image.mode in ("1", "L") and image.tile[0][0] == "raw":
         # Pillow chooses how to unpack the file by the greys of its palette, not by its bit depth.

@@ -159,10 +159,7 @@ def check(
         if options.get("source") is None and needs_source and ("source",) not in wrong:
             got = "null" if "source" in options else "nothing"
             found.append(Mismatch(("source",), NO_SOURCE, got))
-        for mismatch in wrong_together(options, wrong):
-            at = mismatch.path  # of what is refused already, no more is told, nor of what is in it
-            if not any(at[:end] in wrong for end in range(len(at) + 1)):
-                found.append(mismatch)
+        found += [it for it in wrong_together(options, wrong) if it.path not in wrong]
         sampled = in_code.get("sampler") or options.get("sampler") is not None
         if sampled and options.get("shuffle") is True:
             expected = "false or nothing, since there is a sampler, whose order it is"

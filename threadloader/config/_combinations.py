@@ -61,26 +61,26 @@ def wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Misma
 
 
 def _paths(options: dict[str, Any]) -> Iterator[Mismatch]:
-    source = options.get("source")
-    npy = isinstance(source, dict) and source.get("type") == "npy"  # whose fields are paths, too
-    for place in (*_PATHS, *([("source", "fields")] if npy else [])):
+    for place in _PATHS:
         named: Any = options
         for key in place:
             named = named.get(key) if isinstance(named, dict) else None
-        if place[0] != "source" and not isinstance(named, str):
-            continue  # numbers, perhaps a million
-        for at, path in _texts(named, place):
-            if "\0" in path:
-                yield Mismatch(at, "a path without NUL characters", show(path))
+        # Elsewhere a list has numbers, perhaps a million.
+        yield from _with_nul(named, place, lists=place[0] == "source")
+    source = options.get("source")
+    if isinstance(source, dict) and source.get("type") == "npy":  # whose fields are paths
+        fields = source.get("fields")
+        for field, named in fields.items() if isinstance(fields, dict) else ():
+            yield from _with_nul(named, ("source", "fields", field), lists=True)
 
 
-def _texts(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
-    """Give each text in a value, with its place."""
-    if isinstance(value, str):
-        yield place, value
-    elif isinstance(value, (dict, list)):
-        for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(inside, (*place, key))
+def _with_nul(named: Any, place: Place, *, lists: bool) -> Iterator[Mismatch]:
+    """Refuse a path, or those in a list, with a NUL; what is neither is told as of a wrong type."""
+    if isinstance(named, list) and lists:
+        for number, path in enumerate(named):
+            yield from _with_nul(path, (*place, number), lists=False)
+    elif isinstance(named, str) and "\0" in named:
+        yield Mismatch(place, "a path without NUL characters", show(named))
 
 
 def _sampler(sampler: dict[str, Any]) -> Iterator[Mismatch]:

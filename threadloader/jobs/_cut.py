@@ -68,8 +68,9 @@ def join(parts: list[Any]) -> Any:
     if set(map(type, parts)) == {kind} and not any(getattr(it, "__dict__", None) for it in parts):
         if kind is np.ndarray:
             if {(it.dtype, it.shape) for it in parts} == {(first.dtype, (1, *first.shape[1:]))}:
-                # Not without `out`, which turns a foreign byte order into the machine's own.
-                joined = np.empty((len(parts), *first.shape[1:]), first.dtype)
+                # Not without `out`, which turns a foreign byte order into the machine's own. And
+                # zeros: between the fields of a record nothing is written.
+                joined = np.zeros((len(parts), *first.shape[1:]), first.dtype)
                 return np.concatenate(parts, out=joined)
         elif kind in (dict, OrderedDict):
             if all(list(it) == list(first) for it in parts):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePath
+from typing import Any
 
 from ..errors import ConfigError, Problem, SourceError
 from . import _per_thread  # which counts forks
@@ -93,7 +94,7 @@ class Connections:
         # UnicodeDecodeError: sqlite3 decodes what SQLite says, which may quote damaged bytes.
         # MemoryError: damaged bytes may announce a value larger than any memory.
         except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, MemoryError) as error:
-            self.reading.raise_kept(error)
+            self.reading.raise_kept(error, closed=self._closed)
             if self._closed:  # `close` interrupts statements of other threads
                 raise closed_error(self._path) from error
             # SQLite 3.53 compiles the pragma behind a table like pragma_table_info only when its
@@ -108,6 +109,8 @@ class Connections:
     def _connection(self, place: str) -> _Connection:
         connection: _Connection | None = getattr(self._local, "connection", None)
         if connection is not None and connection.forks == _per_thread._forks:
+            if connection.going_on.gi_frame is None:  # it has ended: see `Reading.go_on`
+                connection.ask(self.reading)
             return connection
         if self._closed:
             raise closed_error(self._path)
@@ -225,13 +228,17 @@ class _Connection:
             self.pages, self.page_size = self._number("page_count"), self._number("page_size")
             self.version = self.data_version()
             self.sql.set_authorizer(reading.authorize)
-            # Held here, too: a handler of a signal runs within it, and may close this connection.
-            self._going_on = reading.go_on()
-            next(self._going_on)  # up to where it is resumed
-            self.sql.set_progress_handler(self._going_on.__next__, _ASKED_EACH)
+            self.ask(reading)
         except BaseException:
             self.sql.close()
             raise
+
+    def ask(self, reading: Reading) -> None:
+        """Have SQLite ask now and then whether it is to go on."""
+        # Held here, too: a handler of a signal runs within it, and may close this connection.
+        self.going_on: Any = reading.go_on()
+        next(self.going_on)  # up to where it is resumed
+        self.sql.set_progress_handler(self.going_on.__next__, _ASKED_EACH)
 
     def data_version(self) -> int:
         """Give a number that changes when another connection has written."""

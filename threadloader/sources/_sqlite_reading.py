@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from ..errors import by_handler, lost_interrupt
 
@@ -42,12 +42,13 @@ class Reading:
             self._local.kept = error
         return sqlite3.SQLITE_DENY
 
-    def go_on(self) -> Iterator[int]:
+    def go_on(self) -> Generator[int, None, None]:
         """Give 0 each time: a statement may go on. SQLite asks for it while it works at one.
 
         So signals are looked at though no row comes: where a generator is resumed, and within its
         ``try``, which a function has not yet begun by then. What a handler raises ends the
-        statement, and is raised by `raise_kept`.
+        statement, and is raised by `raise_kept`. (A second signal at the same moment may end the
+        generator as well: then what its handler raises is lost, and another one is made.)
         """
         answer = 0
         while True:
@@ -65,16 +66,19 @@ class Reading:
             except BaseException as error:  # noqa: BLE001 - as above
                 self._local.kept, answer = error, 1
 
-    def raise_kept(self, error: Exception) -> None:
+    def raise_kept(self, error: Exception, *, closed: bool = False) -> None:
         """Raise what a signal handler raised: what was kept of it, or this error.
 
         An exception that came before the first line of `authorize` is lost: SQLite says that a
-        statement was refused, but `authorize` refused none. Then a KeyboardInterrupt is raised.
+        statement was refused, but `authorize` refused none. So is one that ended `go_on`: SQLite
+        says that it was interrupted, which else only closing does. Then a KeyboardInterrupt is
+        raised.
         """
         kept = self._local.__dict__.pop("kept", error if by_handler(error) else None)
         code = getattr(error, "sqlite_errorcode", 0)
         refused = code == sqlite3.SQLITE_AUTH or str(error).startswith("not authorized")
-        if kept is None and refused and not self.denied:
+        stopped = code == sqlite3.SQLITE_INTERRUPT and not closed
+        if kept is None and (stopped or (refused and not self.denied)):
             lost_interrupt()
         if kept is not None:
             try:
