@@ -13,7 +13,7 @@ from conftest import open_files
 from databases import made, opened
 from numbered_jobs import until
 
-from threadloader import Loader
+from threadloader import ClosedError, Loader
 from threadloader.sources import _sqlite_connections, _sqlite_reading, sqlite
 
 WAIT = 60.0
@@ -254,7 +254,12 @@ def test_a_second_signal_at_the_same_moment_leaves_no_good_row_out(tmp_path, mon
         source[0]
     ends.clear()
     assert [-7, 2] == [source[0]["id"], source[1]["id"]]
+    ends.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        source[0]
     source.close()
+    with pytest.raises(ClosedError):
+        source[0]
 
 
 CLOSES = """

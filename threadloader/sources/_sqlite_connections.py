@@ -82,6 +82,8 @@ class Connections:
             if self._closed:
                 raise closed_error(self._path)
             with self._mistrust(place):
+                if connection.going_on.gi_frame is None:  # it has ended: see `Reading.go_on`
+                    connection.ask(self.reading)
                 yield connection.sql
                 # After the statements, so that they have read an unchanged database.
                 if connection.version != connection.data_version():
@@ -109,8 +111,6 @@ class Connections:
     def _connection(self, place: str) -> _Connection:
         connection: _Connection | None = getattr(self._local, "connection", None)
         if connection is not None and connection.forks == _per_thread._forks:
-            if connection.going_on.gi_frame is None:  # it has ended: see `Reading.go_on`
-                connection.ask(self.reading)
             return connection
         if self._closed:
             raise closed_error(self._path)
