@@ -263,10 +263,16 @@ def test_a_second_signal_at_the_same_moment_leaves_no_good_row_out(tmp_path, mon
 
 
 CLOSES = """
-import signal, sys, threading, time
+import itertools, operator, signal, sys, threading
 from threadloader import Loader
-from threadloader.sources import open_source
+from threadloader.sources import _sqlite_reading, open_source
 
+class Noting(map):
+    gi_frame = "has not ended"
+
+real, most = _sqlite_reading.Reading.go_on, 10**6
+asked = itertools.repeat(0, most)
+_sqlite_reading.Reading.go_on = lambda self: Noting(operator.add, real(self), asked)
 query = sys.argv[2]
 source = open_source({"type": "sqlite", "path": sys.argv[1], "query": query, "key": "id"})
 
@@ -280,11 +286,13 @@ class Read:
     def __len__(self):
         return 1
     def __getitem__(self, index):
-        threading.Thread(target=ring).start()
+        seen = operator.length_hint(asked)
+        threading.Thread(target=ring, args=(seen,)).start()
         return source[index]
 
-def ring():
-    time.sleep(0.2)  # the statement takes many seconds; before it, the handler does the same
+def ring(seen):
+    while operator.length_hint(asked) > seen - 2:
+        pass  # until the statement is at work
     signal.pthread_kill(main, signal.SIGINT)
 
 main = threading.main_thread().ident

@@ -209,8 +209,9 @@ def test_of_two_threads_that_save_the_older_state_is_never_written_last(folder):
             batches.save(path)
 
     with Loader({"batch_size": 1, "shuffle": False}, range(300)) as batches:
-        thread = threading.Thread(target=save)
-        thread.start()
+        threads = [threading.Thread(target=save) for _ in range(3)]
+        for thread in threads:
+            thread.start()
         try:
             for _ in batches:
                 batches.save(path)
@@ -218,7 +219,8 @@ def test_of_two_threads_that_save_the_older_state_is_never_written_last(folder):
                     behind.append(batches.info.step)
         finally:
             done.set()
-            thread.join()
+            for thread in threads:
+                thread.join()
     assert [] == behind
 
 

@@ -58,21 +58,23 @@ def at_fault(error: BaseException, given: Mapping[str, Any]) -> str:
     if error.__cause__ is not None:  # that of a WorkerError has the frames of the code
         frames += [frame for frame, _ in traceback.walk_tb(error.__cause__.__traceback__)]
     calls = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
-    # By our own code that called it, since two parts in code may share theirs, as wrapped functions
-    # do. From the outermost on: a part in code may call the others' rooms.
-    collating, part = (f"{__package__}.jobs._batch", "collated"), "source"
-    for call in calls:
-        if call[0].startswith((f"{__package__}.masking", f"{__package__}.transforms")):
+    # Told by the room of ours that called the part, and not by the part's own code, which two parts
+    # may share: functions of one decorator do.
+    transforming = (f"{__package__}.masking", f"{__package__}.transforms")
+    collating = (f"{__package__}.jobs._batch", "collated")
+    part = ""
+    for room, function in calls:  # the outermost first: a collate may call our own transforms
+        if room.startswith(transforming):
             part = "transform"
-        elif call[0].startswith(f"{__package__}.samplers") and "sampler" in given:
+        elif room.startswith(f"{__package__}.samplers") and "sampler" in given:
             part = "sampler"
-        elif call == collating and "collate" in given:
+        elif (room, function) == collating and "collate" in given:
             part = "collate"
-        if part != "source":
+        if part:
             break
-    else:  # of ours: it may transform as well, so the transform is looked for first
-        if isinstance(error, CollateError) or collating in calls:
-            part = "collate"
+    if not part:  # our own collate, inside of which a transform of many samples may run
+        ours = isinstance(error, CollateError) or collating in calls
+        part = "collate" if ours else "source"
     return part if part in given else f"/{part}"
 
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from typing import IO, Any, TextIO, cast
 
-__all__ = ["answering", "to_stderr"]
+__all__ = ["answering", "lead_nowhere", "to_stderr"]
 
 
 @contextlib.contextmanager
@@ -88,10 +88,7 @@ class _Own:
             if (flush := getattr(self._stream, "flush", None)) is not None:
                 flush()
         except OSError:
-            # What is left in its buffer would fail once more when Python ends.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, 1)
-            os.close(nowhere)
+            lead_nowhere(1)  # what is left in its buffer would fail once more when Python ends
             _flush(self._stream)
             raise
         finally:
@@ -141,9 +138,18 @@ class _ToStderr(io.RawIOBase):
 def _to_stderr() -> None:
     if sys.__stderr__ is not None:
         os.dup2(2, 1)
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)  # it was closed: by now 2 may be anybody's file
-    os.dup2(nowhere, 1)
+    else:  # it was closed: by now 2 may be anybody's file
+        lead_nowhere(1)
+
+
+def lead_nowhere(number: int) -> None:
+    """Have a descriptor lead to where all that is written is lost.
+
+    Raises:
+        OSError: the system has no such device.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
     os.close(nowhere)
 
 

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import io
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn, TextIO
@@ -17,7 +16,7 @@ from ._command_line import CodeError, UsageError, add_code, code_of, new_command
 from ._dry_run import examined, read
 from ._exit import leave
 from ._messages import GOOD, PROBLEM, USAGE, line
-from ._stdout import answering
+from ._stdout import answering, lead_nowhere
 from .errors import from_signal
 
 __all__ = ["main", "program"]
@@ -159,9 +158,7 @@ def _print(lines: list[str], stream: TextIO | None) -> bool:
             raise
         # What is left in the buffer would fail, or wait, once more when Python ends.
         with contextlib.suppress(OSError):  # there may be no such device
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+            lead_nowhere(stream.fileno())
         if isinstance(error, KeyboardInterrupt):
             raise
         return error.errno in (errno.EPIPE, errno.EINVAL)  # Windows says EINVAL

@@ -24,7 +24,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import CollateError, ConfigError, Problem, from_signal, has_order, misfit, signature
+from .errors import (
+    CollateError,
+    ConfigError,
+    Problem,
+    from_signal,
+    has_order,
+    innermost,
+    misfit,
+    signature,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,9 +80,7 @@ def bind(transform: Callable[..., Any] | None) -> Transform | None:
         raise _refusal(*got)
     if not rng:
         return lambda sample, key, position: transform(sample)
-    called: Any = transform
-    while isinstance(called, functools.partial):
-        called = called.func
+    called = innermost(transform)
     if any(map(inspect.isgeneratorfunction, (called, type(called).__call__))):
         hint = "its body would run when rng is another sample's: return a list of what it yields"
         raise _refusal("a generator function that takes rng", hint)

@@ -28,7 +28,6 @@ _SAMPLE_FORMAT = 339  # whether values have a sign: `_SIGNED` for each channel, 
 _APART = 2
 _SIGNED = 2
 
-
 _SWAPPED = {
     "little": ("I;16BS", "I;32BS", "F;32BF"),
     "big": ("I;16S", "I;32S", "F;32F"),
@@ -37,6 +36,13 @@ _SWAPPED = {
 
 
 def refuse_what_would_change(image: Any, data: bytes, mode: str) -> None:
+    """Raise a SourceError if Pillow would give an image other values than its file has.
+
+    Args:
+        image: the image, opened and not yet loaded.
+        data: the bytes of its file.
+        mode: what it is to be converted to, as of `image_decoder`.
+    """
     wide = image.mode.startswith(_WIDE)
     if mode not in ("keep", image.mode) and wide:
         hint = 'read it with "image_mode": "keep"'
@@ -174,6 +180,7 @@ def unpacked(image: Any) -> str:
 
 
 def is_unsigned(image: Any) -> bool:
+    """Tell whether a TIFF has values of 32 bits without a sign; Pillow takes them for signed."""
     return image.tag_v2.get(_BITS_PER_SAMPLE) == (32,) and _SIGNED not in _formats(image)
 
 

@@ -30,7 +30,7 @@ _PATHS: tuple[Place, ...] = (
     ("source", "index", "folder"),
     ("source", "label", "csv"),
 )
-"""Where paths stand, of a source also lists of them; and what is none, as the word for an index."""
+"""Options that are paths; those of a source may be lists of them."""
 
 
 def wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Mismatch]:

@@ -284,6 +284,6 @@ by_handler, ends, from_signal = _handlers.by_handler, _handlers.ends, _handlers.
 lost_interrupt, raised_first = _handlers.lost_interrupt, _handlers.raised_first
 traceback_of = _handlers.traceback_of
 log, misfit, signature = _log.log, _callables.misfit, _callables.signature
-has_order = _callables.has_order
+has_order, innermost = _callables.has_order, _callables.innermost
 TOO_MANY, most_open = _open_files.TOO_MANY, _open_files.most_open
 too_many, once_free = _open_files.too_many, _open_files.once_free

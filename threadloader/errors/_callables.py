@@ -11,7 +11,7 @@ from typing import Any
 
 from ._handlers import from_signal
 
-__all__ = ["has_order", "misfit", "signature"]
+__all__ = ["has_order", "innermost", "misfit", "signature"]
 
 _NO_LIST = str, bytes, set, frozenset, Mapping
 
@@ -33,6 +33,13 @@ def signature(called: Callable[..., Any], *, follow_wrapped: bool = True) -> ins
         text = Format.STRING
         return inspect.signature(called, follow_wrapped=follow_wrapped, annotation_format=text)
     return inspect.signature(called, follow_wrapped=follow_wrapped)
+
+
+def innermost(called: Any) -> Any:
+    """Give what a `functools.partial` calls in the end; anything else as it is."""
+    while isinstance(called, partial):
+        called = called.func
+    return called
 
 
 def misfit(
@@ -63,8 +70,7 @@ def _awaited(called: Callable[..., Any]) -> FunctionType | None:
 
     A generator function is none: a collate may take what a transform yields.
     """
-    while isinstance(called, partial):
-        called = called.func
+    called = innermost(called)
     for each in (called, type(called).__call__):
         # By `type`: isinstance would ask the object, and a mock says that it is a function.
         function = each.__func__ if type(each) is MethodType else each
@@ -75,9 +81,7 @@ def _awaited(called: Callable[..., Any]) -> FunctionType | None:
 
 def _refused(called: Callable[..., Any], args: Any, keywords: Any) -> str | None:
     """Say why it surely cannot be called with these; None where it may be."""
-    inner = called
-    while isinstance(inner, partial):
-        inner = inner.func
+    inner = innermost(called)
     try:
         # Perhaps that of what it wraps, and adds to.
         if any(hasattr(it, "__signature__") for it in (called, inner, type(inner).__call__)):
