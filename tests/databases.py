@@ -16,6 +16,12 @@ def opened(folder, query=QUERY, key="id", root=None, path="a.db"):
     return open_sqlite({"type": "sqlite", "path": path, "query": query, "key": key}, folder, root)
 
 
+def reader(source):
+    """Give what reads the only database of a source."""
+    (only,) = source._databases
+    return only
+
+
 def made(folder, rows=((2, "two", 0.5), (-7, "minus", b"\0"), (5, "é", 9)), name="a.db", **pragmas):
     """Make a database with the table t."""
     with closing(sqlite3.connect(folder / name)) as database:

@@ -23,7 +23,7 @@ SOURCES = [
     {"type": "tokens", "path": "d.bin", "dtype": "uint16", "window": 2, "targets": True},
     {"type": "files", "folder": "f", "label": "folder", "decode": "int"},
     {"type": "tar", "path": ["d.tar"], "decode": {"cls": "text"}},
-    {"type": "sqlite", "path": "d.db", "query": "SELECT id, x FROM t", "key": "id"},
+    {"type": "sqlite", "path": ["*.db"], "query": "SELECT id, x FROM t", "key": "id"},
 ]
 OTHERS = {
     "$schema": ["s.json"],

@@ -10,6 +10,7 @@ from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
+from databases import reader
 from listened import LOG, heard
 
 from threadloader import Loader
@@ -376,7 +377,7 @@ def test_a_source_closes_while_its_connection_is_in_use_and_the_log_stuck(
     texts = heard(hang)
     threading.Thread(target=LOG.warning, args=("read",)).start()
     assert stuck.wait(WAIT)
-    with source._connections.mine() as connection:  # as a thread that still reads by it
+    with reader(source).connections.mine() as connection:  # as a thread that still reads by it
         assert ends(source.close)
     connection.close()
     go_on.set()

@@ -41,12 +41,12 @@ from threadloader.sources import (
     _lines,
     _npy_header,
     _paths,
+    _sqlite_database,
     _tar_headers,
     as_source,
     columns,
     files,
     open_source,
-    sqlite,
 )
 from threadloader.sources._dtypes import to_array
 from threadloader.sources._files import FileReader
@@ -93,7 +93,7 @@ PLACES = {
     "npy, its shape": ({"type": "npy", "path": "x.npy"}, _npy_header.np, "empty"),
     "a path": ({"type": "text", "path": "*.txt"}, os.path, "realpath"),
     "a folder": ({"type": "text", "path": "*.txt"}, os, "scandir"),
-    "sqlite, its query": ({"type": "sqlite", **DATABASE}, sqlite, "closing"),
+    "sqlite, its query": ({"type": "sqlite", **DATABASE}, _sqlite_database, "closing"),
 }
 
 

@@ -6,13 +6,13 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from databases import QUERY, made, opened, refused, run
+from databases import QUERY, made, opened, reader, refused, run
 from hypothesis import given
 from hypothesis import strategies as st
 from opened_sources import close_at, samples
 
 from threadloader.errors import SourceError
-from threadloader.sources import _progress, sqlite
+from threadloader.sources import _progress, _sqlite_database
 
 
 def test_rows_are_dicts_sorted_by_their_key(tmp_path):
@@ -116,14 +116,14 @@ def test_every_key_of_a_query_with_limits_has_its_row(tmp_path_factory, inner, c
         table = f"(SELECT {chosen} FROM {table}{where}{order}{bound})"
     folder = indexed(tmp_path_factory.mktemp("limits"))
     source = opened(folder, f"SELECT {columns} FROM {table}{limit}")
-    assert source._keys.tolist() == [sample["id"] for sample in samples(source)]
+    assert reader(source).keys.tolist() == [sample["id"] for sample in samples(source)]
 
 
 def test_the_keys_of_a_query_without_a_limit_are_read_from_an_index(tmp_path):
     """Which is smaller than the table."""
     indexed(tmp_path)
-    with closing(opened(tmp_path)) as source, source._connections.mine() as connection:
-        statement, values = source._key_statement(QUERY)
+    with closing(opened(tmp_path)) as source, reader(source).connections.mine() as connection:
+        statement, values = reader(source)._key_statement()
         plan = str(connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall())
     assert "USING COVERING INDEX by_label" in plan
 
@@ -200,7 +200,7 @@ def test_a_search_through_all_rows_for_each_sample_is_warned_of(tmp_path, caplog
 
 def test_reading_keys_that_takes_long_says_how_far_it_is(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(_progress, "_TELL_SECONDS", -1)
-    monkeypatch.setattr(sqlite, "_ROWS", 2)
+    monkeypatch.setattr(_sqlite_database, "_ROWS", 2)
     with caplog.at_level(logging.INFO, "threadloader"):
         opened(made(tmp_path)).close()
     assert "a.db: 2 keys read" in caplog.text
@@ -209,7 +209,10 @@ def test_reading_keys_that_takes_long_says_how_far_it_is(tmp_path, caplog, monke
 def test_the_keys_are_held_as_int64(tmp_path):
     made(tmp_path, [(2**63 - 1, "a", 1), (-(2**63), "b", 1)])
     with closing(opened(tmp_path)) as source:
-        assert (np.int64, [-(2**63), 2**63 - 1]) == (source._keys.dtype, source._keys.tolist())
+        assert (np.int64, [-(2**63), 2**63 - 1]) == (
+            reader(source).keys.dtype,
+            reader(source).keys.tolist(),
+        )
 
 
 def test_a_query_does_not_fill_the_memory_with_one_value(tmp_path):
@@ -238,6 +241,6 @@ def test_the_advice_about_a_null_is_sql_for_a_column_of_any_name(tmp_path):
 
 def test_a_query_that_gives_other_rows_each_time_is_an_error(tmp_path):
     with closing(opened(made(tmp_path))) as source:
-        source._keys = np.array([99, 2, 5])  # as if the first time it had given this key
+        reader(source).keys = np.array([99, 2, 5])  # as if the first time it had given this key
         with pytest.raises(SourceError, match="expected one row, got none; let the query give"):
             source[0]

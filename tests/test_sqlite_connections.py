@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import open_files
-from databases import made, opened
+from databases import made, opened, reader
 
 from threadloader.errors import ClosedError, ConfigError, SourceError
 from threadloader.sources import _sqlite_connections
@@ -55,7 +55,7 @@ def test_closing_ends_what_another_thread_is_reading(tmp_path, monkeypatch):
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
 
     def read():
-        with source._connections.mine() as connection:
+        with reader(source).connections.mine() as connection:
             connection.set_progress_handler(running.set, 1000)
             connection.execute(endless).fetchone()
 
@@ -73,7 +73,7 @@ def test_a_thread_that_does_not_let_go_keeps_its_connection(tmp_path, caplog, mo
     reading, closed = threading.Event(), threading.Event()
 
     def read():
-        with source._connections.mine() as connection:
+        with reader(source).connections.mine() as connection:
             reading.set()
             assert closed.wait(WAIT)
             found = connection.execute("SELECT 1").fetchone()
@@ -102,7 +102,7 @@ def test_threads_that_do_not_let_go_are_waited_for_together(tmp_path, monkeypatc
         seconds[0] += timeout
         return False
 
-    connections = [each.thing for each in source._connections._made]
+    connections = [each.thing for each in reader(source).connections._made]
     real = [connection.sql for connection in connections]
     for connection in connections:
         connection.lock = SimpleNamespace(acquire=acquire)
@@ -140,7 +140,7 @@ def test_a_source_that_is_dropped_closes_its_database(tmp_path):
     """At once, and not with the garbage: a connection of sqlite3 leads to itself."""
     source = opened(made(tmp_path))
     assert -7 == source[0]["id"]
-    (connection,) = [held.thing.sql for held in source._connections._made]
+    (connection,) = [held.thing.sql for held in reader(source).connections._made]
     del source
     with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
         connection.execute("SELECT 1")
@@ -149,7 +149,7 @@ def test_a_source_that_is_dropped_closes_its_database(tmp_path):
 def test_of_a_source_that_was_closed_no_code_runs_when_it_is_dropped(tmp_path):
     """A finalizer would swallow a Ctrl-C that lands in it."""
     source = opened(made(tmp_path))
-    finalizer = source._connections._finalizer
+    finalizer = reader(source).connections._finalizer
     assert finalizer.alive
     source.close()
     assert not finalizer.alive
@@ -166,13 +166,13 @@ def test_a_thread_that_comes_after_the_close_opens_nothing(tmp_path):
 def test_a_connection_that_is_made_while_the_source_is_closed_is_closed_too(tmp_path, monkeypatch):
     """1. A thread is about to connect. 2. Another one closes the source. 3. The first connects."""
     source = opened(made(tmp_path))
-    compare = source._connections._compare
+    compare = reader(source).connections._compare
 
     def closing():
         source.close()
         compare()
 
-    monkeypatch.setattr(source._connections, "_compare", closing)
+    monkeypatch.setattr(reader(source).connections, "_compare", closing)
     with ThreadPoolExecutor(1) as pool:
         error = pool.submit(source.__getitem__, 0).exception()
     assert isinstance(error, ClosedError)
@@ -187,7 +187,7 @@ def test_the_connections_of_threads_that_have_ended_are_closed_by_the_next_one(t
         with ThreadPoolExecutor(1) as pool:
             assert 2 == pool.submit(lambda: source[1]["id"]).result()
     # That of the last one, and of the thread that has opened it.
-    assert 2 == len(source._connections._made)
+    assert 2 == len(reader(source).connections._made)
     assert 2 == source[1]["id"]
     source.close()
     assert path not in open_files()
@@ -199,7 +199,7 @@ def test_of_several_threads_that_find_what_is_left_over_one_closes_it(tmp_path, 
         with ThreadPoolExecutor(4, initializer=threading.Barrier(4).wait) as pool:
             got = list(pool.map(lambda row: source[1]["id"], range(4)))
         assert [2] * 4 == got
-    assert len(source._connections._made) <= 1 + 4 + 4
+    assert len(reader(source).connections._made) <= 1 + 4 + 4
     source.close()
     assert not caplog.text
 
@@ -246,13 +246,13 @@ def in_fork(work):
 def test_a_fork_reads_by_a_connection_of_its_own_and_closes_that_alone(tmp_path):
     """SQLite forbids it to use, or to close, what the thread that forks had opened."""
     source = opened(made(tmp_path))
-    (parents,) = source._connections._made
+    (parents,) = reader(source).connections._made
 
     def read_and_close():
         used = []
         parents.thing.sql.set_trace_callback(used.append)
         sample = source[1]["id"]
-        (own,) = source._connections._made
+        (own,) = reader(source).connections._made
         source.close()
         source.close()
         kept = not used
@@ -269,14 +269,14 @@ def test_a_fork_leaves_the_connections_of_its_parents_threads_alone(tmp_path):
     source = opened(made(tmp_path))
     with ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: source[1]).result()
-        before = list(source._connections._made)
+        before = list(reader(source).connections._made)
         assert 2 == len(before)
 
         def read():
             thread = threading.Thread(target=lambda: source[1])
             thread.start()
             thread.join()
-            return all(map(answers, before)) and len(source._connections._made) == 1
+            return all(map(answers, before)) and len(reader(source).connections._made) == 1
 
         assert in_fork(read)
     source.close()

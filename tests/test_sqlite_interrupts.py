@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import open_files
-from databases import made, opened
+from databases import made, opened, reader
 from numbered_jobs import until
 
 from threadloader import ClosedError, Loader
@@ -23,7 +23,7 @@ WAIT = 60.0
 def test_a_thread_closes_the_connection_that_an_interrupt_left_it_holding(tmp_path, caplog):
     """As a Ctrl-C in contextlib does, before it goes on with the generator."""
     source = opened(made(tmp_path))
-    held = source._connections.mine()
+    held = reader(source).connections.mine()
     connection = held.__enter__()
     assert -7 == source[0]["id"]
     source.close()
@@ -74,7 +74,7 @@ def test_every_connection_is_closed_though_one_close_is_interrupted(tmp_path, mo
     together = threading.Barrier(2)
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda index: (together.wait(WAIT), source[index]), range(2)))
-    connections = [each.thing for each in source._connections._made]
+    connections = [each.thing for each in reader(source).connections._made]
     real, asked = _sqlite_connections._Connection.close, []
 
     def close(connection, path, until, told):
@@ -116,7 +116,7 @@ def test_what_a_signal_handler_raises_beside_a_connection_that_is_left_over_pass
     """It is no error of the closing; and what it has kept open is closed by the next read."""
     with ThreadPoolExecutor(1) as pool:
         source = pool.submit(opened, made(tmp_path)).result()
-    (left,) = source._connections._made
+    (left,) = reader(source).connections._made
 
     def ringing(*args):
         signal.raise_signal(signal.SIGINT)

@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from databases import made, opened, refused, run
+from databases import made, opened, reader, refused, run
 from opened_sources import samples
 
 from threadloader.errors import ConfigError
@@ -90,7 +90,7 @@ def test_what_is_refused_only_while_rows_are_read_is_a_config_error(tmp_path):
     with (
         closing(opened(tmp_path)) as source,
         pytest.raises(ConfigError, match=expected),
-        source._connections.mine() as connection,
+        reader(source).connections.mine() as connection,
     ):
         connection.execute("DELETE FROM t")
 
@@ -122,7 +122,7 @@ def test_the_parts_of_a_json_value_can_be_rows(tmp_path):
 def test_the_table_of_tables_is_changed_by_nobody(tmp_path):
     """Though leave to do so is given: SQLite has it so, and the file is opened to be read."""
     made(tmp_path)
-    with closing(opened(tmp_path)) as source, source._connections.mine() as connection:
+    with closing(opened(tmp_path)) as source, reader(source).connections.mine() as connection:
         for statement in ("UPDATE sqlite_master SET sql = ''", "DELETE FROM sqlite_master"):
             with pytest.raises(sqlite3.DatabaseError, match=r"may not be modified|not authorized"):
                 connection.execute(statement)
@@ -139,7 +139,7 @@ def test_a_key_that_is_no_column_names_the_nearest(tmp_path):
 def test_even_a_query_that_got_through_could_not_write(tmp_path):
     """Each of the three bounds by itself: the file, the setting, the authorizer."""
     made(tmp_path)
-    with closing(opened(tmp_path)) as source, source._connections.mine() as connection:
+    with closing(opened(tmp_path)) as source, reader(source).connections.mine() as connection:
         with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
             connection.execute("DELETE FROM t")
         connection.set_authorizer(None)

@@ -22,7 +22,7 @@ SPECS = {
     "tokens": ({"path": "a.bin"}, ["a.bin"]),
     "files": ({"folder": "data", "pattern": ["**/*.png", "x/*"]}, ["data/x/a.png", "data/b.png"]),
     "tar": ({"path": "a.tar"}, ["a.tar"]),
-    "sqlite": ({"path": "a.db"}, ["a.db", "a.db-wal"]),
+    "sqlite": ({"path": ["a.db", "b*.db"]}, ["a.db", "b1.db", "b2.db", "a.db-wal", "b2.db-wal"]),
 }
 
 

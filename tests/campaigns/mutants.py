@@ -85,6 +85,7 @@ TESTS = {
     "sources/npy": "npy* columns damaged_files",
     "sources/npz": "npz* columns damaged_files",
     "sources/sqlite": "sqlite* columns damaged_files",
+    "sources/_sqlite_database": "sqlite* columns damaged_files",
     "sources/tar": "tar* columns damaged_files",
     "sources/_tar": "tar* damaged_files",
     "sources/text": "text line_index* damaged_files",

@@ -38,11 +38,13 @@ def stamp(
     states = [() if it is None else _state_of(it, written=written) for it in statuses]
     # Only by its path a file differs from one of its size, written in the same tick of the clock.
     paths = _paths_of(files)
-    if spec["type"] == "sqlite" and statuses[0] is not None:
-        # What SQLite has written last may stand in a log beside the database.
-        log = log_status(files[0])
+    if spec["type"] == "sqlite":
+        # What SQLite has written last may stand in a log beside a database.
+        logs = [
+            log_status(file) for file, it in zip(files, statuses, strict=True) if it is not None
+        ]
         # Not when its status changed: a mere reader that is root sets the log's owner, to the same.
-        states.append(() if log is None else _state_of(log, written=True))
+        states += [() if log is None else _state_of(log, written=True) for log in logs]
     digest = sha256()
     for each in states:
         digest.update(f"{each}\n".encode())
@@ -98,6 +100,4 @@ def _files_of(spec: Mapping[str, Any], base: Path, root: Path | None) -> list[Pa
         # Where there are no fields either, opening the source says so.
         names = (spec.get("fields") or {}).values()
         return [file for each in names for file in expand(base, each, root)]
-    if spec["type"] == "sqlite":  # a name, in which "*" means itself
-        return [base / spec["path"]]
     return expand(base, spec["path"], root)

@@ -1,4 +1,4 @@
-"""Rows of an SQLite database as samples, chosen by one query with an integer key.
+"""Rows of SQLite databases as samples, chosen by one query with an integer key.
 
 The rules:
 
@@ -11,222 +11,121 @@ The rules:
   error, since no batch can hold it: ``coalesce(label, 0)`` says what to take instead.
 - A row is looked up by its key: choose the table's own, or give it an index.
 - A database that is written to while it is open here is an error at the next read.
+- The rows of several databases follow one another: each is asked the same query, and has
+  keys of its own.
 """
 
 from __future__ import annotations
 
-import re
-import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from ..errors import ConfigError, Problem, SourceError, log
-from ._fields import near
-from ._files import inside
-from ._fingerprint import sha256
+from ..errors import SourceError, log
+from ._closing import close_all
+from ._fields import listed
+from ._files import expand
+from ._fingerprint import extent, sha256
 from ._progress import ProgressLog
 from ._row_numbers import row_number
-from ._sqlite_connections import Connections
+from ._sqlite_database import Database
 
 __all__ = ["SqliteSource", "open_sqlite"]
-
-_ROWS = 65_536
-"""Keys taken from the database at once. Chosen: little memory as Python integers."""
 
 _MANY = 1000
 """From so many rows on it is worth a warning that each of them is searched for in all."""
 
-_FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
-_MADE = re.compile(r"(:|\Acolumn)[0-9]+\Z")
-"""Matches names that SQLite makes for columns of a query in brackets: ``x:1`` where another column
-is called ``x``, and ``column2`` for one that is called true or false."""
-_SEARCHED = re.compile(r"SCAN (?!\(|CONSTANT)")
-"""Matches a line of a plan that says that all rows of a table are looked at."""
-_LIMITED_VIEWS = "SELECT 1 FROM sqlite_master WHERE type = 'view' AND sql LIKE '%limit%'"
-
 
 def open_sqlite(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> SqliteSource:
-    """Open ``{"type": "sqlite", "path": ..., "query": "SELECT ...", "key": "id"}``."""
-    return SqliteSource(inside(base / spec["path"], root), spec["query"], spec["key"])
+    """Open ``{"type": "sqlite", "path": names or patterns, "query": ..., "key": "id"}``."""
+    paths = expand(base, spec["path"], root, through_links=True)
+    return SqliteSource(paths, spec["query"], spec["key"])
 
 
 class SqliteSource:
     """Samples are the rows that a query gives, as dicts, sorted by an integer key.
 
-    The keys are held in memory, 8 bytes each. Each thread that reads has a connection of
-    its own.
+    The rows of several databases follow one another, each database's sorted by themselves; all
+    give the same columns. The keys are held in memory, 8 bytes each. Each thread that reads has a
+    connection of its own to each database.
 
     Attributes:
         columns: the names of the columns.
     """
 
-    def __init__(self, path: Path, query: str, key: str) -> None:
-        word = _FIRST_WORD.match(query)
-        if word is None or word[1].upper() not in ("SELECT", "WITH"):
-            raise _refused("one that begins with SELECT or WITH", repr(query[:40]))
-        # Absolute: the process may have changed its folder when a connection is made.
-        self._path = path.absolute()
-        self._key = key
-        query = query.rstrip().removesuffix(";")
-        # The line ends keep a comment at the end of the query from hiding what follows.
-        self._row = f"SELECT * FROM (\n{query}\n) WHERE {_quoted(key)} = ?"
-        self._connections = Connections(self._path)
+    def __init__(self, paths: Iterable[Path], query: str, key: str) -> None:
+        self._databases: list[Database] = []
+        progress = ProgressLog()
         try:
-            self.columns = self._checked_columns(query)
-            self._keys = self._read_keys(*self._key_statement(query))
-            self._warn_of_searches()
-            digest = sha256(f"{query}\0{key}\0".encode())
-            digest.update(self._keys.astype("<i8").tobytes())
-            self._fingerprint = (
-                f"sqlite, {len(self._keys)} rows, {self._connections.size} bytes, "
-                f"sha256 of query and keys {digest.hexdigest()}"
-            )
+            for path in paths:
+                self._databases.append(Database(path, query, key, progress))
+                self._check_columns(self._databases[-1])
+                progress.tell("%s: %d databases looked through", path, len(self._databases))
+            self.columns = self._databases[0].columns
+            # The number of each database's first row, and in the end the number of all rows.
+            self._firsts = [0, *accumulate(len(each.keys) for each in self._databases)]
+            self._warn_of_searches(key)
+            self._fingerprint = self._make_fingerprint(key)
         except BaseException:  # a lost connection stays open: it is in a cycle with itself
             self.close()
             raise
 
-    def _checked_columns(self, query: str) -> tuple[str, ...]:
-        """Refuse what is not a single SELECT, before any of it runs; give its columns."""
-        with self._connections.mine() as mine:
-            try:
-                # EXPLAIN runs nothing. The query by itself comes first: what is no SELECT may
-                # become a part of one in the brackets of the second text.
-                for text in (query, f"SELECT * FROM (\n{query}\n)"):
-                    mine.execute(f"EXPLAIN QUERY PLAN\n{text}").close()
-                with closing(mine.execute(f"SELECT * FROM (\n{query}\n) LIMIT 0")) as cursor:
-                    columns = tuple(column[0] for column in cursor.description)
-                names = columns
-                # Only the query by itself tells a name of the user's from one made by SQLite.
-                # For that SQLite runs it up to its first row.
-                if any(map(_MADE.search, columns)):
-                    with closing(mine.execute(query)) as cursor:
-                        names = tuple(column[0] for column in cursor.description)
-            except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-                self._connections.reading.raise_kept(error)
-                if denied := self._connections.reading.denied:
-                    raise _refused("one that only reads", denied[0]) from error
-                # Other codes, of a damaged or locked file, are not about the query, nor is a
-                # message that quotes damaged bytes.
-                code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-                if code == sqlite3.SQLITE_ERROR and not isinstance(error, UnicodeDecodeError):
-                    hint = 'leave out the ";" and what follows it' if '";"' in str(error) else ""
-                    raise _refused(f"one that {self._path} answers", str(error), hint) from error
-                raise
-        for column, name in zip(columns, names, strict=True):
-            if _MADE.search(column) and column != name:
-                if name.lower() in ("true", "false"):
-                    expected = f"names that SQLite keeps: it makes {column!r} of this one"
-                    raise _refused(expected, repr(name), "name it otherwise with AS")
-                got = f"{name.lower()!r} twice, in whatever case"
-                raise _refused("a name for each column", got, "name one with AS")
-        if self._key not in columns:
-            got, hint = repr(self._key), near(self._key, columns)
-            raise ConfigError(Problem("/source/key", "a column of the query", got, hint))
-        return columns
-
-    def _key_statement(self, query: str) -> tuple[str, tuple[int, ...]]:
-        """Give the statement that reads the keys, and its parameters."""
-        keys = f"SELECT {_quoted(self._key)} FROM (\n{query}\n)"
-        with self._connections.mine() as mine, closing(mine.execute(_LIMITED_VIEWS)) as views:
-            if views.fetchone() is None and "limit" not in query.lower():
-                return keys, ()
-        # Which rows a LIMIT lets through depends on SQLite's plan: for the key alone it may use an
-        # index that `_row` does not use. With a condition on all columns it plans both alike.
-        # (This one is always true by its first part, but SQLite plans before it knows the values.)
-        names = ", ".join(map(_quoted, self.columns))
-        # Two parameters, not "?1" twice: Python 3.12.1 warns of that, since it counts as named.
-        return f"{keys} WHERE ? OR ? IN ({names})", (1, 1)
-
-    def _read_keys(self, query: str, values: tuple[int, ...]) -> npt.NDArray[np.int64]:
-        parts = [np.empty(0, np.int64)]
-        progress, count = ProgressLog(), 0
-        with self._connections.mine() as mine, closing(mine.execute(query, values)) as cursor:
-            while rows := cursor.fetchmany(_ROWS):
-                keys = [row[0] for row in rows]
-                if set(map(type, keys)) != {int}:
-                    wrong = next(key for key in keys if type(key) is not int)
-                    got = "NULL" if wrong is None else repr(wrong)[:40]
-                    raise self._fault(
-                        f"expected integers as keys, got {got}; choose another column, or leave "
-                        "the row out by WHERE"
-                    )
-                parts.append(np.array(keys, np.int64))
-                count += len(keys)
-                progress.tell("%s: %d keys read", self._path, count)
-        found = np.sort(np.concatenate(parts))
-        twice = np.flatnonzero(found[1:] == found[:-1])
-        if len(twice):
-            raise self._fault(
-                f"expected each key once, got {int(found[twice[0]])} in several rows; "
-                "choose a column that tells the rows apart"
+    def _check_columns(self, database: Database) -> None:
+        first = self._databases[0]
+        if database.columns != first.columns:  # a query with "*" gives what each table has
+            raise SourceError(
+                f"expected the columns of {first.path}, {listed(first.columns)}, "
+                f"got {listed(database.columns)}; name those in the query that all databases have",
+                database.path,
             )
-        return found
 
-    def _warn_of_searches(self) -> None:
-        if len(self._keys) < _MANY:
-            return
-        with (
-            self._connections.mine() as mine,
-            closing(mine.execute(f"EXPLAIN QUERY PLAN\n{self._row}", (0,))) as cursor,
-        ):
-            plan = [str(row[3]) for row in cursor]
-        if any(map(_SEARCHED.match, plan)):
-            text = "%s: each sample is searched for in all rows, which is slow (%s); add an index "
-            text += "on the column that %r stands for, or write the query's result into a table"
-            log("warning", text, self._path, ", ".join(plan), self._key)
+    def _warn_of_searches(self, key: str) -> None:
+        for database in self._databases:
+            if len(database.keys) >= _MANY and (plan := database.searches()):
+                text = "%s: each sample is searched for in all rows, which is slow (%s); add an "
+                text += "index on the column that %r stands for, or write the query's result into "
+                text += "a table"
+                log("warning", text, database.path, plan, key)
+                return  # once: the others will have no index either
 
-    def _fault(self, message: str, place: str = "") -> SourceError:
-        return SourceError(message, self._path, place or f"column {self._key!r}")
+    def _make_fingerprint(self, key: str) -> str:
+        sizes = [database.connections.size for database in self._databases]
+        digest = sha256(f"{self._databases[0].query}\0{key}\0".encode())
+        for database in self._databases:
+            digest.update(database.keys.astype("<i8").tobytes())
+        said = (
+            f"sqlite, {len(self)} rows, {extent(sizes)}, "
+            f"sha256 of query and keys {digest.hexdigest()}"
+        )
+        if len(sizes) == 1:
+            return said
+        cuts = sha256(f"{self._firsts} {sizes}".encode()).hexdigest()
+        return f"{said}, sha256 of rows and sizes {cuts}"
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return self._firsts[-1]
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         """Give one row, a dict of its columns; NULL, and text that is not UTF-8, are errors."""
-        key = int(self._keys[row_number(index, len(self._keys))])
-        place = f"{self._key}={key}"
-        with self._connections.mine(place) as mine, closing(mine.execute(self._row, (key,))) as got:
-            rows = got.fetchmany(2)
-        if len(rows) != 1:
-            raise self._fault(
-                f"expected one row, got {'several' if rows else 'none'}; let the query give the "
-                "same rows each time",
-                place,
-            )
-        sample = dict(zip(self.columns, rows[0], strict=True))
-        for column, value in sample.items():
-            if value is None:
-                instead = f"coalesce({_quoted(column)}, 0)"
-                raise self._fault(
-                    f"expected a value in column {column!r}, got NULL; say in the query what to "
-                    f"take instead, as by {instead} (0.0 where the others have a point), or leave "
-                    "the row out by WHERE",
-                    place,
-                )
-        return sample
+        database, row = self._find(index)
+        return database.sample(row)
+
+    def _find(self, index: int) -> tuple[Database, int]:
+        number = row_number(index, len(self))
+        at = bisect_right(self._firsts, number) - 1
+        return self._databases[at], number - self._firsts[at]
 
     def locate(self, index: int) -> str:
         """Say where a row stands: ``path: key=value``."""
-        key = int(self._keys[row_number(index, len(self._keys))])
-        return f"{self._path}: {self._key}={key}"
+        database, row = self._find(index)
+        return f"{database.path}: {database.place(row)}"
 
     def fingerprint(self) -> str:
-        """Tell this data from other data: rows, size in bytes, checksum of query and keys."""
+        """Tell this data from other data: rows, sizes in bytes, checksum of query and keys."""
         return self._fingerprint
 
     def close(self) -> None:
         """Close the connections of all threads; a second time does nothing."""
-        self._connections.close()
-
-
-def _quoted(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
-
-
-def _refused(expected: str, got: str, hint: str = "") -> ConfigError:
-    return ConfigError(Problem("/source/query", expected, got, hint))
+        close_all([database.close for database in self._databases])
