@@ -11,6 +11,7 @@ import platform
 import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -164,11 +165,12 @@ def machine() -> dict[str, Any]:
     from ._synthetic import cores
 
     gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
     return {
         "platform": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "cores": cores(),
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}{free}",
         "gil": bool(gil),
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
     }

@@ -47,7 +47,7 @@ def throughput(job: Job, serve: Serve, seconds: float) -> Numbers:
 
     Raises:
         WrongBatches: not each sample came once in the first epoch, the timed ones had more or
-            fewer rows, or the first batch was not what it should be.
+            fewer rows, or the first or last batch of that one was not what it should be.
     """
     watched = Watched(job)
     called = clock()
@@ -59,6 +59,7 @@ def throughput(job: Job, serve: Serve, seconds: float) -> Numbers:
         watched.take(batch)
         for batch in epoch:
             watched.take(batch)
+        same_batch(job, batch)
         rows = epochs = 0
         began = clock()
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -96,8 +97,13 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         seconds=arguments.seconds or (0.02 if quick else 1.5),
         timeout=arguments.timeout,
         quick=quick,
-        pythons=(sys.executable, *arguments.also),
+        pythons=(sys.executable, *map(_where, arguments.also)),
     )
+
+
+def _where(python: str) -> str:
+    """Give an interpreter as it is found from any folder; a mere name is looked up in the PATH."""
+    return os.path.abspath(python) if os.path.dirname(python) else python  # noqa: PTH100, PTH120
 
 
 def _names(

@@ -136,12 +136,12 @@ def row_of(
             continue
         values = [run[metric.name] for run in runs]
         against = None
-        if metric.against is not None:
-            pairs = zip(values, limits, strict=False)
+        beside = limits[: len(runs)]
+        # Where a run of the limit failed, what is left would be the ratio of other runs.
+        if metric.against is not None and all("numbers" in limit for limit in beside):
             against = [
                 metric.compared(value, limit["numbers"][metric.name])
-                for value, limit in pairs
-                if "numbers" in limit
+                for value, limit in zip(values, beside, strict=True)
             ]
         middle = statistics.median(against) if against else None
         # A growth has its spread around the whole step, not around what it grows by; the limit,

@@ -58,17 +58,20 @@ def run(
     results = Results(commit(), plan.as_dict(), machines, titles, versions)
     pythons = dict(zip(plan.pythons, (one["python"] for one in machines), strict=True))
     kinds = {name: works.work(name) for name in plan.works}
-    cases = _cases(plan, runner)
+    made = {python: _cases(plan, runner, python) for python in {seat.python for seat in seats}}
+    cases = made[plan.pythons[0]] if plan.pythons[0] in made else next(iter(made.values()))
     asked = {name: _asked(plan, kind, seats) for name, kind in kinds.items()}
     total = plan.repeats * sum(len(cases[name]) * len(asked[name]) for name in kinds)
     before = 0
     for name, kind in kinds.items():
         found = WorkResult(name, kind.SHORT, kind.TITLE, kind.LIMIT, list(kind.METRICS), [])
-        for case in cases[name]:
+        for number, case in enumerate(cases[name]):
+            of = {python: theirs[name][number] for python, theirs in made.items()}
 
             def make(
-                seat: Seat, turn: int, place: int, name: str = name, case: Case = case
+                seat: Seat, turn: int, place: int, name: str = name, of: dict[str, Case] = of
             ) -> dict[str, Any]:
+                case = of[seat.python]
                 tell(f"{place} of {total}: {name}, {case.name}: {seat.loader}, turn {turn + 1}")
                 return _one(plan, runner, name, case, seat)
 
@@ -103,7 +106,7 @@ def _seats(plan: Plan, runner: Runner) -> tuple[list[Seat], list[dict[str, Any]]
             raise RuntimeError(
                 f"{python}: expected a Python interpreter with numpy: {next(iter(answer.values()))}"
             )
-        machines.append(answer["machine"])
+        machines.append(_told_apart(answer["machine"], machines))
         here = [
             name
             for name, version in answer["versions"].items()
@@ -120,12 +123,21 @@ def _seats(plan: Plan, runner: Runner) -> tuple[list[Seat], list[dict[str, Any]]
     return seats, machines, versions
 
 
-def _cases(plan: Plan, runner: Runner) -> dict[str, list[Case]]:
-    """Have the cases made where the runs are made.
+def _told_apart(machine: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
+    """Give an interpreter a name of its own: "CPython 3.13.0 (2)" is the second one of these."""
+    name, named = machine["python"], {other["python"] for other in others}
+    for number in range(2, len(others) + 2):
+        if machine["python"] in named:
+            machine = {**machine, "python": f"{name} ({number})"}
+    return machine
 
-    Not here: numpy may have more threads here, with which more products make up a step.
+
+def _cases(plan: Plan, runner: Runner, python: str) -> dict[str, list[Case]]:
+    """Have the cases made where the runs are made, by each interpreter for itself.
+
+    Not here: numpy may have more threads here, with which more products make up a step. And one
+    Python takes longer than another for as many rounds of a loop.
     """
-    python = plan.pythons[0]
     answer = runner(python, {"cases": list(plan.works), "quick": plan.quick}, plan.timeout, {})
     if "cases" not in answer:
         raise RuntimeError(f"{python}: expected the sizes of steps: {next(iter(answer.values()))}")

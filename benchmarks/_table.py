@@ -93,7 +93,7 @@ def _of(results: Results, work: WorkResult) -> Iterator[str]:
 def _named(results: Results, loader: str, python: str) -> str:
     title = results.titles.get(loader, loader)
     here = python == results.machines[0]["python"]
-    return title if here else f"{title} ({python.rpartition(' ')[2]})"
+    return title if here else f"{title} ({python.partition(' ')[2]})"
 
 
 def _cell(results: Results, case: CaseResult, metric: Metric, loader: str, python: str) -> str:

@@ -6,14 +6,14 @@ the epoch, gathered from the arrays at once; the order of the samples is drawn h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ._protocol import Batch, Job
 
-__all__ = ["Order", "Shuffled", "WholeBatches", "gathered"]
+__all__ = ["Endless", "Order", "Shuffled", "WholeBatches", "gathered"]
 
 
 def gathered(arrays: dict[str, np.ndarray], indices: np.ndarray) -> Batch:
@@ -67,6 +67,21 @@ class Shuffled:
         self._order.shuffle()
         # What is on its way belongs to the order before, which a new one leaves as it is.
         return iter(list(self._order) if self._whole else self._order.samples.tolist())
+
+
+class Endless:
+    """One epoch after another, so that a loader need not begin each anew.
+
+    Args:
+        epochs: gives the items of the next epoch each time it is iterated.
+    """
+
+    def __init__(self, epochs: Iterable[Any]) -> None:
+        self._epochs = epochs
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield from self._epochs
 
 
 class WholeBatches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str], printed: Callable[[str], int]) -> int:
         plan = plan_of(asked)
         _must_be_writable(asked.json, asked.svg)  # better now than after an hour
     except ValueError as error:
-        print(f"tools/bench --suite: {error}", file=sys.stderr)
+        _tell(f"tools/bench --suite: {error}")
         return 2
 
     unwritten: set[str] = set()
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str], printed: Callable[[str], int]) -> int:
             if not text:
                 continue
             try:
-                Path(name).write_text(text, encoding="utf-8")
+                _replace(Path(os.path.realpath(name)), text)
                 unwritten.discard(option)
             except OSError as error:  # the disk is full, which is no reason to measure no more
                 if option not in unwritten:
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str], printed: Callable[[str], int]) -> int:
     try:
         results = run(plan, tell=_tell, done=written)
     except (RuntimeError, OSError) as error:
-        print(f"tools/bench --suite: {error}", file=sys.stderr)
+        _tell(f"tools/bench --suite: {error}")
         return 2
     code = printed(table(results))
     if asked.svg and not picture(results):
@@ -71,32 +72,56 @@ def main(arguments: Sequence[str], printed: Callable[[str], int]) -> int:
     return int("failed" in ours or "timeout" in ours)
 
 
+def _replace(path: Path, text: str) -> None:
+    """Write a file as a whole, or leave what was there, as when the disk is full."""
+    made = path.with_name(f"{path.name}.new")
+    try:
+        made.write_text(text, encoding="utf-8")
+        made.replace(path)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
 def _json(results: Results) -> str:
     return json.dumps(results.as_dict(), indent=1) + "\n"
 
 
 def _must_be_writable(numbers: str | None, drawn: str | None) -> None:
     """Refuse files that cannot be written; they are not made yet, for all may still fail."""
-    for option, name in (("--json", numbers), ("--svg", drawn)):
+    for option, name, begins in (("--json", numbers, '{\n "format"'), ("--svg", drawn, "<svg")):
         if name == "":  # as of a variable of the shell that is not set
             raise ValueError(f"{option}: expected the name of a file, got ''")
-        if name and not _can_write(Path(name)):
+        if name and not _can_write(Path(os.path.realpath(name))):
             raise ValueError(f"{option}: cannot write {name}, or it is no regular file")
+        if name and not _is_ours(Path(name), begins):
+            raise ValueError(f"{option}: expected a new name, or a file of the suite, got {name}")
     if numbers and drawn and os.path.realpath(numbers) == os.path.realpath(drawn):
         raise ValueError(f"--svg: expected another file than --json, got {drawn}")
 
 
+def _is_ours(path: Path, begins: str) -> bool:
+    """Tell whether a file is none yet, or empty, or begins as what is put into its place."""
+    if not path.exists():
+        return True
+    with path.open("rb") as file:  # not a config, or data that nobody has a copy of
+        return file.read(len(begins)) in (b"", begins.encode())
+
+
 def _can_write(path: Path) -> bool:
-    # As `threadloader bench` asks; the suite imports nothing of what it measures.
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        return os.access(path.parent, os.W_OK)
+        mode = stat.S_IFREG
     except (OSError, ValueError):  # a name that is too long, or that no file can have
         return False
     # A FIFO would wait for its reader when all is measured.
-    return os.access(path, os.W_OK) and stat.S_ISREG(mode)
+    # A new file takes the place of the old one, in its folder.
+    return stat.S_ISREG(mode) and os.access(path.parent, os.W_OK)
 
 
 def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    if sys.stderr is None:
+        return
+    with contextlib.suppress(OSError):  # nobody reads what is told: no reason to measure no more
+        print(line, file=sys.stderr, flush=True)

@@ -51,7 +51,7 @@ def timed(waits, **bounds):
 def test_each_batch_behind_the_first_counts_with_its_step_and_its_wait():
     got = timed([1, 2, 3, 4], batches=4)
     assert (1, 39, 9, 30) == (got.first_batch, got.measured, got.wait, got.step)
-    assert (3, 12, []) == (got.batches, got.rows, got.epoch_gaps)
+    assert (3, 12, []) == (got.batches, got.samples, got.epoch_gaps)
 
 
 def test_the_first_batch_of_a_later_epoch_is_told_apart():
@@ -91,7 +91,7 @@ def test_a_later_epoch_without_a_batch_is_told_by_its_number():
 def test_waits_and_steps_make_up_the_measured_time(waits, batches):
     got = timed(waits, batches=batches)
     assert pytest.approx(got.measured) == got.wait + got.step
-    assert (batches - 1, 4 * (batches - 1)) == (got.batches, got.rows)
+    assert (batches - 1, 4 * (batches - 1)) == (got.batches, got.samples)
 
 
 # The step.

@@ -299,6 +299,51 @@ def test_what_is_refused_leaves_no_file(tmp_path, monkeypatch):
     assert "{}" == old.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("option", ["--json", "--svg"])
+def test_no_file_but_its_own_is_replaced(option, tmp_path, capsys, monkeypatch):
+    """Not a config, nor data of which there is no copy."""
+    monkeypatch.setattr(suite, "run", None)
+    (tmp_path / "train.json").write_text('{"batch_size": 32}', encoding="utf-8")
+    assert 2 == suite.main([option, str(tmp_path / "train.json")], printed)
+    assert f"{option}: expected a new name, or a file of the suite" in capsys.readouterr().err
+
+
+def test_its_own_files_are_replaced(quick, tmp_path, monkeypatch):
+    results, out = restored(quick[1]), [tmp_path / "out.json", tmp_path / "out.svg"]
+
+    def measured(plan, tell, done):
+        done(results)
+        return results
+
+    monkeypatch.setattr(suite, "run", measured)
+    for _ in range(2):
+        assert 0 == suite.main(["--json", str(out[0]), "--svg", str(out[1])], printed)
+
+
+@pytest.mark.parametrize("stream", [None, "full"])
+def test_what_cannot_be_told_ends_nothing(stream, monkeypatch):
+    if stream:
+        stream = SimpleNamespace(write=None, flush=None)
+        stream.write = lambda text: (_ for _ in ()).throw(BrokenPipeError)
+    monkeypatch.setattr(sys, "stderr", stream)
+    suite._tell("1 of 5")
+
+
+def test_an_interpreter_is_found_from_the_folder_in_which_it_was_named(tmp_path, monkeypatch):
+    """The runs have another one; a name without a folder is looked up in the PATH."""
+    monkeypatch.chdir(tmp_path)
+    asked = suite.parser().parse_args(["--also", "venv/bin/python", "--also", "python3.13"])
+    expected = (sys.executable, str(tmp_path / "venv/bin/python"), "python3.13")
+    assert expected == suite.plan_of(asked).pythons
+
+
+def test_another_loader_is_not_timed_where_it_closes_nothing():
+    close = works.work("close")
+    options = {"closes": 1, "workers": 0, "package": "torch"}
+    with pytest.raises(Cannot, match="nothing of it is closed here"):
+        close.measure(close.job(options), None, options, 1.0)
+
+
 def test_an_interpreter_that_is_none_is_bad_usage(tmp_path, capsys):
     """It is found out when it is asked what it has, before anything is measured."""
     none = str(tmp_path / "python")
@@ -314,7 +359,9 @@ def disk(monkeypatch):
     full = []
 
     def write_text(path, text, encoding):
-        if path.suffix == ".json" and full.pop(0):
+        if ".json" in path.name and full.pop(0):
+            with path.open("w", encoding=encoding) as file:
+                file.write(text[:10])
             raise OSError(28, "No space left on device")
         with path.open("w", encoding=encoding) as file:
             return file.write(text)
@@ -331,7 +378,7 @@ def disk(monkeypatch):
 def test_a_file_that_can_be_written_no_more_is_told_once(
     full, code, told, disk, quick, tmp_path, capsys, monkeypatch
 ):
-    """What is measured goes on, and its table and the other file are there all the same."""
+    """What is measured goes on; its table, the other file and what was written before are there."""
     results, (out, svg) = restored(quick[1]), (tmp_path / "out.json", tmp_path / "out.svg")
     disk[:] = full
 
@@ -346,6 +393,8 @@ def test_a_file_that_can_be_written_no_more_is_told_once(
     line = f"tools/bench --suite: --json: cannot write {out}: No space left on device\n"
     assert (line * told, table(results) + "\n") == (said.err, said.out)
     assert svg.exists()
+    assert all(full) or json.loads(out.read_text(encoding="utf-8"))["format"]
+    assert {"out.json", "out.svg"} >= set(os.listdir(tmp_path))
 
 
 def test_a_picture_with_nothing_in_it_is_told_and_not_written(quick, tmp_path, capsys, monkeypatch):

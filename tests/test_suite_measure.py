@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import _measure, works
+from benchmarks import _measure, _run, works
 from benchmarks._check import Watched, WrongBatches, same_batch
 from benchmarks._machine import Memory
 from benchmarks._picture import picture
@@ -233,6 +233,33 @@ def test_a_loader_runs_in_the_first_interpreter_that_has_it_beside_the_limit_the
     assert ["CPython C", "CPython B"] == [machine["python"] for machine in results.machines]
 
 
+def test_each_interpreter_finds_the_size_of_its_own_steps():
+    """One Python takes longer than another for as many rounds of a loop."""
+    plain, given = answering(lambda loader, number: rate(1.0)), {}
+
+    def runner(python, spec, timeout, environment):
+        if "cases" in spec:
+            return {
+                "cases": {name: [{"name": "a", "options": {"at": python}}] for name in works.NAMES}
+            }
+        if "work" in spec:
+            given[spec["loader"]] = spec["options"]["at"]
+        return plain(python, spec, timeout, environment)
+
+    run(planned("threadloader", pythons=("A",)), runner=runner)
+    assert {"limit": "A", "threadloader": "A"} == given
+    run(planned("dataloader_rs", pythons=("C", "B")), runner=runner)
+    assert {"limit": "B", "threadloader": "A", "dataloader_rs": "B"} == given
+
+
+def test_interpreters_of_one_version_have_names_of_their_own():
+    """By which their rows and their limits are told apart."""
+    machines = []
+    for name in ("3.13", "3.13t", "3.13", "3.13"):
+        machines.append(_run._told_apart({"python": name}, machines))
+    assert ["3.13", "3.13t", "3.13 (2)", "3.13 (3)"] == [machine["python"] for machine in machines]
+
+
 def having(*there):
     """A runner of an interpreter that has these loaders alone."""
     runner = answering(lambda loader, number: rate(1.0))
@@ -351,6 +378,13 @@ def test_each_run_is_held_against_the_limit_of_its_own_turn():
     assert Shown(6.0, 0.5, 0.0) == shown["first"]
     assert (2.25, 0.5) == (shown["slower"].value, shown["slower"].against)
     assert Shown(4.0, None, 0.25) == shown["gap"]
+
+
+def test_where_a_limit_fails_there_is_no_ratio():
+    """That of the turns before would not be one of these runs."""
+    runs, limits = [rate(9.0), rate(2.0)], [rate(10.0), {"error": "boom"}]
+    shown = row_of("threadloader", "CPython", runs, limits, works.work("python").METRICS).shown
+    assert (5.5, None) == (shown["samples_per_second"].value, shown["samples_per_second"].against)
 
 
 def test_the_limit_has_the_spread_of_its_numbers():

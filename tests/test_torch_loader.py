@@ -20,35 +20,6 @@ from threadloader.collate import make_collate, stack
 __all__ = ["fake_torch"]  # the fixture
 
 
-@pytest.mark.parametrize(
-    "sample",
-    [
-        7,
-        "text",
-        b"bytes",
-        [7, 8],
-        [np.ones(2), np.ones(3)],
-        {"x": [np.ones(2), "a"]},
-        (["a", 1],),
-        [[["a"]], 1],
-    ],
-    ids=str,
-)
-def test_a_batch_has_as_many_rows_as_samples(sample):
-    """Whatever they are made of, also where their fields are lists."""
-    assert 5 == torch_loader.rows(stack([sample] * 5))
-
-
-@pytest.mark.parametrize("batch", [[7, 8, 9], ["a", "b", "c"], [b"a", b"b", b"c"]], ids=str)
-def test_a_list_of_what_holds_nothing_is_the_rows_themselves(batch):
-    """As a `collate=list` gives it."""
-    assert 3 == torch_loader.rows(batch)
-
-
-def test_a_batch_without_a_field_has_no_rows():
-    assert [0, 0, 0] == [torch_loader.rows(batch) for batch in ([], (), {})]
-
-
 def test_arrays_in_lists_become_tensors():
     batch = stack([[np.array([1.0]), ["a", 2]], [np.array([3.0]), ["b", 4]]])
     expected = [("tensor", [[1.0], [3.0]]), [["a", "b"], ("tensor", [2, 4])]]
@@ -83,11 +54,10 @@ def test_the_real_torch_is_given_what_it_can_hold():
     foreign = np.zeros(3, np.dtype("f4").newbyteorder())
     batch = torch_loader._tensors(torch, [np.ones((4, 2)), foreign, ["a"] * 4])
     assert [torch.float64, foreign.dtype] == [batch[0].dtype, batch[1].dtype]
-    assert 4 == torch_loader.rows(batch)
 
 
 def batches_of(source, config=None, **options):
-    """The batches that PyTorch's side makes of a source, and how its DataLoader was made."""
+    """The counted batches that PyTorch's side makes of a source, and how it was made."""
     options = {"batch_size": 2, "shuffle": False, "seed": 1, "drop_last": False, **options}
     collate = make_collate(config or {"type": "stack"})
     whole = config is None
@@ -98,11 +68,11 @@ def batches_of(source, config=None, **options):
 def test_samples_are_collated_as_here_and_become_tensors(fake_torch):
     """Arrays that torch has no dtype for, and what is no array, stay as they are."""
     sample = {"x": np.ones(2), "pair": (np.int64(3), "s"), "u": np.array("unicode")}
-    (batch,), *_ = batches_of([sample, sample])
+    ((samples, batch),), *_ = batches_of([sample, sample])
+    assert 2 == samples
     assert ("tensor", [[1.0, 1.0], [1.0, 1.0]]) == batch["x"]
     assert (("tensor", [3, 3]), ["s", "s"]) == batch["pair"]
     assert isinstance(batch["u"], np.ndarray)
-    assert 2 == torch_loader.rows({"x": batch["pair"][1]})
 
 
 class Whole:
@@ -128,8 +98,19 @@ class Whole:
         self.closed += 1
 
 
-def tensors(*parts):
-    return [("tensor", part) for part in parts]
+def tensors(*batches):
+    """Counted batches of tensors."""
+    return [(len(batch), ("tensor", batch)) for batch in batches]
+
+
+@pytest.mark.parametrize("collate", [list, lambda samples: {"n": 9, "x": np.zeros((7, 2))}, len])
+def test_samples_are_counted_whatever_a_collate_makes_of_them(fake_torch, collate):
+    """Ragged lists, a number first, time before the batch: what is in a batch does not show it."""
+    options = {"batch_size": 2, "shuffle": False, "seed": 1, "drop_last": False}
+    with torch_loader.TorchLoader(
+        lambda: [[0, 1], [2], [3, 4, 5]], collate=collate, **options
+    ) as it:
+        assert [2, 1] == [count for count, _ in it.begin()]
 
 
 def test_a_source_is_read_in_its_best_way(fake_torch):
@@ -252,10 +233,10 @@ def test_the_dataloader_of_torch_gives_each_sample_once(source, shards):
         )
         with loader:
             for order in orders:
-                batches = list(loader.begin())
+                counts, batches = zip(*loader.begin(), strict=True)
                 assert len(loader) == len(batches)
                 order += torch.cat(batches).tolist()
-                assert sum(map(torch_loader.rows, batches)) == 10 // len(shards)
+                assert 10 // len(shards) == sum(counts)
     assert [*range(10)] == sorted(value % 1000 for value in orders[0])
     assert sorted(orders[0]) == sorted(orders[1])
     assert orders[0] != orders[1]

@@ -1,4 +1,8 @@
-"""mlx-data: streams in C++ that call Python; several threads prefetch."""
+"""mlx-data: streams in C++ that call Python; several threads prefetch.
+
+Each epoch is a stream of its own: of one that goes on, the threads give some samples of the next
+epoch before the last ones of this.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """PyTorch's DataLoader: processes, which live as long as the loader, and tensors.
 
+The sampler goes on from epoch to epoch, so that the next one is prepared while this one ends; where
+an epoch ends is counted.
+
 Arrays are gathered a batch at a time: the sampler gives whole tensors of indices
 (``batch_size=None``), which is many times faster than sample by sample. Tensors come from a
 worker through shared memory, a file for each; what is small is faster as numpy arrays, which
@@ -8,6 +11,7 @@ come through a pipe.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +20,7 @@ from typing import Any
 
 from .._protocol import Batch, Job, Served
 from .._synthetic import fastest
-from .._whole import gathered
+from .._whole import Endless, gathered
 
 TITLE = "PyTorch DataLoader"
 PACKAGE = "torch"
@@ -39,24 +43,25 @@ def serve(job: Job) -> Iterator[Served]:
             "persistent_workers": True,
             "prefetch_factor": 16 if job.cost == "cheap" else 2,
         }
+    batches = _Batches(job, lists=job.arrays is None)
     if job.arrays is not None:
         gather = _Gather(job)
         options |= {
             "dataset": gather,
-            "sampler": _Batches(job, lists=False),
+            "sampler": Endless(batches),
             "batch_size": None,
             "collate_fn": _same,
         }
         how += f", whole batches by {gather.how}, a sampler of index tensors"
     else:
-        options |= {"dataset": _Samples(job), "batch_sampler": _Batches(job, lists=True)}
+        options |= {"dataset": _Samples(job), "batch_sampler": Endless(batches)}
         if job.collate is not None:
             options["collate_fn"] = job.collate
         how += ", __getitems__, " + ("the given collate" if job.collate else "default_collate")
     if job.pinned:
         how += ", pin_memory"
-    loader = DataLoader(**options)
-    yield Served(lambda: iter(loader), how)
+    endless = iter(DataLoader(**options))
+    yield Served(lambda: itertools.islice(endless, len(batches)), f"{how}, an endless sampler")
 
 
 class _Samples:

@@ -1,13 +1,18 @@
-"""torchdata.nodes: a graph of nodes; mappers in threads, or processes where code holds the GIL."""
+"""torchdata.nodes: a graph of nodes; mappers in threads, or processes where code holds the GIL.
+
+The indices go on from epoch to epoch where no batch reaches over the end of one, and keep their
+order; where an epoch ends is counted.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from .._protocol import Job, Served, stacked
-from .._whole import Order, Shuffled, WholeBatches
+from .._whole import Endless, Order, Shuffled, WholeBatches
 
 TITLE = "torchdata.nodes"
 PACKAGE = "torchdata"
@@ -23,21 +28,23 @@ def serve(job: Job) -> Iterator[Served]:
     from torchdata import nodes
 
     node: Any
-    if job.cost == "cheap" or job.in_processes:
+    samples, size = len(job.source), job.batch_size
+    whole = job.cost == "cheap" or job.in_processes
+    early = whole or samples % size == 0
+    if whole:
         batches = WholeBatches(job)
-        indices = nodes.IterableWrapper(Shuffled(batches.order, whole=True))
+        indices = nodes.IterableWrapper(Endless(Shuffled(batches.order, whole=True)))
         if job.in_processes:
             node = nodes.ParallelMapper(
                 indices,
                 batches.of,
                 num_workers=job.workers,
                 method="process",
-                in_order=False,
                 snapshot_frequency=SNAPSHOTS,
             )
             how = f"{job.workers} processes, whole batches in a ParallelMapper"
         elif job.workers:
-            # What a ParallelMapper takes to begin an epoch is more than its threads save.
+            # What a ParallelMapper takes for an item is more than its threads save.
             node = nodes.Mapper(indices, batches.of)
             node = nodes.Prefetcher(node, prefetch_factor=8, snapshot_frequency=SNAPSHOTS)
             how = "1 thread, whole batches in a Mapper and a Prefetcher"
@@ -45,11 +52,12 @@ def serve(job: Job) -> Iterator[Served]:
             node = nodes.Mapper(indices, batches.of)
             how = "no worker, whole batches in a Mapper"
     else:
+        order: Any = Shuffled(Order(job), whole=False)
         node = nodes.ParallelMapper(
-            nodes.IterableWrapper(Shuffled(Order(job), whole=False)),
+            nodes.IterableWrapper(Endless(order) if early else order),
             job.sample,
             num_workers=job.workers,
-            in_order=False,
+            in_order=early,
             snapshot_frequency=SNAPSHOTS,
         )
         node = nodes.Batcher(node, job.batch_size, drop_last=False)
@@ -58,4 +66,8 @@ def serve(job: Job) -> Iterator[Served]:
         node = nodes.Prefetcher(node, prefetch_factor=2, snapshot_frequency=SNAPSHOTS)
         how = f"{job.workers} threads, samples in a ParallelMapper, Batcher, Prefetcher"
     loader = nodes.Loader(node)
-    yield Served(lambda: iter(loader), how)
+    if early:
+        endless = iter(loader)
+        yield Served(lambda: itertools.islice(endless, -(-samples // size)), how)
+    else:
+        yield Served(lambda: iter(loader), how)

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._check import same_batch
 from .._measure import clock
-from .._protocol import Case, Job, Metric, Numbers, Serve, named
+from .._protocol import Cannot, Case, Job, Metric, Numbers, Serve, named
 from .._synthetic import Rows
 
 SHORT = "Close"
@@ -36,7 +36,13 @@ def job(options: dict[str, Any]) -> Job:
 
 
 def measure(job: Job, serve: Serve, options: dict[str, Any], seconds: float) -> Numbers:
-    """Time from the end of the ``with`` body to behind it, again and again."""
+    """Time from the end of the ``with`` body to behind it, again and again.
+
+    Raises:
+        Cannot: it is another loader, which has nothing to close, and ends when it is dropped.
+    """
+    if options["package"] not in ("", "threadloader"):
+        raise Cannot("nothing of it is closed here: it ends when nothing refers to it")
     took = []
     for number in range(options["closes"]):
         with serve(job) as served:

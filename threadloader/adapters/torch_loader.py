@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["INSTALL", "TorchLoader", "find", "found", "rows"]
+__all__ = ["INSTALL", "TorchLoader", "find", "found"]
 
 INSTALL = "pip install torch"
 
@@ -117,8 +117,11 @@ class TorchLoader:
         """Give the number of steps of an epoch."""
         return len(self._loader)
 
-    def begin(self) -> Iterator[Any]:
-        """Begin the next epoch."""
+    def begin(self) -> Iterator[tuple[int, Any]]:
+        """Begin the next epoch: of each batch the number of its samples, and the batch.
+
+        How many samples a batch is made of cannot be seen in what a user's collate has made.
+        """
         if self._distributed is not None:
             self._distributed.set_epoch(self._epoch)
         self._epoch += 1
@@ -199,12 +202,12 @@ class _Whole(_Samples):
     """Dataset: whole batches, asked for by lists of indices."""
 
     def __getitem__(self, index: Any) -> Any:
-        return _tensors(find(), self._source.get().take(np.asarray(index, np.int64)))
+        return len(index), _tensors(find(), self._source.get().take(np.asarray(index, np.int64)))
 
 
 def _collated(collate: Callable[[list[Any]], Any], samples: list[Any]) -> Any:
     """Collate as the config says, and make tensors of the arrays."""
-    return _tensors(find(), collate(samples))
+    return len(samples), _tensors(find(), collate(samples))
 
 
 def _tensors(torch: Any, batch: Any) -> Any:
@@ -222,21 +225,3 @@ def _tensors(torch: Any, batch: Any) -> Any:
             return parts
         return type(batch)._make(parts) if hasattr(batch, "_make") else tuple(parts)
     return batch
-
-
-def rows(batch: Any) -> int:
-    """Give the number of samples in a batch: the length of the first thing in it.
-
-    >>> rows({"x": (np.zeros((3, 2)), ["a", "b", "c"])})
-    3
-    """
-    while _has_fields(batch):
-        batch = next(iter(batch.values() if isinstance(batch, Mapping) else batch))
-    return len(batch) if hasattr(batch, "__len__") else 1
-
-
-def _has_fields(batch: Any) -> bool:
-    """Whether a batch is made of fields; a list of texts, or of numbers, is one field itself."""
-    if isinstance(batch, list) and batch:
-        return hasattr(batch[0], "__len__") and not isinstance(batch[0], (str, bytes))
-    return isinstance(batch, (Mapping, tuple)) and len(batch) > 0

@@ -115,11 +115,11 @@ def _torch(spec: dict[str, Any], given: dict[str, Any], bounds: dict[str, Any]) 
         reopen=_has_connections,
     )
     with loader:
-        timing = take_time(loader.begin, count=torch_loader.rows, **bounds)
+        timing = take_time(loader.begin, count=lambda batch: int(batch[0]), **bounds)
         if timing is None:
             return {"samples": 0}
         peak = memory.with_children() if config.num_workers else memory.bytes_above_start()
-        numbers = _numbers(timing, timing.rows, len(loader), None, peak, stored)
+        numbers = _numbers(timing, timing.samples, len(loader), None, peak, stored)
         if config.num_workers:  # this process's counts do not have what its workers do
             numbers |= {"cpu_seconds": None, "storage_bytes": None}
         return numbers | {"version": loader.version}

@@ -31,7 +31,7 @@ class Timing:
         epoch_gaps: for each later epoch, from asking past the end of the one before to its
             first batch.
         batches: batches that came.
-        rows: their rows, where they were counted, else 0.
+        samples: in them, where they were counted, else 0.
     """
 
     first_batch: float
@@ -41,7 +41,7 @@ class Timing:
     cpu: float
     epoch_gaps: list[float]
     batches: int
-    rows: int
+    samples: int
 
 
 def take_time(
@@ -77,7 +77,7 @@ def take_time(
     first, cpu = began - called, time.process_time()
     wait = stepped = 0.0
     gaps: list[float] = []
-    delivered, rows = 1, 0
+    delivered, samples = 1, 0
     while True:
         called = clock()
         if step is not None:
@@ -97,11 +97,11 @@ def take_time(
             gaps.append(clock() - called)
         now = clock()
         wait += now - called
-        rows += count(batch)
+        samples += count(batch)
         delivered += 1
         if delivered == batches or (seconds is not None and now - began >= seconds):
             cpu = time.process_time() - cpu
-            return Timing(first, now - began, wait, stepped, cpu, gaps, delivered - 1, rows)
+            return Timing(first, now - began, wait, stepped, cpu, gaps, delivered - 1, samples)
 
 
 class Memory:
