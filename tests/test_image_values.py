@@ -116,6 +116,61 @@ def tiff(values, tags):
     return (b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries).ljust(200, b"\0") + values
 
 
+def tiff_in_planes(*planes, compressed=True, **tags):
+    """Makes a TIFF of one row, in which each channel lies for itself; tags by "t" and number."""
+    packed = [zlib.compress(bytes(plane)) if compressed else bytes(plane) for plane in planes]
+    count, begin = len(planes), 200 + 6 * len(planes)
+    begins = list(itertools.accumulate(map(len, packed[:-1]), initial=begin))
+    arrays = [struct.pack(f"<{count}H", *it) for it in ([8] * count, begins, map(len, packed))]
+    found = {256: len(planes[0]), 259: 8 if compressed else 1, 277: count, 284: 2}
+    found |= {int(name[1:]): value for name, value in tags.items()}
+    for place, (tag, array) in enumerate(zip((258, 273, 279), arrays, strict=True)):
+        inside = int.from_bytes(array, "little")
+        found[tag] = count, inside if count < 3 else 200 + 2 * count * place
+    return tiff(b"".join(arrays + packed), found)
+
+
+MISREAD = {
+    "grey and alpha": tiff_in_planes([10, 20], [100, 200], t338=2),
+    "grey times alpha": tiff_in_planes([10, 20], [100, 200], t338=1),
+    "a fourth channel": tiff_in_planes([1], [2], [3], [100], t262=2),
+    "CIELab": tiff_in_planes([1], [2], [3], t262=8),
+    "CIELab as it is": tiff_in_planes([1], [2], [3], compressed=False, t262=8),
+}
+
+
+@pytest.mark.parametrize("mode", ["keep", "RGBA"])
+@pytest.mark.parametrize("name", MISREAD)
+def test_planes_that_pillow_misreads_are_refused(pillow, name, mode):
+    module, decoders = pillow
+    if name == "grey times alpha" and int(module.__version__.partition(".")[0]) < 13:
+        pytest.skip("an older Pillow does not know such a file")
+    with pytest.raises(SourceError, match="channels of a pixel lie together, got each channel"):
+        decoders["image"](mode=mode)(MISREAD[name])
+
+
+@pytest.mark.parametrize(
+    ("data", "pixel"),
+    [
+        (tiff_in_planes([1], [2], [3], t262=2), [1, 2, 3]),
+        (tiff_in_planes([1], [2], [3], [4], t262=5), [1, 2, 3, 4]),
+        (tiff_in_planes([1], [2], [3], [255], t262=2, t338=2), [1, 2, 3, 255]),
+    ],
+    ids=["colours", "four colours", "colours and alpha"],
+)
+def test_other_planes_are_read(pillow, data, pixel):
+    _, decoders = pillow
+    assert [[pixel]] == decoders["image"](mode="keep")(data).tolist()
+
+
+@pytest.mark.parametrize("mode", ["keep", "RGB"])
+def test_ycbcr_without_compression_is_refused(pillow, mode):
+    """A Pillow before 13 reads four bytes of each three."""
+    module, decoders = pillow
+    with pytest.raises(SourceError, match="got YCbCr without compression"):
+        decoders["image"](mode=mode)(encoded(module, "TIFF", mode="YCbCr"))
+
+
 @pytest.mark.parametrize("compression", [None, "tiff_lzw", "tiff_adobe_deflate"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_a_tiff_that_is_to_be_turned_stays_as_it_lies(pillow, orientation, compression):
@@ -186,6 +241,12 @@ def grey_png(bits, level):
     return b"\x89PNG\r\n\x1a\n" + b"".join(itertools.starmap(chunk, chunks.items()))
 
 
+def test_a_transparent_white_of_one_bit_is_refused(pillow):
+    _, decoders = pillow
+    with pytest.raises(SourceError, match="a grey of 8 bits where one is transparent"):
+        decoders["image"](mode="RGBA")(grey_png(1, 1))
+
+
 @pytest.mark.parametrize("bits", [2, 4])
 def test_a_transparent_grey_of_few_bits_is_refused_where_it_counts(pillow, bits):
     """Pillow looks for its level among greys that it has scaled to 8 bits; black it finds."""
@@ -206,8 +267,15 @@ def test_four_colours_of_a_jpeg_are_refused_without_adobes_mark(pillow, mode):
     data = encoded(module, "JPEG", np.full((8, 8, 4), 10, np.uint8), "CMYK")
     at = data.index(b"\xff\xee")
     size = int.from_bytes(data[at + 2 : at + 4], "big")
-    with pytest.raises(SourceError, match="Adobe's mark in a JPEG of four colours"):
-        decoders["image"](mode=mode)(data[:at] + data[at + 2 + size :])
+    unmarked = data[:at] + data[at + 2 + size :]
+    more = io.BytesIO()
+    first = module.fromarray(PIXELS)
+    first.save(more, "MPO", save_all=True, append_images=[first])
+    index = more.getvalue()[more.getvalue().index(b"\xff\xe2") :]  # of the pictures behind it
+    index = index[: 2 + int.from_bytes(index[2:4], "big")]
+    for wrong in (unmarked, unmarked[:2] + index + unmarked[2:]):
+        with pytest.raises(SourceError, match="Adobe's mark in a JPEG of four colours"):
+            decoders["image"](mode=mode)(wrong)
     assert decoders["image"](mode=mode)(data).shape == (8, 8, 4 if mode == "keep" else 3)
 
 

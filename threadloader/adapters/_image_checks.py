@@ -20,13 +20,16 @@ _WIDE = ("I", "F")
 
 # The tags of a TIFF, all of TIFF 6.0.
 _BITS_PER_SAMPLE = 258  # the bits of a value, for each channel
+_COLOURS = 262  # what the values stand for, as `_YCBCR`
 _CHANNELS = 277  # the number of channels
 _PLANES = 284  # whether each channel lies for itself: `_APART`, or not
+_EXTRA = 338  # what channels beside the colours are
 _SAMPLE_FORMAT = 339  # whether values have a sign: `_SIGNED` for each channel, or not
 
-# Values that two of them may have.
+# Values that they may have.
 _APART = 2
 _SIGNED = 2
+_YCBCR = 6
 
 _SWAPPED = {
     "little": ("I;16BS", "I;32BS", "F;32BF"),
@@ -59,7 +62,8 @@ def refuse_what_would_change(image: Any, data: bytes, mode: str) -> None:
         )
     if image.format == "TIFF":
         _refuse_tiff(image, mode)
-    if image.format == "JPEG" and image.mode == "CMYK" and "adobe" not in image.info:
+    # "MPO": a JPEG with more pictures behind the first.
+    if image.format in ("JPEG", "MPO") and image.mode == "CMYK" and "adobe" not in image.info:
         raise SourceError(
             "expected Adobe's mark in a JPEG of four colours, without which they are stored as they"
             " are, got none; Pillow inverts them all the same; convert it to RGB"
@@ -67,8 +71,8 @@ def refuse_what_would_change(image: Any, data: bytes, mode: str) -> None:
     few = image.format == "PNG" and unpacked(image) in ("1", "L;2", "L;4")
     if mode == "RGBA" and few and image.info.get("transparency"):  # black is 0 in any number
         raise SourceError(
-            "expected a grey of 8 bits where one is transparent, got one of fewer, among which "
-            "Pillow, or an older one, finds another one; convert it to 8 bits a value"
+            "expected a grey of 8 bits where one is transparent, got one of fewer, in which "
+            "some Pillows find another grey; convert it to 8 bits a value"
         )
     if image.format == "BMP" and image.mode in ("1", "L") and image.tile[0][0] == "raw":
         # Pillow chooses how to unpack the file by the greys of its palette, not by its bit depth.
@@ -92,11 +96,22 @@ def _refuse_tiff(image: Any, mode: str) -> None:
         lacks = "a TIFF that lacks some strips or tiles"
         raise SourceError(f"expected a whole image, got {lacks}; {DAMAGED}")
     # libtiff gives values in the machine's byte order, which Pillow then takes for the file's.
-    compressed = image.tile and image.tile[0][0] == "libtiff"
+    compressed = bool(image.tile) and image.tile[0][0] == "libtiff"
     if compressed and unpacked(image) in _SWAPPED[sys.byteorder]:
         raise SourceError(
             "expected compressed values in this machine's byte order, got the other, in which "
             "Pillow swaps them once too often; save it without compression"
+        )
+    if _has_misread_planes(image, compressed=compressed):
+        raise SourceError(
+            "expected a TIFF in which the channels of a pixel lie together, got each channel for "
+            "itself, where Pillow gives one of such a kind other values; save it as planar "
+            "configuration 1"
+        )
+    if image.tag_v2.get(_COLOURS) == _YCBCR and not compressed:
+        raise SourceError(
+            "expected red, green and blue, or a compressed image, got YCbCr without compression, "
+            "which some Pillows misread; convert it to RGB"
         )
     if not image.mode.startswith(_WIDE) and _SIGNED in _formats(image):
         raise SourceError(
@@ -120,6 +135,20 @@ def _refuse_tiff(image: Any, mode: str) -> None:
             "expected grey beside its alpha, got grey multiplied by it, which Pillow does not "
             'convert; save it with unassociated alpha, or read it with "image_mode": "keep"'
         )
+
+
+def _has_misread_planes(image: Any, *, compressed: bool) -> bool:
+    """Tell whether channels that lie each for itself get other values than if they lay together.
+
+    Compressed: the alpha of a grey becomes 0, and a fourth channel of which the file does not say
+    what it is is taken for an alpha by which colours are multiplied. The two colours of CIELab
+    lose their sign, compressed or not.
+    """
+    if image.tag_v2.get(_PLANES) != _APART:
+        return False
+    told = image.tag_v2.get(_CHANNELS, 1) < 4 or _EXTRA in image.tag_v2
+    misread = len(image.getbands()) == 2 or (image.mode.startswith("RGB") and not told)
+    return image.mode == "LAB" or (compressed and misread)
 
 
 def _lacks_tiles(image: Any) -> bool:

@@ -29,8 +29,9 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _PLUGINS = ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "Tiff", "WebP")
 
 OLDEST = (11, 2)
-"""The oldest Pillow that gives the pixels of the newest. Before it, some TIFFs with an orientation
-came turned another way; before 10.4, channels of no meaning in a TIFF came as alpha."""
+"""The oldest Pillow that gives the pixels of the newest, where these are not refused. Before it,
+some TIFFs with an orientation came turned another way; before 10.4, channels of no meaning in a
+TIFF came as alpha."""
 
 MAX_PIXELS = 89_478_485
 """Pillow's own bound, ``PIL.Image.MAX_IMAGE_PIXELS``: 256 MiB of RGB."""
@@ -73,7 +74,8 @@ def image_decoder(
         indices. Of an animation it is the first picture. Exif is not applied: a photograph
         that is to be turned stays as it lies. It raises SourceError for what is no whole
         image, and for one whose values would become others: cut to 8 bits, with or without a
-        sign, or under ``"keep"`` scaled, inverted, or divided by their alpha.
+        sign, or under ``"keep"`` scaled, inverted, or divided by their alpha; and for one that
+        Pillow misreads, as docs/sources/files.md lists them.
 
     Raises:
         SourceError: Pillow is not installed, or older than `OLDEST`.
