@@ -11,7 +11,6 @@ model guesses the next one.
 
 import argparse
 import json
-import math
 import re
 import sys
 from pathlib import Path
@@ -23,6 +22,7 @@ import needs  # noqa: F401 (first: it says what is missing)
 import numpy as np
 from english import english
 from guesser import Guesser
+from waiting import wait
 
 from threadloader import ConfigError, Loader, LoaderError
 
@@ -53,12 +53,6 @@ def without_comments(text: str) -> str:
     """Gives JSON without its comments, of both kinds; what stands in strings stays."""
     pattern = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/'
     return re.sub(pattern, lambda match: match[1] or "", text, flags=re.DOTALL)
-
-
-def wait(stats: Any) -> str:
-    """Gives the data wait of some statistics in words: ``0.4% (excellent)``."""
-    # Rounded down, as the bands are: 0.96% is still excellent, and 1.0% is not.
-    return f"{math.floor(stats.data_wait_fraction * 1000) / 10:.1f}% ({stats.data_wait_band})"
 
 
 def guesser(sizes: dict[str, Any], rate: Any, seed: int) -> Guesser:
@@ -93,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     try:
-        whole: dict[str, Any] = json.loads(without_comments(options.config.read_text("utf-8")))
+        whole: dict[str, Any] = json.loads(without_comments(options.config.read_text("utf-8-sig")))
         model = guesser(whole["model"], whole["training"]["learning_rate"], loader.config.seed)
     except (ValueError, KeyError, TypeError) as error:
         told = f"{options.config}: expected the options of the model, got {error!r}"

@@ -164,7 +164,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=8, help="threads of the second run (8)")
     parser.add_argument("--read-ms", type=float, default=0.25, help="cost of a read (0.25)")
     options = parser.parse_args(argv)
-    if options.epochs < 1 or options.workers < 1 or not 0 <= options.read_ms < 1000:
+    if options.epochs < 1 or options.workers < 1 or not 0 <= options.read_ms <= 1000:
         parser.error("expected --epochs and --workers >= 1, and --read-ms in 0..1000")
 
     config = Loader(CONFIG).config

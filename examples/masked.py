@@ -19,7 +19,6 @@ long, as real storage does.
 
 import argparse
 import json
-import math
 import re
 import statistics
 import sys
@@ -36,6 +35,7 @@ import needs  # noqa: F401 (first: it says what is missing)
 import numpy as np
 from english import english, write_whole
 from guesser import Guesser
+from waiting import wait
 
 from threadloader import Loader, LoaderConfig, LoaderError
 from threadloader.adapters.launcher import shard_of_process
@@ -106,12 +106,6 @@ def train(config: LoaderConfig, source: Any, epochs: int) -> None:
             )
 
 
-def wait(stats: Any) -> str:
-    """Gives the data wait of some statistics in words: ``0.4% (excellent)``."""
-    # Rounded down, as the bands are: 0.96% is still excellent, and 1.0% is not.
-    return f"{math.floor(stats.data_wait_fraction * 1000) / 10:.1f}% ({stats.data_wait_band})"
-
-
 def compare(config: LoaderConfig, source: Any, workers: int) -> None:
     """Times the loading alone, without workers and with them, in turns."""
     times: dict[int, list[float]] = {0: [], workers: []}
@@ -148,7 +142,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--read-ms", type=float, default=0, help="what every read waits (0)")
     parser.add_argument("--folder", type=Path, help="where the files go (data/made/masked)")
     options = parser.parse_args(argv)
-    if options.epochs < 1 or (options.workers or 0) < 0 or not 0 <= options.read_ms < 1000:
+    if options.epochs < 1 or (options.workers or 0) < 0 or not 0 <= options.read_ms <= 1000:
         parser.error("expected --epochs >= 1, --workers >= 0, and --read-ms in 0..1000")
     if options.compare and options.workers == 0:
         parser.error("expected --workers >= 1 to compare with none")

@@ -133,7 +133,8 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     config = replace(config, source={**config.source, "folder": str(folder / "train")})
     tests = replace(config, source={**config.source, "folder": str(folder / "test")})
-    classes = sorted(path.name for path in (folder / "train").iterdir())
+    # Not what else lies there, as what a file manager leaves.
+    classes = sorted(path.name for path in (folder / "train").iterdir() if any(path.glob("*.png")))
 
     model = Classifier(len(classes))
     with Loader(config, transform=augment) as batches:

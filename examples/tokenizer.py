@@ -11,7 +11,6 @@ this one (a token of more bytes is harder to guess), and the data wait.
 """
 
 import argparse
-import math
 import sys
 from dataclasses import replace
 from glob import escape
@@ -24,6 +23,7 @@ import needs  # noqa: F401 (first: it says what is missing)
 import numpy as np
 from english import english, write_whole
 from guesser import IGNORED, Guesser
+from waiting import wait
 
 from threadloader import Loader, LoaderError
 
@@ -52,12 +52,6 @@ def trained(lines: list[str]) -> Any:
     )
     tokenizer.train_from_iterator(lines, trainer)
     return tokenizer
-
-
-def wait(stats: Any) -> str:
-    """Gives the data wait of some statistics in words: ``0.4% (excellent)``."""
-    # Rounded down, as the bands are: 0.96% is still excellent, and 1.0% is not.
-    return f"{math.floor(stats.data_wait_fraction * 1000) / 10:.1f}% ({stats.data_wait_band})"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -8,12 +8,10 @@ The config asks for windows with targets: ``x`` and, one token later, ``y``.
 """
 
 import argparse
-import math
 import sys
 from dataclasses import replace
 from glob import escape
 from pathlib import Path
-from typing import Any
 
 import needs  # noqa: F401 (first: it says what is missing)
 
@@ -21,6 +19,7 @@ import needs  # noqa: F401 (first: it says what is missing)
 import numpy as np
 from english import english, write_whole
 from guesser import Guesser
+from waiting import wait
 
 from threadloader import Loader, LoaderError
 
@@ -37,12 +36,6 @@ def write_shard(path: Path, tokens: np.ndarray) -> None:
     header = np.zeros(256, "<i4")
     header[:3] = MAGIC, VERSION, len(tokens)
     write_whole(path, header.tobytes() + tokens.astype("<u2").tobytes())
-
-
-def wait(stats: Any) -> str:
-    """Gives the data wait of some statistics in words: ``0.4% (excellent)``."""
-    # Rounded down, as the bands are: 0.96% is still excellent, and 1.0% is not.
-    return f"{math.floor(stats.data_wait_fraction * 1000) / 10:.1f}% ({stats.data_wait_band})"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -47,6 +47,18 @@ def logged() -> Iterator[list[str]]:
 
 
 @contextmanager
+def unhandled() -> Iterator[list[str]]:
+    """Give what threads were ended by, as text: kept itself, it would keep what it leads to."""
+    texts: list[str] = []
+    before = threading.excepthook
+    threading.excepthook = lambda told: texts.append(repr(told.exc_value))
+    try:
+        yield texts
+    finally:
+        threading.excepthook = before
+
+
+@contextmanager
 def heard() -> Iterator[None]:
     """Let Ctrl-C be heard, which what a shell runs in the background has ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -85,7 +97,7 @@ def block(name: str, seed: int, number: int, lives: int = BLOCK) -> set[bytes]:
     """
     play, least = WAYS[name]
     distinct = set()
-    with tempfile.TemporaryDirectory() as folder, logged() as texts, heard():
+    with tempfile.TemporaryDirectory() as folder, logged() as texts, heard(), unhandled() as raised:
         # Not of numpy's format, whose header Python's `ast` reads, which leaves garbage itself.
         path = Path(folder) / "x.txt"
         path.write_text("\n".join(map(str, range(24))), "ascii")
@@ -102,6 +114,7 @@ def block(name: str, seed: int, number: int, lives: int = BLOCK) -> set[bytes]:
                     left = [it.name for it in threading.enumerate() if "threadloader" in it.name]
                     assert not left, f"threads that live on: {left}"
                     assert not texts, texts
+                    assert not raised, raised
                 except BaseException as error:
                     error.add_note(f"life {life} of block({name!r}, {seed}, {number})")
                     raise

@@ -34,6 +34,9 @@ TYPES = {
 }
 
 
+NOT_THE_QUARANTINE = "expected another file than the quarantine of this run, as a copy of it"
+
+
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_type_of_a_field_is_that_of_the_schema(name):
     kinds = SCHEMA["properties"][name].get("type", [])
@@ -203,6 +206,10 @@ def test_paths_and_tuples_become_plain_ones():
             ['/source/path: expected a path without NUL characters, got "a\\u0000"'],
         ),
         (
+            {"exclude": "./bad.jsonl", "on_error": {"skip": 1, "quarantine": "bad.jsonl"}},
+            [f'/exclude: {NOT_THE_QUARANTINE}, got "./bad.jsonl"'],
+        ),
+        (
             {"source": {"type": "text", "path": ["a", "\0"]}},
             ['/source/path/1: expected a path without NUL characters, got "\\u0000"'],
         ),
@@ -252,6 +259,8 @@ def test_what_is_wrong_is_said_at_its_pointer(given, said):
     ("given", "pointer"),
     [
         ({"source": {"type": "text", "path": {"k": "a\0"}}}, "/source/path"),
+        ({"source": {"type": "files", "folder": ["a\0"]}}, "/source/folder"),
+        ({"source": {"type": "tar", "path": "x", "index": {"folder": "a\0"}}}, "/source/index"),
         ({"source": {"type": "npy", "fields": ["a\0"]}}, "/source/fields"),
         ({"source": {"type": "text", "path": "x", "folder": "a\0"}}, "/source/folder"),
         ({"collate": {"type": "stack", "truncate": True}}, "/collate/truncate"),

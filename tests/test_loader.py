@@ -124,6 +124,24 @@ class TestIteration:
             assert 1 == len([list(epoch) for epoch in batches.epochs(1)])
         assert [] == list(epochs)
 
+    def test_a_loop_over_batches_inside_of_epochs_is_told(self, caplog):
+        """It takes every second epoch for itself, and nobody would see that the others are lost."""
+        with load(Numbers(4), num_epochs=4) as batches:
+            got = [len(list(batches)) for _epoch in batches.epochs()]
+        assert [1, 1] == got
+        said = "epoch 0 that epochs() gave was ended by a newer iterator, of an epoch of its own"
+        assert said in caplog.text
+
+    def test_an_epoch_that_was_used_or_left_is_not_told(self, caplog):
+        with load(Numbers(4)) as batches:
+            for epoch in batches.epochs(6):
+                if epoch.number % 3:
+                    next(epoch)
+                if epoch.number % 2:
+                    epoch.close()
+            list(batches.epochs(9))
+        assert "" == caplog.text
+
     def test_epochs_without_a_number_never_end(self):
         with load(Numbers(2)) as batches:
             epochs = batches.epochs()

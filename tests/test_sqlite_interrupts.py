@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,24 @@ def test_what_a_signal_handler_raises_beside_a_connection_that_is_left_over_pass
     with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
         left.thing.sql.execute("SELECT 1")
     source.close()
+
+
+def test_what_comes_before_sqlite_is_told_whom_to_ask_leaves_the_one_of_before(tmp_path):
+    """Which has ended: so the next read tells it anew, and is not refused for ever."""
+
+    class Rung:
+        def set_progress_handler(self, *arguments):
+            raise KeyboardInterrupt
+
+    with closing(opened(made(tmp_path))) as source:
+        connections = reader(source).connections
+        (connection,) = (held.thing for held in connections._made)
+        before, sql = connection.going_on, connection.sql
+        connection.sql = Rung()
+        with pytest.raises(KeyboardInterrupt):
+            connection.ask(connections.reading)
+        connection.sql = sql
+        assert before is connection.going_on
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError])

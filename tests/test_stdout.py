@@ -175,7 +175,7 @@ def test_an_end_of_a_line_is_made_into_the_systems_once(monkeypatch, capsys):
 
 
 IN_ITS_PLACE = """
-import codecs, sys
+import codecs, io, os, sys
 from threadloader import cli
 
 class Tee:
@@ -197,14 +197,28 @@ class Tee:
 def codec():
     return codecs.getwriter("utf-8")(sys.stdout.detach())
 
-sys.stdout = {"whole": lambda: Tee(True), "bare": lambda: Tee(False), "codec": codec}[sys.argv[1]]()
+def own():
+    return io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)))
+
+class Mute:
+    "Has no flush."
+    def __init__(self):
+        self.written = []
+    def write(self, text):
+        self.written.append(text)
+        os.write(1, text.encode())
+    def fileno(self):
+        return 1
+
+streams = {"whole": lambda: Tee(True), "bare": lambda: Tee(False), "codec": codec}
+sys.stdout = {**streams, "own": own, "mute": Mute}[sys.argv[1]]()
 code = cli.main(["check", sys.argv[2], "--source=builtins:list"])
 written = getattr(sys.stdout, "written", ["c.json: OK\\n"])
 print(code, written, file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize("stream", ["whole", "bare", "codec"])
+@pytest.mark.parametrize("stream", ["whole", "bare", "codec", "own", "mute"])
 def test_a_stream_of_the_programs_own_that_ends_at_1_gets_the_answer(run_child, folder, stream):
     """As one that also writes to a log: while user code prints, what it wraps leads to stderr."""
     child = run_child(IN_ITS_PLACE, stream, str(folder / "c.json"))
@@ -214,12 +228,13 @@ def test_a_stream_of_the_programs_own_that_ends_at_1_gets_the_answer(run_child, 
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no such device")
-def test_a_stream_of_the_programs_own_that_takes_nothing_is_told(run_child, folder):
-    """As where stdout is on a full disk."""
+@pytest.mark.parametrize("stream", ["bare", "own"])
+def test_a_stream_of_the_programs_own_that_takes_nothing_is_told(folder, stream):
+    """As where stdout is on a full disk; and what is left in it fails no more when Python ends."""
     code = IN_ITS_PLACE.replace("print(code, written, file=sys.stderr)", "sys.exit(code)")
     with open("/dev/full", "w") as full:
         child = subprocess.run(
-            [sys.executable, "-c", code, "bare", str(folder / "c.json")],
+            [sys.executable, "-c", code, stream, str(folder / "c.json")],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -146,6 +146,33 @@ over.set()
     assert "0\n" == run_child(code).stdout
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_child_has_the_interval_of_before_and_its_parent_keeps_its_own(run_child):
+    """The threads for which it was shortened are not there."""
+    code = """
+import os, sys, warnings
+from threadloader import Loader
+
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+sys.setswitchinterval(0.003)
+
+def told():
+    return round(sys.getswitchinterval(), 6)
+
+with Loader({"batch_size": 1, "num_workers": 1, "switch_interval": 0.001}, range(9)):
+    if (child := os.fork()) == 0:
+        before = told()
+        with Loader({"batch_size": 1, "switch_interval": 0.002}, range(9)):
+            inside = told()
+        print(before, inside, told(), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(told())
+print(told())
+"""
+    assert "0.003 0.002 0.003\n0.001\n0.003\n" == run_child(code).stdout
+
+
 def test_it_is_put_back_when_the_body_raises():
     with pytest.raises(KeyError), load(0.002):
         raise KeyError

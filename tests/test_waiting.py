@@ -12,6 +12,7 @@ import pytest
 
 from threadloader import ClosedError, Loader, StalledError
 from threadloader._runtime import Runtime
+from threadloader.loader._run import Run
 from threadloader.stats import Told, _tally
 
 CONFIG = {"batch_size": 2, "shuffle": False, "num_workers": 0}
@@ -282,3 +283,33 @@ def test_what_was_told_to_one_thread_is_not_taken_back_by_another_that_began_soo
     thread.start()
     thread.join()
     assert 4.0 == seen[-1]
+
+
+def test_a_first_next_while_stats_is_asked_begins_the_time(monkeypatch):
+    """And not when `stats` was asked, before it: what was told is never taken back."""
+    source, looks = Slow([0.0]), []
+
+    def since(run):
+        if not looks.append(None) and len(looks) == 1:
+            source.now[0] += 10.0  # this thread waits for its turn; the loop has it
+            run.__dict__["since"] = None
+            asking.start()
+            assert inside.wait(WAIT)
+        return run.__dict__["since"]
+
+    inside, over = threading.Event(), threading.Event()
+    source.watch = lambda: (inside.set(), over.wait(WAIT))
+    with opened(source) as batches:
+        asking = threading.Thread(target=lambda: next(iter(batches)))
+        monkeypatch.setattr(
+            Run,
+            "since",
+            property(since, lambda run, at: run.__dict__.update(since=at)),
+            raising=False,
+        )
+        batches._run.__dict__["since"] = None
+        told = batches.stats().elapsed_seconds
+        later = batches.stats().elapsed_seconds
+        over.set()
+        asking.join()
+    assert (1.0, 1.0) == (told, later)

@@ -87,7 +87,7 @@ class _Own:
             self._stream.write(text)
             if (flush := getattr(self._stream, "flush", None)) is not None:
                 flush()
-        except OSError:
+        except (OSError, KeyboardInterrupt):  # the latter: no one reads the pipe
             lead_nowhere(1)  # what is left in its buffer would fail once more when Python ends
             _flush(self._stream)
             raise

@@ -182,7 +182,7 @@ def without_numpy(tool: str) -> int:
     """
     # Not again where it runs in .venv already: it would run again for ever.
     if _python().exists() and _has_numpy() and Path(sys.prefix) != VENV:
-        command = [str(_python()), *sys.argv]
+        command = [str(_python()), *sys.orig_argv[1:]]  # with -I, say
         if os.name == "nt":  # where exec leaves the shell nothing to wait for
             return call(command)
         os.execv(command[0], command)
@@ -252,7 +252,7 @@ def _make(broken: str) -> None:
     import venv  # as late as this: not every Python has it
 
     if os.path.lexists(VENV):
-        if not VENV.is_dir() or (not STAMP.exists() and any(VENV.iterdir())):
+        if not VENV.is_dir() or VENV.is_symlink() or (not STAMP.exists() and any(VENV.iterdir())):
             got = "another" if VENV.is_dir() else "what is no folder"
             raise ToolError(
                 f"expected no {VENV}, or one that these tools made, got {got}; move or"

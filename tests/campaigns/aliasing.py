@@ -16,10 +16,10 @@ import argparse
 import queue
 import random
 import sys
-import threading
 import time
 import zlib
 from collections import Counter, deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -109,8 +109,8 @@ def run(count: int, seed: int, told: Counter) -> int:
                 found.append(kept.popleft().changed())
         found.extend(holder.changed() for holder in kept)
 
-    thread = threading.Thread(target=last_holder, name="last holder")
-    thread.start()
+    pool = ThreadPoolExecutor(1)
+    holding = pool.submit(last_holder)
     kept: deque[Holder] = deque()
     addresses: set[int] = set()
     samples = Samples()
@@ -145,7 +145,8 @@ def run(count: int, seed: int, told: Counter) -> int:
                             wrong += kept.popleft().changed()
     finally:
         handed.put(None)
-        thread.join()
+        pool.shutdown()
+        holding.result()  # whatever has ended it
     return wrong + sum(found) + sum(holder.changed() for holder in kept)
 
 

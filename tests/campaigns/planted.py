@@ -196,6 +196,10 @@ def run(name: str, changes: list[Change], processes: int, limit: float, *, whole
     files = sorted({test for change in changes for test in change.tests})
     works = [partial(clean, file=file) for file in files]
     works += [partial(dirty, change=change) for change in changes]
+    # What is sent to this process alone is to end the tests, too.
+    for number in (getattr(signal, it, None) for it in ("SIGTERM", "SIGHUP")):
+        if number and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(processes) as pool:
         copies = [Copy(Path(folder, str(number))) for number in range(processes)]
         for copy in copies:

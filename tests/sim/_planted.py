@@ -32,6 +32,7 @@ def together(sim, *targets):
         thread.start()
     for thread in threads:
         thread.join()
+    sim.check(not sim.escaped, lambda: f"an exception has ended {sim.escaped}")
 
 
 def lost_update(sim):

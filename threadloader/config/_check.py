@@ -159,7 +159,14 @@ def check(
         if options.get("source") is None and needs_source and ("source",) not in wrong:
             got = "null" if "source" in options else "nothing"
             found.append(Mismatch(("source",), NO_SOURCE, got))
-        found += [it for it in wrong_together(options, wrong) if it.path not in wrong]
+        # Nor is anything said of what is in a wrong value.
+        found += [
+            it
+            for it in wrong_together(options, wrong)
+            if not any(
+                it.path[:end] in wrong for end in range(min(2, len(it.path)), len(it.path) + 1)
+            )
+        ]
         sampled = in_code.get("sampler") or options.get("sampler") is not None
         if sampled and options.get("shuffle") is True:
             expected = "false or nothing, since there is a sampler, whose order it is"

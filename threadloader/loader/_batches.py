@@ -141,11 +141,11 @@ class Batches(Live):
 
     def stats(self) -> Stats:
         """Give the numbers of the run so far; after the ``with``, up to its end."""
-        # Read first; the clock is read again last, so that all else lies between the two.
+        # Read first, the rest in this order (see `Run.since`), and the clock again last.
         told, asked = self._waited.most(0.0), self._runtime.monotonic()
-        place = self._run.place
-        tally, since = place.tally, self._run.since  # in this order, as `Run.since` says
-        closed = self._closed_at
+        tally, since, closed = (place := self._run.place).tally, self._run.since, self._closed_at
+        if since is not None and tally.started is None:  # the first `next` began in between
+            tally = (place := self._run.place).tally
         # A close reads the clock a moment before it writes `_closed_at`; another thread may have
         # told of a later time in between.
         now = self._counted_to.most(self._runtime.monotonic() if closed is None else closed)

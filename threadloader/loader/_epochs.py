@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import log
@@ -86,7 +87,7 @@ class Epoch(Live):
 class Epochs(Live):
     """The epochs of a run, one after the other: an iterator of `Epoch`."""
 
-    __slots__ = ("_delivered", "_empty", "_end", "_over", "_run")
+    __slots__ = ("_delivered", "_empty", "_end", "_given", "_over", "_run")
 
     def __init__(self, run: Run, end: int | None) -> None:
         self._run = run
@@ -95,6 +96,8 @@ class Epochs(Live):
         # epochs in a row have had none.
         self._delivered, self._empty = -1, 0
         self._over = False  # goes to True, once, by the consumer
+        # The epoch given last, which the consumer alone keeps alive: the consumer's, too.
+        self._given: weakref.ref[Epoch] | None = None
 
     def __iter__(self) -> Epochs:
         return self
@@ -106,13 +109,31 @@ class Epochs(Live):
             StopIteration: there is none; again on every further call.
             ClosedError, BusyError, WorkerError: as of `iter`.
         """
+        self._tell_of_newer()
         if self._end is None:
             self._tell_of_none()
         epoch = None if self._over else self._run.begin(self._end, stop=True)
         if epoch is None:
             self._over = True
             raise StopIteration
+        self._given = weakref.ref(epoch)
         return epoch
+
+    def _tell_of_newer(self) -> None:
+        """Log that another iterator has ended the epoch given last, as a loop over `batches` does.
+
+        Such a loop inside of that over the epochs would train on every second epoch alone.
+        """
+        given = None if self._given is None else self._given()
+        live = self._run.place.live
+        if given is None or given._ended or (live is not None and live() is given):
+            return
+        log(
+            "warning",
+            "epoch %d that epochs() gave was ended by a newer iterator, of an epoch of its own; "
+            "inside such a loop write: for batch in epoch",
+            given.number,
+        )
 
     def _tell_of_none(self) -> None:
         """Log that epochs without an end give no batch any more: once for each row of such."""

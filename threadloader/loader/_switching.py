@@ -27,16 +27,6 @@ _before = 0.0  # what was set when the first loader asked
 _ours: tuple[float, ...] = ()  # what we have set since; inside `_apply` the old and the new one
 
 
-def _renew_guard() -> None:
-    """In a forked child: the thread that held the guard may be missing."""
-    global _guard  # noqa: PLW0603
-    _guard = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
-    os.register_at_fork(after_in_child=_renew_guard)
-
-
 def shorten(owner: object, seconds: float) -> bool:
     """Shorten the interval for a loader.
 
@@ -85,3 +75,20 @@ def _is_ours() -> bool:
     now = sys.getswitchinterval()
     # A list: `any` would leave a generator unfinished, whose closing swallows a Ctrl-C.
     return bool([ours for ours in _ours if abs(now - ours) < 1e-6])
+
+
+def _in_child() -> None:
+    """Put the interval back in a forked child, which has none of the threads it was shortened for.
+
+    Nor has it the thread that may have held the guard.
+    """
+    global _guard, _ours  # noqa: PLW0603
+    _guard = threading.RLock()
+    if _wanted and _is_ours():
+        sys.setswitchinterval(_before)
+    _wanted.clear()
+    _ours = ()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
+    os.register_at_fork(after_in_child=_in_child)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -68,7 +70,21 @@ def scan(
     if last < reader.size:
         offsets.append(np.array([reader.size + 1], np.int64))
         classes.append(np.array([unfinished], np.uint8))
-    return np.concatenate(offsets), np.concatenate(classes)
+    return _joined(offsets), _joined(classes)
+
+
+def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Put arrays together. Each is freed once it is copied: of a large index little is there twice.
+
+    The last one comes first, so that none is looked for; memory that is not written to yet is none.
+    """
+    end = sum(map(len, parts))
+    whole = np.empty(end, parts[0].dtype)
+    while parts:
+        part = parts.pop()
+        whole[end - len(part) : end] = part
+        end -= len(part)
+    return whole
 
 
 def _classify(

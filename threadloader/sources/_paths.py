@@ -154,7 +154,9 @@ def _files_of(base: Path, name: str, root: Path | None) -> list[tuple[Path, bool
     _check_literal(start, parts[:first], parts[first:])
     if not found:
         raise SourceError(
-            f"expected a file that matches this pattern, found none; {starts(name)}", pattern
+            "expected a file that matches this pattern, found none; leave out the pattern, if "
+            f"there is none to be; {starts(name)}",
+            pattern,
         )
     return [(start.joinpath(*below), is_link) for below, is_link in found]
 

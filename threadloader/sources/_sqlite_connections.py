@@ -235,10 +235,12 @@ class _Connection:
 
     def ask(self, reading: Reading) -> None:
         """Have SQLite ask now and then whether it is to go on."""
-        # Held here, too: a handler of a signal runs within it, and may close this connection.
-        self.going_on: Any = reading.go_on()
-        next(self.going_on)  # up to where it is resumed
-        self.sql.set_progress_handler(self.going_on.__next__, _ASKED_EACH)
+        going_on = reading.go_on()
+        next(going_on)  # up to where it is resumed
+        self.sql.set_progress_handler(going_on.__next__, _ASKED_EACH)
+        # Held here, too: a handler of a signal runs within it, and may close this connection. Last:
+        # an interrupt before leaves the ended one here, by which `mine` knows to ask again.
+        self.going_on: Any = going_on
 
     def data_version(self) -> int:
         """Give a number that changes when another connection has written."""

@@ -71,8 +71,8 @@ class Reading:
 
         An exception that came before the first line of `authorize` is lost: SQLite says that a
         statement was refused, but `authorize` refused none. So is one that ended `go_on`: SQLite
-        says that it was interrupted, which else only closing does. Then a KeyboardInterrupt is
-        raised.
+        says that it was interrupted, which else closing does, and a handler that reads by the same
+        source in the middle of `go_on`. Then a KeyboardInterrupt is raised.
         """
         kept = self._local.__dict__.pop("kept", error if by_handler(error) else None)
         code = getattr(error, "sqlite_errorcode", 0)

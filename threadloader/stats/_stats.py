@@ -220,7 +220,8 @@ class Stats:
         if starved and by_workers and self.gil_delay_seconds > HELD_SECONDS:
             parts.append(
                 "the training loop, or what makes samples beside it, holds the GIL, for which "
-                f'workers wait {_duration(self.gil_delay_seconds)}: try "switch_interval": "auto"'
+                f'workers wait {_duration(self.gil_delay_seconds)}: try "switch_interval": "auto", '
+                "or samples that cost less Python"
             )
         if self.prepared_here:
             parts.append(f"{self.prepared_here:,} batches prepared without the workers: faster")

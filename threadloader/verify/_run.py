@@ -12,6 +12,7 @@ from typing import Any, Literal
 from .._command_line import UsageError, named
 from ..config import LoaderConfig, examine
 from ..errors import ConfigError, Problem
+from ..loader import deal_of
 from ._case import CODE, Case
 from ._cause_texts import CHANGED
 from ._causes import causes, faults
@@ -209,7 +210,6 @@ def _failed(tape: Tape) -> list[int]:
 
 def _left_out(case: Case, tape: Tape, deep: int) -> list[str]:
     """Say what was not compared."""
-    shard = case.config.shard
     found = []
     if not tape.whole:
         found.append(
@@ -220,6 +220,6 @@ def _left_out(case: Case, tape: Tape, deep: int) -> list[str]:
         found.append("what only a second epoch shows; --epochs 2 compares that")
     if deep < DEEP:
         found.append(f"a prefetch of more than {deep} batches: they are large")
-    if shard == "auto" or shard["count"] > 1:
+    if deal_of(case.config).shard_count > 1:
         found.append("the batches of other shards")
     return found
