@@ -14,6 +14,7 @@ from dtypes import content
 from hypothesis import given
 from hypothesis import strategies as st
 
+from threadloader import Loader
 from threadloader.collate import Pad, make_collate, stack
 from threadloader.errors import ConfigError
 
@@ -334,3 +335,26 @@ def test_a_config_makes_the_collate_it_says():
     )
     with pytest.raises(ConfigError, match=r'/collate/type: expected "stack" or "pad", got \'sum\''):
         make_collate({"type": "sum"})
+
+
+@pytest.mark.parametrize("length", [None, 3, 300_000])
+def test_between_the_fields_of_records_nothing_is_left_of_other_memory(length, monkeypatch):
+    """A batch is the same in every run, and shows nothing of the program."""
+    dtype = np.dtype([("id", "u1"), ("v", "<f8")], align=True)
+    empty = np.empty
+
+    def used(shape, dtype=float, **options):
+        array = empty(shape, dtype, **options)
+        array.reshape(-1).view(np.uint8)[:] = 255
+        return array
+
+    class Records:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return np.zeros((), dtype)[()] if length is None else np.zeros(length, dtype)
+
+    monkeypatch.setattr(np, "empty", used)
+    with Loader({"batch_size": 2, "num_workers": 2}, Records()) as batches:
+        assert {0} == {value for batch in batches for value in set(batch.tobytes())}

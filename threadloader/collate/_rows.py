@@ -59,7 +59,8 @@ class Rows:
     def _replaced(self, row: int, value: Any, path: Path) -> Any:
         if type(value) is np.ndarray:
             large = value.nbytes >= LARGE_BYTES and value.ndim and kind_of(value) is not None
-            return self._write(row, value, path) if large else value
+            # Not records, between whose fields nothing would be written.
+            return self._write(row, value, path) if large and not value.dtype.names else value
         # Plain containers, and not very deep: all else is left to stack.
         if len(path) < 2 and type(value) is dict:
             return {name: self._replaced(row, each, (*path, name)) for name, each in value.items()}

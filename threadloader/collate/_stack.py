@@ -159,8 +159,13 @@ def _stack_numbers(rows: Sequence[Any], path: Path, faults: Faults) -> npt.NDArr
         rows = up_to_fault(rows, path, faults, lambda value: kind_of(value) == kind)
     if not dtype.itemsize:  # strings of no width, which numpy makes one wide except as a field
         return np.zeros((len(rows), *shape), [("", dtype)])["f0"]
-    if shape:
-        batch = np.empty((len(rows), *shape), dtype)
+    if shape or dtype.names:
+        # Zeros: between the fields of a record nothing is written.
+        batch = (np.zeros if dtype.names else np.empty)((len(rows), *shape), dtype)
+        if not shape:
+            for at, row in enumerate(rows):
+                batch[at] = row
+            return batch
         # A third of the time of numpy.stack for many small arrays.
         joined = batch.reshape(len(rows) * shape[0], *shape[1:])
         np.concatenate(rows, out=joined, casting="no")
