@@ -99,6 +99,14 @@ def test_who_writes_braces_is_told_that_they_stand_for_themselves(tree, path):
     assert not refused(tree, "no*", None).message.endswith(hint)
 
 
+@pytest.mark.parametrize("path", ["https://example.org/x.npy", "s3://bucket/*.tar"])
+def test_who_writes_an_address_is_told_that_none_is_read(tree, path):
+    file = [] if "*" in path else expand(tree, path, None)
+    error = _open_file.none_there(file) if file else refused(tree, path, None)
+    assert error.message.endswith("; no address is read: copy the files to this machine first")
+    assert "is read" not in refused(tree, "C:/no*", None).message
+
+
 @pytest.mark.parametrize("path", ["data\temp.npy", "new\n*", "\bin/x"])
 def test_who_writes_one_backslash_in_json_is_told_that_it_takes_two(tree, path):
     """What is printed then looks like what was meant."""

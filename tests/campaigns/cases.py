@@ -122,6 +122,9 @@ def run(name: str, work: Work, options: argparse.Namespace, chunk: int = CHUNK) 
                 break
     except KeyboardInterrupt:
         interrupted = True
+    except SystemExit as error:  # what a case has let through is not the end of this program
+        total.failures.append(f"a case has ended the process: {error!r}")
+        print(total.failures[-1], file=sys.stderr, flush=True)
     finally:
         parts.close()  # ends the processes
     seconds = time.perf_counter() - began

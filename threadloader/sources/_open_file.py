@@ -47,6 +47,7 @@ def starts(path: str) -> str:
     hint = "a relative path starts at the folder of the config file, or without one at the current"
     hints = {
         r"{.*}": 'braces stand for themselves: write "*" for what differs, or a list of names',
+        r"(^|[/\\])[a-z]\w+:[/\\]": "no address is read: copy the files to this machine first",
         r"(^|[/\\])~|\$": '"~" and "$" stand for themselves: write the whole path',
         _ESCAPED: _TWICE,
     }
