@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError, Problem, from_signal
+from ..errors import ConfigError, Problem, from_signal, innermost
 from ..order import Indices, Order
 from ._classes import classes
 from ._excluding import EpochOrder, Kept, Listed, Ranged
@@ -198,8 +197,7 @@ def _described(values: NDArray[Any]) -> str:
 
 
 def _name(sampler: Callable[..., Any]) -> str:
-    while isinstance(sampler, functools.partial):
-        sampler = sampler.func
+    sampler = innermost(sampler)
     # Without the module, which is another one when a script is imported instead of run.
     names = (getattr(sampler, name, None) for name in ("name", "__qualname__"))
     own = next((name for name in names if isinstance(name, str)), None)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+from ..errors import innermost
+
 __all__ = ["clock_ahead", "stopped_clock"]
 
 CLOCKS = tuple(
@@ -104,9 +106,7 @@ def _replaced(function: Any, others: dict[int, Any]) -> Iterator[None]:
 
 def _homes(function: Any) -> Iterator[ModuleType]:
     """Give the module of a function, or of an object's class."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    home = sys.modules.get(getattr(function, "__module__", None) or "")
+    home = sys.modules.get(getattr(innermost(function), "__module__", None) or "")
     if home is not None:
         yield home
 
