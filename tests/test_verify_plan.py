@@ -108,6 +108,20 @@ def test_a_run_is_cut_only_where_there_is_something_behind(epochs, steps, whole,
             assert step < steps or (whole and epoch < epochs - 1)
 
 
+@pytest.mark.parametrize(
+    ("shard", "left_out"),
+    [
+        ("auto", ()),  # of a process that is alone
+        ({"index": 0, "count": 1}, ()),
+        ({"index": 0, "count": 2}, ("the batches of other shards",)),
+    ],
+    ids=str,
+)
+def test_what_other_shards_have_is_left_out_where_there_are_others(shard, left_out):
+    report = report_of(config={**CONFIG, "shard": shard})
+    assert left_out == report.not_compared
+
+
 def test_large_batches_are_not_prepared_far_ahead(monkeypatch):
     """Where 16 batches would take too much memory, fewer are prepared, and that is said."""
     monkeypatch.setattr(_run, "AHEAD_BYTES", 2 * 4 * 4 * 8)
