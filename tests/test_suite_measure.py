@@ -124,8 +124,12 @@ class Busy:
 
 
 def test_what_a_loader_prepares_through_a_pause_is_not_counted(monkeypatch):
-    """No pause lies between the epoch that warms up and the clock, nor between timed epochs."""
+    """No pause lies between the epoch that warms up and the clock, nor between timed epochs.
+
+    To look at a batch is one.
+    """
     busy = Busy()
+    monkeypatch.setattr(_measure, "same_batch", lambda job, batch: busy.pause(1.0))
     monkeypatch.setattr(_measure, "clock", lambda: busy.now)
     monkeypatch.setattr(time, "sleep", busy.pause)
     assert 1.0 == _measure.throughput(job(9), busy.serve, 6.0)["batch_seconds"]
@@ -144,8 +148,9 @@ def test_an_index_that_is_none_of_the_source_is_refused():
         (lambda batch: {**batch, "x": batch["x"].astype(float)}, "got float64"),
         (lambda batch: {**batch, "x": batch["x"][:, :2]}, r"got float32 \(3, 2\)"),
         (lambda batch: {"index": batch["index"]}, "expected the fields"),
+        (lambda batch: batch if 0 in batch["index"] else {**batch, "x": 0 * batch["x"]}, "other v"),
     ],
-    ids=["values", "dtype", "shape", "fields"],
+    ids=["values", "dtype", "shape", "fields", "all but the first batch"],
 )
 def test_a_loader_whose_batches_are_others_has_no_speed(spoil, told):
     with pytest.raises(WrongBatches, match=told):
