@@ -34,9 +34,6 @@ TYPES = {
 }
 
 
-NOT_THE_QUARANTINE = "expected another file than the quarantine of this run, as a copy of it"
-
-
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_type_of_a_field_is_that_of_the_schema(name):
     kinds = SCHEMA["properties"][name].get("type", [])
@@ -204,10 +201,6 @@ def test_paths_and_tuples_become_plain_ones():
         (
             {"source": {**SOURCE, "path": "a\0"}},
             ['/source/path: expected a path without NUL characters, got "a\\u0000"'],
-        ),
-        (
-            {"exclude": "./bad.jsonl", "on_error": {"skip": 1, "quarantine": "bad.jsonl"}},
-            [f'/exclude: {NOT_THE_QUARANTINE}, got "./bad.jsonl"'],
         ),
         (
             {"source": {"type": "text", "path": ["a", "\0"]}},

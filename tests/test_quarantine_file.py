@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -140,6 +141,7 @@ import sys
 
 code = '''
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from threadloader.quarantine import Quarantine
 first, path = int(sys.argv[1]), Path(sys.argv[2])
@@ -181,6 +183,20 @@ def test_a_torn_last_line_does_not_stop_the_next_run(tmp_path, cut, zeros):
     with Loader(config, source=Failing(6, {5})) as batches:
         assert [[0, 1, 2, 4]] == [batch.tolist() for batch in batches]
     assert [3, 5] == [line["index"] for line in lines(path)]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_several_shards_none_excludes_what_the_others_add_meanwhile(tmp_path, count):
+    """They would leave out different samples, each by the file as it was when it was entered."""
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(b'{"index": 3}\n')
+    options = {"skip": 9, "quarantine": f"{tmp_path}/./bad.jsonl"}
+    config = {"exclude": str(path), "on_error": options, "shard": {"index": 0, "count": count}}
+    with ExitStack() as stack:
+        if count > 1:
+            said = "/exclude: expected another file than the quarantine of this run, to which its"
+            stack.enter_context(pytest.raises(ConfigError, match=said))
+        stack.enter_context(Loader(config, source=range(9)))
 
 
 @pytest.mark.parametrize("end", ["\r", "\r\n"])

@@ -182,7 +182,7 @@ def without_numpy(tool: str) -> int:
     """
     # Not again where it runs in .venv already: it would run again for ever.
     if _python().exists() and _has_numpy() and Path(sys.prefix) != VENV:
-        command = [str(_python()), *sys.orig_argv[1:]]  # with -I, say
+        command = [str(_python()), *sys.argv]
         if os.name == "nt":  # where exec leaves the shell nothing to wait for
             return call(command)
         os.execv(command[0], command)

@@ -7,7 +7,6 @@ which `_check.check` knows.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,7 +50,6 @@ def wrong_together(options: dict[str, Any], wrong: set[Place]) -> Iterator[Misma
         yield from _sampler(options["sampler"])
     if right("on_error", "skip", "quarantine"):
         yield from _on_error(options["on_error"])
-        yield from _exclude(options.get("exclude"), options["on_error"].get("quarantine"))
     if right("cache"):
         yield from _cache(options["cache"], lambda key: right("cache", key))
     if options.get("max_bytes") is not None and ("max_bytes",) not in wrong:
@@ -97,15 +95,6 @@ def _on_error(on_error: dict[str, Any]) -> Iterator[Mismatch]:
     if quarantine is not None and on_error.get("skip") is None:
         expected = 'null or nothing without a "skip", since nothing is left out'
         yield Mismatch(("on_error", "quarantine"), expected, show(quarantine))
-
-
-def _exclude(exclude: object, quarantine: object) -> Iterator[Mismatch]:
-    """Refuse the file to which this run adds: a shard that reads it later reads another list."""
-    if not isinstance(exclude, str) or not isinstance(quarantine, str):
-        return
-    if os.path.normpath(exclude) == os.path.normpath(quarantine):
-        expected = "another file than the quarantine of this run, as a copy of it"
-        yield Mismatch(("exclude",), expected, show(exclude))
 
 
 def _cache(cache: dict[str, Any], right: Callable[[str], bool]) -> Iterator[Mismatch]:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import log
 from ._skip_steps import MOST_EMPTY
 
 if TYPE_CHECKING:
+    import weakref
+
     from ._run import Run
 
 __all__ = ["Epoch", "Epochs", "Live"]
@@ -116,7 +117,8 @@ class Epochs(Live):
         if epoch is None:
             self._over = True
             raise StopIteration
-        self._given = weakref.ref(epoch)
+        # No call behind `begin`: a Ctrl-C there would lose the epoch.
+        self._given = self._run.results.place.live
         return epoch
 
     def _tell_of_newer(self) -> None:

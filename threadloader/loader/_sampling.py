@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -84,6 +85,7 @@ def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
         from ..quarantine import is_torn  # imported when it is asked for
 
         torn = is_torn
+        _refuse_own_quarantine(config, named)
     try:
         return sources.read_numbers(named, base.path, root, whole=whole, torn=torn)
     except SourceError as error:
@@ -92,6 +94,17 @@ def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
             kind = 'an integer, or an object with an "index",'
         expected = f"a file with {kind} a line, or of .npy content"
         raise ConfigError(Problem(pointer, expected, str(error))) from error
+
+
+def _refuse_own_quarantine(config: LoaderConfig, exclude: str) -> None:
+    """Refuse a file to which other shards add: one that reads it later reads another list."""
+    own = config.on_error.get("quarantine") if isinstance(config.on_error, dict) else None
+    if own is None or os.path.normpath(own) != os.path.normpath(exclude):
+        return
+    if deal_of(config).shard_count > 1:
+        expected = "another file than the quarantine of this run, to which its other shards add"
+        hint = "copy the file before the run, and name the copy"
+        raise ConfigError(Problem("/exclude", expected, repr(exclude), hint))
 
 
 @contextlib.contextmanager
