@@ -88,7 +88,7 @@ class Epoch(Live):
 class Epochs(Live):
     """The epochs of a run, one after the other: an iterator of `Epoch`."""
 
-    __slots__ = ("_delivered", "_empty", "_end", "_given", "_over", "_run")
+    __slots__ = ("_delivered", "_empty", "_end", "_given", "_over", "_run", "_told")
 
     def __init__(self, run: Run, end: int | None) -> None:
         self._run = run
@@ -99,6 +99,7 @@ class Epochs(Live):
         self._over = False  # goes to True, once, by the consumer
         # The epoch given last, which the consumer alone keeps alive: the consumer's, too.
         self._given: weakref.ref[Epoch] | None = None
+        self._told = False  # whether the log says that another iterator ended one; likewise
 
     def __iter__(self) -> Epochs:
         return self
@@ -122,14 +123,15 @@ class Epochs(Live):
         return epoch
 
     def _tell_of_newer(self) -> None:
-        """Log that another iterator has ended the epoch given last, as a loop over `batches` does.
+        """Log, once, that another iterator ended the epoch given last: a loop over `batches`, say.
 
         Such a loop inside of that over the epochs would train on every second epoch alone.
         """
         given = None if self._given is None else self._given()
         live = self._run.place.live
-        if given is None or given._ended or (live is not None and live() is given):
+        if given is None or given._ended or (live is not None and live() is given) or self._told:
             return
+        self._told = True
         log(
             "warning",
             "epoch %d that epochs() gave was ended by a newer iterator, of an epoch of its own; "
