@@ -58,8 +58,11 @@ def run(
     results = Results(commit(), plan.as_dict(), machines, titles, versions)
     pythons = dict(zip(plan.pythons, (one["python"] for one in machines), strict=True))
     kinds = {name: works.work(name) for name in plan.works}
-    made = {python: _cases(plan, runner, python) for python in {seat.python for seat in seats}}
-    cases = made[plan.pythons[0]] if plan.pythons[0] in made else next(iter(made.values()))
+    made = {
+        python: _cases(plan, runner, python)
+        for python in dict.fromkeys(seat.python for seat in seats)
+    }
+    cases = next(iter(made.values()))  # of the first interpreter, whose options are told
     asked = {name: _asked(plan, kind, seats) for name, kind in kinds.items()}
     total = plan.repeats * sum(len(cases[name]) * len(asked[name]) for name in kinds)
     before = 0

@@ -102,10 +102,13 @@ def _must_be_writable(numbers: str | None, drawn: str | None) -> None:
 
 def _is_ours(path: Path, begins: str) -> bool:
     """Tell whether a file is none yet, or empty, or begins as what is put into its place."""
-    if not path.exists():
+    try:
+        with path.open("rb") as file:  # not a config, or data that nobody has a copy of
+            return file.read(len(begins)) in (b"", begins.encode())
+    except FileNotFoundError:
         return True
-    with path.open("rb") as file:  # not a config, or data that nobody has a copy of
-        return file.read(len(begins)) in (b"", begins.encode())
+    except OSError:  # nobody can tell
+        return False
 
 
 def _can_write(path: Path) -> bool:

@@ -308,6 +308,17 @@ def test_no_file_but_its_own_is_replaced(option, tmp_path, capsys, monkeypatch):
     assert f"{option}: expected a new name, or a file of the suite" in capsys.readouterr().err
 
 
+def test_a_file_that_cannot_be_read_is_not_replaced(tmp_path, capsys, monkeypatch):
+    def refused(path, *arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(suite, "run", None)
+    (tmp_path / "out.json").write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(Path, "open", refused)
+    assert 2 == suite.main(["--json", str(tmp_path / "out.json")], printed)
+    assert "--json: expected a new name, or a file of the suite" in capsys.readouterr().err
+
+
 def test_its_own_files_are_replaced(quick, tmp_path, monkeypatch):
     results, out = restored(quick[1]), [tmp_path / "out.json", tmp_path / "out.svg"]
 
