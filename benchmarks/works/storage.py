@@ -26,7 +26,7 @@ def cases(quick: bool) -> list[Case]:
     arithmetic.
     """
     wait = 1.0 if quick else 5.0
-    each = 16 if quick else 10 * BATCH  # samples
+    each = (1 if quick else 10) * BATCH  # samples
     return [
         Case(named(workers), {"samples": workers * each, "milliseconds": wait, "workers": workers})
         for workers in ((8,) if quick else (8, 32, 128))
