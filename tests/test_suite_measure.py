@@ -23,7 +23,7 @@ from benchmarks._results import Shown, row_of
 from benchmarks._run import run
 from benchmarks._synthetic import Rows
 from benchmarks._table import table
-from benchmarks.works import gpu
+from benchmarks.works import gpu, storage
 
 
 def job(samples=8, batch_size=3, **others):
@@ -433,6 +433,13 @@ def test_where_the_system_does_not_tell_memory_no_work_makes_it_up(name, monkeyp
 def test_processes_are_for_where_python_code_holds_the_gil(cost, told, expected):
     """In a sample, or in the training step that a loader is told of."""
     assert expected == Job(Rows(4), 2, 2, cost, step_holds_gil=told).in_processes
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_an_epoch_of_slow_storage_has_whole_batches_for_each_worker(quick):
+    """Processes give as many batches at once as they are: a part of that is no time of a batch."""
+    for case in storage.cases(quick):
+        assert 0 == case.options["samples"] % (storage.BATCH * case.options["workers"])
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
