@@ -7,7 +7,7 @@ import pytest
 from numbered_jobs import WAIT, Job, results
 
 from threadloader._runtime import RUNTIME, Tickets
-from threadloader.engine import ENDED, _threads
+from threadloader.engine import ENDED, _feeder, _shared
 from threadloader.engine._slots import Slot, Worker
 
 
@@ -107,7 +107,7 @@ def test_an_error_in_the_feeder_itself_reaches_the_consumer(make_engine, monkeyp
         dealt.append(slot)
         raise MemoryError("no memory")
 
-    monkeypatch.setattr(_threads, "_deal_one", failing)
+    monkeypatch.setattr(_feeder, "_deal_one", failing)
     engine = make_engine(2)
     assert "no memory" == str(engine.stream(iter([Job(0)]), depth=1).result(0).error)
     engine.stop()
@@ -119,7 +119,7 @@ def test_a_worker_that_fails_outside_of_a_job_ends_the_engine(make_engine, monke
 
     def failing(self):
         slot = take(self)
-        if failures and slot is not _threads.STOP:
+        if failures and slot is not _shared.STOP:
             raise failures.pop()
         return slot
 
@@ -151,7 +151,7 @@ def test_a_slot_that_only_the_consumer_knows_is_filled_when_the_feeder_fails(
 
     engine = make_engine(1)
     monkeypatch.setattr(Slot, "wait", waits)
-    monkeypatch.setattr(_threads, "_deal_one", failing)
+    monkeypatch.setattr(_feeder, "_deal_one", failing)
     outcome = engine.stream(iter([Job(0)]), depth=1).result(0)
     assert "no memory" == str(outcome.error)
     engine.stop()

@@ -6,7 +6,7 @@ import pytest
 from numbered_jobs import WAIT, Job, results, until
 
 from threadloader._runtime import Runtime
-from threadloader.engine import _threads
+from threadloader.engine import _feeder, _worker
 
 
 class Delayed(Runtime):
@@ -26,8 +26,8 @@ class Delayed(Runtime):
 
 @pytest.fixture
 def _always_probed(monkeypatch):
-    monkeypatch.setattr(_threads, "SOON_SECONDS", -1.0)
-    monkeypatch.setattr(_threads, "PROBE_SECONDS", -1.0)
+    monkeypatch.setattr(_worker, "SOON_SECONDS", -1.0)
+    monkeypatch.setattr(_worker, "PROBE_SECONDS", -1.0)
 
 
 @pytest.mark.usefixtures("_always_probed")
@@ -47,7 +47,7 @@ def test_the_delay_of_the_gil_is_measured_by_the_first_worker(make_engine):
 @pytest.mark.usefixtures("_always_probed")
 def test_no_other_worker_measures_it(make_engine, monkeypatch):
     """Three are at each job at once, and whoever comes back for the next one could have."""
-    monkeypatch.setattr(_threads, "CLAIM_SECONDS", 0.0)
+    monkeypatch.setattr(_feeder, "CLAIM_SECONDS", 0.0)
     names, three = set(), threading.Barrier(3)
 
     class Noting(Runtime):

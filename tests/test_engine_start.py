@@ -9,7 +9,7 @@ import pytest
 from numbered_jobs import WAIT, Job
 
 from threadloader._runtime import Runtime
-from threadloader.engine import ENDED, Engine, _threads
+from threadloader.engine import ENDED, Engine, _feeder, _shared
 from threadloader.errors import ClosedError, ConfigError
 
 
@@ -69,8 +69,8 @@ def test_an_engine_whose_feeder_cannot_start_says_so():
 
 def test_a_feeder_that_starts_says_so_itself():
     """G6: who starts it is not heard of."""
-    shared = _threads.Shared(Runtime(), 1, 5.0)
-    _threads.start_feeder(SimpleNamespace(start=lambda: None), shared)
+    shared = _shared.Shared(Runtime(), 1, 5.0)
+    _feeder.start_feeder(SimpleNamespace(start=lambda: None), shared)
     assert (None, None) == (shared.started.outcome, shared.end.outcome)
 
 
@@ -81,8 +81,8 @@ def test_who_waits_for_a_feeder_that_cannot_start_gets_its_error():
     def start():
         raise error
 
-    shared = _threads.Shared(Runtime(), 1, 5.0)
-    _threads.start_feeder(SimpleNamespace(start=start), shared)
+    shared = _shared.Shared(Runtime(), 1, 5.0)
+    _feeder.start_feeder(SimpleNamespace(start=start), shared)
     assert (ENDED, error) == (shared.end.wait(0), shared.started.wait(0).error)
 
 

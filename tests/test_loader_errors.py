@@ -9,7 +9,7 @@ from numbered import WAIT, WORKERS, Numbers, lists, load
 
 from threadloader import CollateError, Loader, SourceError, WorkerError
 from threadloader._runtime import Tickets
-from threadloader.engine._threads import STOP
+from threadloader.engine._shared import STOP
 from threadloader.loader._run import Run
 
 

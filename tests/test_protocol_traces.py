@@ -13,7 +13,7 @@ from campaigns import model as campaign
 from model import Refused, Seen, Size, follow, size, traces, watched
 from sim import Deadlock, Diverged, Planted, Random, Replay, SimulationError, program, run
 
-from threadloader.engine import _engine, _slots, _stream, _threads
+from threadloader.engine import _engine, _feeder, _slots, _stream
 
 CHUNKS, TRACES = 8, 128
 
@@ -104,15 +104,15 @@ Slot = _slots.Slot
 
 BUGS = {
     "one worker gets no sentinel": (
-        (_threads, "release", "* shared.num_workers", "* (shared.num_workers - 1)"),
+        (_feeder, "release", "* shared.num_workers", "* (shared.num_workers - 1)"),
         "closed   <- ",
     ),
     "a stop fills no slot": (
-        (_threads, "_end", "slot.fill(word)", "pass"),
+        (_feeder, "_end", "slot.fill(word)", "pass"),
         "sentinel   <- ",
     ),
     "a job is dealt once too often": (
-        (_threads, "_deal_one", "[slot] * hands", "[slot] * (hands + 1)"),
+        (_feeder, "_deal_one", "[slot] * hands", "[slot] * (hands + 1)"),
         "deal 0   <- ",
     ),
     "one slot more than the depth is sent": (
@@ -191,7 +191,7 @@ def test_the_campaign_tells_what_it_followed(capsys):
 
 
 def test_the_campaign_tells_a_trace_that_is_refused_and_its_schedule(capsys):
-    with planted(_threads, "_deal_one", "[slot] * hands", "[slot] * (hands + 1)"):
+    with planted(_feeder, "_deal_one", "[slot] * hands", "[slot] * (hands + 1)"):
         assert 1 == campaign.main(["--count=20", "--processes=1"])
     told = capsys.readouterr().err
     assert "a trace is refused:\n  send 0\n" in told

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader import Loader
-from threadloader.engine import _threads
+from threadloader.engine import _shared
 from threadloader.stats import Stats, Tally, _stats, band
 
 
 def test_stats_and_the_engine_call_the_same_delay_a_gil_that_is_held():
     """Rooms do not know each other, and `"auto"` acts where `stats` says what to set."""
-    assert _threads.HELD_SECONDS == _stats.HELD_SECONDS
+    assert _shared.HELD_SECONDS == _stats.HELD_SECONDS
 
 
 def feed(tally, events):

@@ -43,7 +43,7 @@ ENGINE = [
     ),
     _bug(
         "A stop does not wake those who wait for a batch.",
-        "threadloader/engine/_threads.py",
+        "threadloader/engine/_feeder.py",
         "        slot.fill(word)",
         "        pass",
         SCHEDULES_OF_A_STUCK_JOB,
@@ -59,7 +59,7 @@ ENGINE = [
     ),
     _bug(
         "One worker gets no sentinel.",
-        "threadloader/engine/_threads.py",
+        "threadloader/engine/_feeder.py",
         "[STOP] * shared.num_workers",
         "[STOP] * (shared.num_workers - 1)",
         SCHEDULES,
@@ -101,7 +101,7 @@ ENGINE = [
     ),
     _bug(
         "A slot that is sent a second time, after a Ctrl-C, gets a second job.",
-        "threadloader/engine/_threads.py",
+        "threadloader/engine/_feeder.py",
         " or slot.number != origin.dealt:",
         ":",
         "engine.py",
@@ -115,7 +115,7 @@ ENGINE = [
     ),
     _bug(
         "A slot's guard is held while a batch is collated.",
-        "threadloader/engine/_threads.py",
+        "threadloader/engine/_worker.py",
         "                        value, error = caught(job.finish)",
         "                        with slot._guard:\n"
         "                            value, error = caught(job.finish)",

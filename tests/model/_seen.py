@@ -12,7 +12,7 @@ import sim._engine
 from sim._engine import ENDS, Play
 from sim._jobs import FINISH, OUT_OF_MEMORY, Watch
 
-from threadloader.engine import ENDED, _engine, _slots, _stream, _threads
+from threadloader.engine import ENDED, _engine, _shared, _slots, _stream
 
 from ._state import STOP
 
@@ -57,12 +57,12 @@ class SeenQueue:
         return self._note(self._on_get, self._queue.get_nowait())
 
     def _note(self, note, item):
-        if item is not _threads.LOOK:
-            note(STOP if item is _threads.STOP else item.number)
+        if item is not _shared.LOOK:
+            note(STOP if item is _shared.STOP else item.number)
         return item
 
 
-class SeenShared(_threads.Shared):
+class SeenShared(_shared.Shared):
     def __init__(self, runtime, *args):
         self.note, self.me = runtime.note, runtime.me
         super().__init__(runtime, *args)

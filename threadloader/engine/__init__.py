@@ -41,10 +41,10 @@ G12. With `max_bytes`, a job is begun only if its result is the next to be taken
     estimate: what is ready at once exceeds the bound by one result a worker at most.
 
 `_slots` is a job's place in the line and how workers share it, `_stream` the consumer's end,
-`_threads` the feeder and the workers, `_ownership` which engine a thread belongs to, `_bound` what
-may be begun in bytes, `_watch` tells of a stall, `_joining` waits for the workers' ends,
-`_log_thread` logs with a bound, `_engine` is start and stop, `_inline` the same face without
-threads.
+`_shared` what the threads share, `_feeder` and `_worker` what runs in them, `_ownership` which
+engine a thread belongs to, `_bound` what may be begun in bytes, `_watch` tells of a stall,
+`_joining` waits for the workers' ends, `_log_thread` logs with a bound, `_engine` is start and
+stop, `_inline` the same face without threads.
 """
 
 from ._engine import FEWER, Engine

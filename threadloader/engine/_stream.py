@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from ._shared import LOOK, Shared
 from ._slots import ENDED, Job, Outcome, Slot
-from ._threads import LOOK, Shared
 from ._watch import Watch
 
 __all__ = ["Stream"]

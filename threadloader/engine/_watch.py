@@ -7,8 +7,8 @@ from typing import Any
 from .._runtime import Thread
 from ..errors import StalledError
 from ._log_thread import say
+from ._shared import Shared
 from ._slots import Outcome, Slot
-from ._threads import Shared
 
 __all__ = ["Watch"]
 

@@ -1,0 +1,72 @@
+"""What the threads of an engine share, and the words that their queues carry besides slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _runtime
+from .._runtime import Runtime, Thread
+from ._slots import Outcome, Slot, Worker
+
+__all__ = ["HELD_SECONDS", "LOOK", "STOP", "Shared"]
+
+HELD_SECONDS = 1e-3
+"""Above this delay of the GIL the loop must be holding it: a loop in pure Python makes it a switch
+interval, 5 ms by default, and one that releases the GIL some microseconds."""
+
+LOOK: Any = object()
+"""Put on the inbox to have the feeder look again: where the bytes of results are bounded, when one
+was made or taken; anywhere when a stream was cancelled or a worker's own lines have failed."""
+
+STOP: Any = object()
+"""Put on the inbox to end the feeder, and on the queue, once for each, to end the workers."""
+
+
+class Shared:
+    """What the threads share.
+
+    They hold this and never the `Engine`: so an engine that is dropped can be collected, and its
+    finalizer ends them. `max_bytes` bounds the results that wait, None does not. `peak_bytes`, the
+    most of them at once, is the feeder's.
+
+    `stopping` is set to True by whoever stops, and by the feeder as it ends; `abandoned` by the
+    finalizer; `saying` by the feeder, when it waits for nothing but the log. `failed`, what a
+    thread has raised outside of a job, is that thread's: of several, the last counts. `gil_delay`,
+    seconds for which the loop keeps the GIL from a worker, is the first worker's. `crew`, the
+    workers' facts and threads, is the feeder's; replaced whole, and empty in the end: a worker's
+    facts lead back here.
+
+    `forks` is what `_runtime.forks` was when it was made. `inbox` takes the consumer's slots, and
+    words, to the feeder. `tickets` takes slots to the workers: one stands there once for each
+    worker that may help with its job. The feeder fills `started` when the workers are there, and
+    `end` when they are gone, or left behind; where it cannot start, `start_feeder` fills both, and
+    where it hangs, the stop fills `end`. `awaited` is the slot that the consumer waits for, or
+    waited for when it was interrupted or told of a stall; else None. It is written by the consumer,
+    and by whoever cancels its stream in its place, to close; so are `wait_began` and `wait_ended`,
+    the times of its last wait. `wait_ended` is infinite once its stream was cancelled.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        num_workers: int,
+        close_timeout: float,
+        max_bytes: int | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.num_workers = num_workers
+        self.max_bytes = max_bytes
+        self.peak_bytes = 0
+        self.close_timeout = close_timeout
+        self.inbox = runtime.simple_queue()
+        self.tickets = runtime.queue()
+        self.stopping = False
+        self.abandoned = self.saying = False
+        self.forks = _runtime.forks
+        self.failed: Outcome | None = None
+        self.gil_delay = 0.0
+        self.crew: tuple[tuple[Worker, Thread], ...] = ()
+        self.started = Slot(runtime)
+        self.end = Slot(runtime)
+        self.awaited: Slot | None = None
+        self.wait_began = self.wait_ended = float("-inf")
