@@ -9,6 +9,8 @@ WAIT = 30.0
 class Job:
     """A job whose parts call a function of (number, part) and keep what it gives."""
 
+    light = False
+
     def __init__(self, number, parts=1, do=lambda number, part: part, finish=None):
         self.number = number
         self.parts = parts

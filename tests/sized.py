@@ -45,6 +45,8 @@ class Sized:
         parts: of the job.
     """
 
+    light = False
+
     def __init__(self, ledger, number, size, fails=False, parts=1):
         self._ledger, self._number, self._fails = ledger, number, fails
         self.size, self.parts = size, parts

@@ -103,7 +103,7 @@ def test_an_error_in_the_engine_itself_reaches_the_consumer(make_engine, monkeyp
 def test_an_error_in_the_feeder_itself_reaches_the_consumer(make_engine, monkeypatch):
     """G7: the same for the feeder, which then ends the engine."""
 
-    def failing(shared, slot, dealt, cost):
+    def failing(shared, slot, dealt, *more):
         dealt.append(slot)
         raise MemoryError("no memory")
 
@@ -145,7 +145,7 @@ def test_a_slot_that_only_the_consumer_knows_is_filled_when_the_feeder_fails(
         waiting.set()
         return wait(slot, timeout)
 
-    def failing(shared, slot, dealt, cost):
+    def failing(shared, slot, dealt, *more):
         assert waiting.wait(WAIT)
         raise MemoryError("no memory")
 

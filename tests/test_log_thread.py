@@ -62,6 +62,7 @@ class Job:
     """A job of one part, which calls a function."""
 
     parts = 1
+    light = False
 
     def __init__(self, do):
         self._do = do

@@ -8,22 +8,28 @@ from model import Protocol, Size, Wrong, explore
 from model._state import Consumer, Worker, put
 
 SIZES = [
-    (Size(1, 1, ()), 148),
-    (Size(1, 1, (1,)), 2_261),
-    (Size(1, 1, (1,), closers=2), 4_776),
-    (Size(1, 1, (2,)), 5_027),
-    (Size(1, 2, (1, 1)), 19_803),
-    (Size(2, 1, (2,)), 25_140),
-    (Size(2, 1, (2,), faults=2, kinds=frozenset({"part"})), 15_207),
-    (Size(2, 1, (3,), kinds=frozenset({"part"})), 50_284),
-    (Size(2, 1, (1, 1)), 5_412),
-    (Size(3, 1, (1, 1, 1, 1, 1, 1)), 18_745),
+    (Size(1, 1, ()), 191),
+    (Size(1, 1, (1,)), 2_682),
+    (Size(1, 1, (1,), closers=2), 5_601),
+    (Size(1, 1, (2,)), 5_845),
+    (Size(1, 2, (1, 1)), 23_546),
+    (Size(2, 1, (2,)), 28_864),
+    (Size(2, 1, (2,), faults=2, kinds=frozenset({"part"})), 17_070),
+    (Size(2, 1, (3,), kinds=frozenset({"part"})), 56_107),
+    (Size(2, 1, (1, 1)), 6_239),
+    (Size(3, 1, (1, 1, 1, 1, 1, 1)), 21_178),
+    (Size(1, 1, (1,), light=True), 5_263),
+    (Size(1, 2, (1, 1), light=True), 145_309),
+    (Size(2, 1, (2,), light=True), 64_941),
+    (Size(2, 2, (1, 1), faults=0, light=True), 107_579),
 ]
 
 
 def told(size):
     parts = "".join(map(str, size.parts))
-    return f"{size.workers} workers, depth {size.depth}, parts {parts}, faults {size.faults}"
+    return f"{size.workers} workers, depth {size.depth}, parts {parts}, faults {size.faults}" + (
+        ", light" if size.light else ""
+    )
 
 
 @pytest.mark.parametrize(("size", "states"), SIZES, ids=[told(size) for size, _ in SIZES])
@@ -32,7 +38,15 @@ def test_every_promise_is_kept_in_every_state(size, states):
     assert states == explore(Protocol(size)).states
 
 
-@pytest.mark.parametrize("size", [Size(1, 1, (1,)), Size(2, 1, (1,))], ids=told)
+ORDERED = [
+    Size(1, 1, (1,)),
+    Size(2, 1, (1,)),
+    Size(1, 1, (1,), light=True),
+    Size(1, 2, (1, 1), faults=0, light=True),
+]
+
+
+@pytest.mark.parametrize("size", ORDERED, ids=told)
 def test_the_orders_that_are_left_out_lead_to_no_other_end(size):
     """With every order of all steps there are more states, as few ends, and nothing is wrong."""
     some, every = explore(Protocol(size)), explore(Protocol(size), every=True)
@@ -153,7 +167,51 @@ class ClaimsWithoutAGuard(Protocol):
         yield from super().worker(s, w, worker)
 
 
+class NeverAsks(Protocol):
+    """The feeder does not tell that it will be in the iterator of jobs."""
+
+    def asks(self, s):
+        return s
+
+
+class LooksBeforeItHandsOver(Protocol):
+    """A worker looks whether the feeder asks for a job, and hands over its slot behind that."""
+
+    def hand_over(self, s, w, worker):
+        if worker.at == "hand":
+            on = worker._replace(at="conclude" if s.asking else "may hand")
+            yield ("looks",), self.go(s, w, on)
+            return
+        yield from super().hand_over(s, w, worker)
+
+    def worker(self, s, w, worker):
+        if worker.at == "may hand":
+            for label, after in super().hand_over(s, w, worker._replace(at="hand")):
+                yield label, self.go(after, w, worker._replace(at="nudge"))
+        yield from super().worker(s, w, worker)
+
+
+class NobodyIsTold(Protocol):
+    """What is handed over lies there until the feeder gets another word."""
+
+    def hand_over(self, s, w, worker):
+        for label, after in super().hand_over(s, w, worker):
+            yield label, after._replace(inbox=s.inbox) if worker.at == "nudge" else after
+
+
+class GivesAllAway(Protocol):
+    """A worker that has handed over its slot does not take it back."""
+
+    def hand_over(self, s, w, worker):
+        if worker.at == "back":
+            yield ("passes", w), self.idle(s, w, worker)
+            return
+        yield from super().hand_over(s, w, worker)
+
+
 DEADLOCK, UNLESS = "a deadlock", "the consumer waits for ever, unless"
+HANDED = Size(1, 2, (1, 1), faults=0, light=True)
+WAITS = "G3: slot 0 waits for the iterator of jobs"
 
 MISTAKES = [
     (LostWakeUp, Size(1, 1, (1,)), UNLESS),
@@ -168,6 +226,10 @@ MISTAKES = [
     (FillsTwice, Size(1, 1, (1,)), "G3: slot 0 was filled twice"),
     (GoesOnAfterAStop, Size(1, 1, (2,)), "G5: "),
     (ClaimsWithoutAGuard, Size(2, 1, (2,), faults=0), "G3: a part of job 0 was begun twice"),
+    (NeverAsks, HANDED, WAITS),
+    (LooksBeforeItHandsOver, HANDED, WAITS),
+    (NobodyIsTold, Size(1, 1, (1,), faults=0, light=True), UNLESS),
+    (GivesAllAway, HANDED, (WAITS, UNLESS)),
 ]
 
 

@@ -13,7 +13,7 @@ from campaigns import model as campaign
 from model import Refused, Seen, Size, follow, size, traces, watched
 from sim import Deadlock, Diverged, Planted, Random, Replay, SimulationError, program, run
 
-from threadloader.engine import _engine, _feeder, _slots, _stream
+from threadloader.engine import _engine, _feeder, _slots, _stream, _worker
 
 CHUNKS, TRACES = 8, 128
 
@@ -59,17 +59,18 @@ def test_a_small_run_is_seen_step_by_step():
 
 FORGOTTEN = {
     "engine every=line end=in-a-worker workers=2 parts=22 fails=0.0,0.1 gil=5": (
-        "00012222222222222222222222222222222222222223333333334444444440000000000002222222"
-        "22333333333333444444444433333333333333333222223444444444444444444444444344444333"
-        "33333333333333333333333333322222222222222222233333333222222222222222222233333333"
-        "33333333333333443330000000000000000000000000000000000440000000000000022"
+        "00013333332222222222222222222244222222222222443334442222222442222200000000000022"
+        "22444333333333333333333333333333333333333333333334444444444222222224233334444444"
+        "44333333332224444443332222222222224444444443333333333334222222223322223333333222"
+        "22222200002223333323222222000222244443333333333333333220322200000000000000000333"
+        "300000000000000000000000022"
     ),
     "engine every=line end=in-a-worker workers=3 depth=2 parts=33 gil=5": (
-        "00012222222222224444444443333333332222222222222222222222200000000000000000555555"
-        "55522222000000000000000000000000000000000222222222222222222222222222222222222222"
-        "22222222222225555555555543333333333555555555555555555555555555555333333333333333"
-        "33222222222222222222222222222222222233333333333334444444444444444444444400000000"
-        "05555555555500000000000000000000000000000000000000033333333222244335522"
+        "11111122222222222222222222222222222222222222222222222222222222222222222222222222"
+        "22222222224444444445555555553333333332222222222222222222222222222222222222222222"
+        "22222222222244444444444444444444444444444444422222222222222222222222222222244444"
+        "44444444555555555555555500000000000000000000000000000000000000000004444444444444"
+        "4555533330000000"
     ),
 }
 """A worker in these engines stops them while parts of others fail. The feeder fills the slots, for
@@ -101,6 +102,8 @@ def planted(owner, name, old, new):
 
 
 Slot = _slots.Slot
+
+HANDED = "engine end=full workers=2 depth=3 parts=111111 light=2"
 
 BUGS = {
     "one worker gets no sentinel": (
@@ -137,7 +140,23 @@ BUGS = {
     ),
     "the last to leave leaves it unfilled": (
         (Slot, "leave", "== 0", "== -1"),
-        "have ended   <- ",
+        "(have ended|asks True)   <- ",  # where what is stuck is ended by the simulation
+    ),
+    "the feeder does not tell that it asks for a job": (
+        (_feeder, "_deal_one", "    shared.asking = True\n", ""),
+        "draw 0   <- ",
+    ),
+    "the feeder asks before it has looked at what was handed over": (
+        (_feeder, "_deal_one", "    finish_handed(shared, me)  #", "    #"),
+        r"draw [1-5]   <- ",
+    ),
+    "a worker does not look whether the feeder asks": (
+        (_worker, "hand_over", "if not shared.asking:", "if True:"),
+        "nudge   <- ",
+    ),
+    "a worker takes nothing back": (
+        (_worker, "hand_over", "    return False", "    return True"),
+        "   <- ",
     ),
 }
 
@@ -148,6 +167,9 @@ SCENARIOS = {
     "parts are claimed behind a failure": "engine end=full workers=2 parts=33 fails=0.0",
     "one part is claimed behind a failure": "engine end=full workers=3 parts=3 fails=0.0",
     "of two failing parts the highest is told": "engine end=full workers=2 parts=2 fails=0.0,0.1",
+    "the feeder asks before it has looked at what was handed over": HANDED,
+    "a worker does not look whether the feeder asks": HANDED,
+    "a worker takes nothing back": HANDED,
 }
 
 
@@ -172,7 +194,7 @@ def sentinels(planted):
         trace = run(planted, Random(0)).trace
     except Deadlock as failure:
         trace = failure.trace
-    stop = [("flag",), ("tell",), ("feed", -1)]
+    stop = [("flag",), ("tell",), ("feed", -1), ("asks", True)]
     put = {"put on": lambda task: ("sentinel",), "get from": lambda task: ("gone", task - 1)}
     return stop + [put[doing](task) for task, doing, _ in trace if doing in put]
 
@@ -200,7 +222,7 @@ def test_the_campaign_tells_a_trace_that_is_refused_and_its_schedule(capsys):
 
 def test_the_campaign_explores_a_size(capsys):
     assert 0 == campaign.main(["--states", "1", "1", "1"])
-    assert "depth 1, parts 1: 2,261 states, " in capsys.readouterr().out
+    assert "depth 1, parts 1: 2,682 states, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("size", [["0", "1", "x"], ["00", "1", "1"], ["1", "1", "10"]])

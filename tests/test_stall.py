@@ -213,6 +213,7 @@ class Steps:
 
     def __init__(self, parts):
         self.parts = parts
+        self.light = False
         self.permits = threading.Semaphore(0)
         self.begun = threading.Semaphore(0)
 

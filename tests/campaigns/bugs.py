@@ -80,7 +80,7 @@ ENGINE = [
     ),
     _bug(
         "Only an Exception is caught in a worker, and a BaseException ends it.",
-        "threadloader/engine/_slots.py",
+        "threadloader/engine/_outcome.py",
         "    except BaseException as error:",
         "    except Exception as error:",
         "engine_errors.py",
@@ -115,11 +115,31 @@ ENGINE = [
     ),
     _bug(
         "A slot's guard is held while a batch is collated.",
-        "threadloader/engine/_worker.py",
-        "                        value, error = caught(job.finish)",
-        "                        with slot._guard:\n"
-        "                            value, error = caught(job.finish)",
+        "threadloader/engine/_finishing.py",
+        "        value, error = caught(job.finish)",
+        "        with slot._guard:\n            value, error = caught(job.finish)",
         "engine.py",
+    ),
+    _bug(
+        "A batch is left to the feeder, which is not told.",
+        "threadloader/engine/_finishing.py",
+        "        shared.inbox.put(LOOK)\n        return True",
+        "        return True",
+        "finishing.py",
+    ),
+    _bug(
+        "A batch that is done waits for the order of the samples.",
+        "threadloader/engine/_finishing.py",
+        "    if not shared.asking:",
+        "    if True:",
+        "finishing.py",
+    ),
+    _bug(
+        "A user's collate runs in the feeder.",
+        "threadloader/engine/_feeder.py",
+        "slot.by_feeder = job.light and",
+        "slot.by_feeder =",
+        "finishing.py",
     ),
     _bug(
         "The threads of a loader that was dropped run on.",

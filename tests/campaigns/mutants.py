@@ -48,8 +48,8 @@ TESTS = {
     "cli.py": "check* cli terminal tools tools_env",
     "collate/": "collate* rows take_into masking_loader loader loader_errors loader_given",
     "config/": "config config_bytes config_read config_text config_hints check cli log terminal",
-    "engine/": "engine* inline letting_go stall waiting interrupts event_loop log_thread forks"
-    " loader* simulated protocol",
+    "engine/": "engine* finishing inline letting_go stall waiting interrupts event_loop log_thread"
+    " forks loader* simulated protocol",
     "errors/": "errors failure* callables own_handlers changed_handlers inline open_files imports"
     " loader* state_replaced",
     "fingerprint.py": "fingerprint stamp verify verify_differences verify_plan",

@@ -44,9 +44,9 @@ def feeder(protocol, s, free):
     """Whether it receives, sees a stop, draws, deals, starts or wakes.
 
     It alone takes from the inbox and puts on the tickets, and a put and a get from what is not
-    empty can be done in any order. What it draws nobody knows before it is dealt.
+    empty can be done in any order.
     """
-    at, n, puts, _ = s.feeder
+    at, n, puts, _, _ = s.feeder
     if at in ("get", "drain"):
         return bool(s.inbox)
     if at in ("wake", "wakes"):
@@ -55,8 +55,13 @@ def feeder(protocol, s, free):
         return free
     if at == "look":
         return s.stopping  # a stop stays
+    if at in ("ask", "handed", "asked", "shuts", "forgets"):
+        return not protocol.size.light  # nobody hands anything over
+    if at in ("finishes", "wakes it"):
+        return at == "wakes it" or free
     if at == "draw":
-        return free and not s.dry and n < protocol.jobs
+        # Nobody knows what it draws before that is dealt; but what is handed over may lie there.
+        return free and not s.dry and n < protocol.jobs and not protocol.size.light
     if at == "fills":
         return n >= s.received
     return (at == "sentinels" and puts > 0) or (at == "end" and s.stopping)

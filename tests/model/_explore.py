@@ -35,8 +35,8 @@ def reduced(s):
     when it is over; what comes to the feeder when it takes nothing any more.
     """
     consumer, feeder, workers, closers, slots, inbox, tickets, *rest = s
-    sent, received, got, drawn, dry, started, stopping, faults = rest
-    held = {*tickets, *[worker.slot for worker in workers], feeder.slot}
+    sent, received, got, drawn, dry, started, stopping, faults, handed, asking = rest
+    held = {*tickets, *[worker.slot for worker in workers], feeder.slot, feeder.job, *handed}
     taken = len(got)
     if feeder.at in DRAINED:
         inbox = ()  # nobody takes from it again
@@ -57,7 +57,7 @@ def reduced(s):
     workers = tuple(sorted(workers))
     return State(
         consumer, feeder, workers, closers, slots, inbox, tickets,
-        sent, received, got, drawn, dry, started, stopping, faults,
+        sent, received, got, drawn, dry, started, stopping, faults, handed, asking,
     )  # fmt: skip
 
 

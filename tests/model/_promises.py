@@ -23,6 +23,12 @@ def wrong(protocol, s):
             return (
                 f"G3, G7: slot {n} was filled with {slot.outcome!r}, its parts are {slot.parts!r}"
             )
+    if s.feeder.at == "draw":
+        # Who hands it over may be about to take it back, or has failed itself and fills it.
+        at_it = {it.slot for it in s.workers if it.at in ("handed", "back", "fill")}
+        for n in s.handed:
+            if n not in at_it and not s.slots[n].outcome:
+                return f"G3: slot {n} waits for the iterator of jobs"
     if "closed" in s.closers and not over(s):
         return "G6: a stop has returned, and threads are left"
     return None

@@ -6,15 +6,16 @@ note what is done to them.
 """
 
 import contextlib
+from collections import deque
 from unittest.mock import patch
 
 import sim._engine
-from sim._engine import ENDS, Play
+from sim._engine import Play
 from sim._jobs import FINISH, OUT_OF_MEMORY, Watch
 
 from threadloader.engine import ENDED, _engine, _shared, _slots, _stream
 
-from ._state import STOP
+from ._state import LOOK, STOP
 
 
 def kind(outcome):
@@ -57,9 +58,35 @@ class SeenQueue:
         return self._note(self._on_get, self._queue.get_nowait())
 
     def _note(self, note, item):
-        if item is not _shared.LOOK:
-            note(STOP if item is _shared.STOP else item.number)
+        note(getattr(item, "number", STOP if item is _shared.STOP else LOOK))
         return item
+
+
+class SeenDeque(deque):
+    """What was handed over; a worker appends and removes, the feeder takes."""
+
+    def __init__(self, note, me):
+        self._note, self._me = note, me
+        super().__init__()
+
+    def append(self, slot):
+        super().append(slot)
+        self._note("hand", number_of(self._me()), slot.number)
+
+    def remove(self, slot):
+        super().remove(slot)
+        self._note("back", number_of(self._me()), slot.number)
+
+    def popleft(self):
+        slot = super().popleft()
+        self._note("pick", slot.number)
+        return slot
+
+
+def number_of(thread):
+    """Give a worker's number, or the name of another thread of ours."""
+    name = thread.rpartition("-")[2]
+    return int(name) if name.isdigit() else name
 
 
 class SeenShared(_shared.Shared):
@@ -68,6 +95,7 @@ class SeenShared(_shared.Shared):
         super().__init__(runtime, *args)
         self.inbox = SeenQueue(self.inbox, self._sent, self._fed)
         self.tickets = SeenQueue(self.tickets, self._dealt, self._got)
+        self.handed = SeenDeque(self.note, self.me)
 
     @property
     def stopping(self):
@@ -79,8 +107,19 @@ class SeenShared(_shared.Shared):
             self.note("flag")
         self._stopping = value
 
+    @property
+    def asking(self):
+        return self._asking
+
+    @asking.setter
+    def asking(self, value):
+        if value or self._asking:  # not as it is made
+            self.note("asks", value)
+        self._asking = value
+
     def _sent(self, number):
-        self.note("tell") if number == STOP else self.note("send", number)
+        words = {STOP: ("tell",), LOOK: ("nudge",)}
+        self.note(*words.get(number, ("send", number)))
 
     def _fed(self, number):
         self.note("feed", number)
@@ -89,7 +128,7 @@ class SeenShared(_shared.Shared):
         self.note("sentinel") if number == STOP else self.note("deal", number)
 
     def _got(self, number):
-        worker = int(self.me().rpartition("-")[2])
+        worker = number_of(self.me())
         self.note("gone", worker) if number == STOP else self.note("get", worker, number)
 
 
@@ -98,7 +137,7 @@ class SeenSlot(_slots.Slot):
 
     def note(self, what, *more):
         runtime = self._runtime
-        runtime.note(what, int(runtime.me().rpartition("-")[2]), self.number, *more)
+        runtime.note(what, number_of(runtime.me()), self.number, *more)
 
     @property
     def outcome(self):
@@ -184,11 +223,11 @@ class SeenWatch(Watch):
         return super()._job(number, size)
 
     def begin(self, number, part):
-        self.sim.note("begin", int(self.sim.me().rpartition("-")[2]), number, part)
+        self.sim.note("begin", number_of(self.sim.me()), number, part)
         super().begin(number, part)
 
     def finish(self, number, results):
-        self.sim.note("finish", int(self.sim.me().rpartition("-")[2]), number)
+        self.sim.note("finish", number_of(self.sim.me()), number)
         super().finish(number, results)
 
 
@@ -219,9 +258,7 @@ class Seen:
         runtime.fillers = {}  # by number: who has filled a slot, and wakes the consumer next
         runtime.failing = {}  # by worker: the part that has failed, until that is noted
         runtime.note = lambda *label: self.events.append(label)
-        play = SeenPlay(runtime, self.scenario)
-        ENDS[self.scenario.end](play)
-        play.over()
+        self.scenario(runtime, SeenPlay)
 
 
 @contextlib.contextmanager
@@ -233,5 +270,6 @@ def watched():
         patch.object(_engine, "Shared", SeenShared),
         patch.object(_engine, "Stream", SeenStream),
         patch.object(SeenShared, "_stopping", False, create=True),
+        patch.object(SeenShared, "_asking", False, create=True),
     ):
         yield

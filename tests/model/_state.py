@@ -5,6 +5,9 @@ from typing import NamedTuple
 STOP = -1
 """The word that means stop, in both queues."""
 
+LOOK = -2
+"""The word that has the feeder look at what was handed over."""
+
 FAULTS = frozenset({"start", "draw", "part", "finish", "worker", "feeder", "stuck"})
 """What may go wrong: a thread that does not start, the iterator of jobs, a part, a job's finish,
 the lines of a worker itself, those of the feeder, and a part that never returns."""
@@ -23,6 +26,7 @@ class Size(NamedTuple):
         closers: threads that stop the engine, each whenever it likes.
         kinds: which faults there may be.
         behind: how many results the consumer asks for behind the one that was the end.
+        light: whether the feeder may finish jobs.
     """
 
     workers: int
@@ -32,6 +36,7 @@ class Size(NamedTuple):
     closers: int = 1
     kinds: frozenset[str] = FAULTS
     behind: int = 0
+    light: bool = False
 
 
 class Slot(NamedTuple):
@@ -41,6 +46,7 @@ class Slot(NamedTuple):
         claim: parts that a claim takes; claimed: parts that were claimed.
         hands: workers that may come to it, or are at it.
         singly: whether each of them is to do one part, and there is one for each part.
+        by_feeder: whether the feeder may finish the job.
         parts: a letter for each, "-", or begun, done or failed; "!" if it was begun twice.
         failed: the lowest part that failed and was told; None: none.
         outcome: what it was filled with: "value", "ended", "part 0", or the kind of a fault.
@@ -51,6 +57,7 @@ class Slot(NamedTuple):
     claimed: int = 0
     hands: int = 0
     singly: bool = False
+    by_feeder: bool = False
     parts: str = ""
     failed: int | None = None
     outcome: str = ""
@@ -78,12 +85,14 @@ class Feeder(NamedTuple):
 
     Attributes:
         kind: what it is about to fill with.
+        job: the slot that it finishes the job of, where a worker has handed it over.
     """
 
     at: str = "start"
     slot: int = STOP
     puts: int = 0
     kind: str = ""
+    job: int = STOP
 
 
 class Consumer(NamedTuple):
@@ -104,6 +113,8 @@ class _State(NamedTuple):
         started: "yes", or that a thread did not start; "": not yet known.
         closers: where each stands.
         faults: how many more there may be.
+        handed: slots that were handed over to the feeder, and that it has not taken out.
+        asking: whether it takes none, as it asks for a job or ends.
     """
 
     consumer: Consumer
@@ -121,6 +132,8 @@ class _State(NamedTuple):
     started: str = ""
     stopping: bool = False
     faults: int = 0
+    handed: tuple[int, ...] = ()
+    asking: bool = False
 
 
 PLACES = {name: place for place, name in enumerate(_State._fields)}

@@ -54,7 +54,14 @@ def size(scenario, events):
         kinds.add("feeder")
     closers = events.count(("tell",))
     return Size(
-        scenario.workers, scenario.depth, parts, len(events), closers, frozenset(kinds), behind=3
+        scenario.workers,
+        scenario.depth,
+        parts,
+        len(events),
+        closers,
+        frozenset(kinds),
+        behind=3,
+        light=bool(scenario.light),
     )
 
 

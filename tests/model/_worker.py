@@ -1,6 +1,6 @@
 """A worker of the protocol: takes slots, claims parts, fills what it is the last to leave."""
 
-from ._state import STOP, Worker, put
+from ._state import LOOK, STOP, Worker, put
 
 
 class Working:
@@ -31,14 +31,17 @@ class Working:
             yield self.leave(s, w, worker)
         elif at in ("conclude", "finish", "fill", "wake"):
             yield from self.conclude(s, w, worker)
-        if at in ("claim", "leave", "conclude", "fill"):
+        elif at in ("left", "hand", "handed", "nudge", "back"):
+            yield from self.hand_over(s, w, worker)
+        if at in ("claim", "leave", "conclude", "fill", "hand", "handed", "nudge", "back"):
             broken = self.go(s, w, worker._replace(at="fill", kind="worker"))
             yield from self.fault(s, "worker", broken)
 
     def filling(self, s, n):
         """Whether somebody may be filling a slot: its job and failure are forgotten first."""
         by_worker = any(worker.at == "fill" and worker.slot == n for worker in s.workers)
-        return by_worker or (s.feeder.at == "fills" and s.feeder.slot == n)
+        by_feeder = s.feeder.at == "fills it" and s.feeder.job == n
+        return by_worker or by_feeder or (s.feeder.at == "fills" and s.feeder.slot == n)
 
     def go(self, s, w, worker):
         return s._replace(workers=put(s.workers, w, worker))
@@ -93,8 +96,33 @@ class Working:
         slot = slot._replace(hands=slot.hands - 1)
         s = s._replace(slots=put(s.slots, worker.slot, slot))
         kind = "" if slot.failed is None else f"part {slot.failed}"
-        last = self.go(s, w, worker._replace(at="conclude", kind=kind))
+        on = "left" if slot.by_feeder else "conclude"
+        last = self.go(s, w, worker._replace(at=on, kind=kind))
         return ("leave", w, worker.slot), self.idle(s, w, worker) if slot.hands else last
+
+    def hand_over(self, s, w, worker):
+        """The last worker as it leaves the finish to the feeder, if all is well."""
+        at, n = worker.at, worker.slot
+        if at == "left":
+            if s.slots[n].failed is None or self.filling(s, n):
+                on = worker._replace(at="conclude" if s.stopping else "hand")
+                yield ("look", w, n, s.stopping), self.go(s, w, on)
+            if worker.kind:
+                yield ("looks",), self.go(s, w, worker._replace(at="conclude"))
+        elif at == "hand":
+            on = worker._replace(at="handed")
+            yield ("hand", w, n), self.go(s._replace(handed=(*s.handed, n)), w, on)
+        elif at == "handed":
+            on = worker._replace(at="back" if s.asking else "nudge")
+            yield ("looks",), self.go(s, w, on)
+        elif at == "nudge":
+            yield ("nudge",), self.idle(s._replace(inbox=(*s.inbox, LOOK)), w, worker)
+        elif n in s.handed:
+            rest = tuple(other for other in s.handed if other != n)
+            after = s._replace(handed=rest)
+            yield ("back", w, n), self.go(after, w, worker._replace(at="conclude"))
+        else:  # the feeder has it
+            yield ("passes", w), self.idle(s, w, worker)
 
     def conclude(self, s, w, worker):
         n, slot = worker.slot, s.slots[worker.slot]

@@ -6,10 +6,12 @@ all of them is checked by `Watch` while they run, and by `Play.over` in the end.
 
 import warnings
 import weakref
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
+from unittest.mock import patch
 
-from threadloader.engine import ENDED, Engine
+from threadloader.engine import ENDED, Engine, _feeder
 
 from ._jobs import FINISH, OUT_OF_MEMORY, Plan, Watch, no_more_threads
 from ._programs import ROOT, Program
@@ -35,6 +37,7 @@ class EngineScenario(Program):
             scheduling point.
         gil: milliseconds that a worker waits for the GIL.
         most: bytes of results that may wait; a result has as many as its job parts; 0: any.
+        light: whether the feeder may finish jobs, 1 or 0; 2: and has time for all of them.
         at: when the end comes; what it counts is said there.
     """
 
@@ -47,6 +50,7 @@ class EngineScenario(Program):
     ms: int = 0
     gil: int = 0
     most: int = 0
+    light: int = 0
     at: int = 0
 
     family: ClassVar[str] = "engine"
@@ -55,12 +59,16 @@ class EngineScenario(Program):
     def plan(self):
         pairs = [pair.split(".") for pair in self.fails.split(",") if pair]
         fails = frozenset((int(number), int(part)) for number, part in pairs)
-        return Plan(tuple(map(int, self.parts)), fails, self.draw, self.ms / 1000)
+        parts = tuple(map(int, self.parts))
+        return Plan(parts, fails, self.draw, self.ms / 1000, light=bool(self.light))
 
-    def __call__(self, sim):
-        play = Play(sim, self)
-        ENDS[self.end](play)
-        play.over()
+    def __call__(self, sim, kind=None):
+        """Run it on a runtime, as a `Play` or another kind of it."""
+        always = patch.object(_feeder, "_has_time", lambda *known: True)
+        with always if self.light > 1 else nullcontext():
+            play = (kind or Play)(sim, self)
+            ENDS[self.end](play)
+            play.over()
 
 
 class Play:
@@ -172,7 +180,8 @@ def cancel(play):
     stream.cancel()
     watch.cancelled = True
     play.sim.check(stream.result(watch.taken) is ENDED, "a result of a cancelled stream")
-    other = play.watch(Plan(play.plan.sizes[::-1], seconds=play.plan.seconds))
+    reversed_ = play.plan._replace(sizes=play.plan.sizes[::-1], fails=frozenset(), no_draw=-1)
+    other = play.watch(reversed_)
     stream = play.engine.stream(other.draw(), play.depth)
     play.sim.check(other.consume(stream), "G1: the results of the second stream end early")
     play.stop()
@@ -303,4 +312,5 @@ def drawn(rng, end):
         gil=rng.choice((0, 5)),
         at=at,
         most=rng.choice((0, 0, 1, 3, 6)),
+        light=rng.choice((0, 1, 2)),
     )

@@ -40,12 +40,14 @@ class Plan(NamedTuple):
         no_draw: number of the job instead of which the iterator of jobs fails; -1: none.
         seconds: how long a part takes, on the simulated clock; at 0 it is a scheduling point
             all the same, below 0 it is none.
+        light: whether the feeder may finish a job.
     """
 
     sizes: tuple[int, ...]
     fails: frozenset[tuple[int, int]] = frozenset()
     no_draw: int = -1
     seconds: float = 0.0
+    light: bool = False
 
     @property
     def drawn(self):
@@ -109,6 +111,8 @@ class Watch:
                 number < taken + self.depth,
                 lambda at=number, n=taken: f"G2: job {at}, {n} taken, depth {self.depth}",
             )
+            if self.plan.light:  # meanwhile a worker may come to the end of another job
+                self.sim.sleep(self.plan.seconds) if self.plan.seconds > 0 else self.sim.step()
             if number == self.plan.no_draw:
                 raise Bad(number, None)
             if size:
@@ -200,6 +204,7 @@ class Job:
 
     def __init__(self, watch, number, parts):
         self.parts = self.size = parts
+        self.light = watch.plan.light
         self._watch = watch
         self._number = number
         self._results = [None] * parts

@@ -9,7 +9,8 @@ The consumer makes empty *slots*, keeps them in its own line and sends them to t
 feeder: a slot is at once the permit to work one job further ahead and the place where
 its result will be. The feeder gives each slot its job and puts it on the queue, once
 for each worker that may help with it. Workers claim the job's parts, lowest first; the
-last one to leave a slot fills it. So order and bound hold by construction.
+last one to leave a slot fills it, or leaves that to the feeder: where reads wait, it would come
+late to its next one. So order and bound hold by construction.
 
 Guarantees, which the tests cite by number:
 
@@ -18,7 +19,8 @@ G2. At most `depth` jobs are begun and not yet taken by the consumer. A result t
     and left, for a length or by an interrupt, counts as taken.
 G3. A slot that somebody waits for is filled, and none is filled twice: with a value, an error, or
     the marker `ENDED`. Empty for good are only those of a cancelled stream, or behind an iterator
-    of jobs that never comes back, for which nobody waits.
+    of jobs that never comes back, for which nobody waits. None waits for that iterator whose
+    job has been dealt.
 G4. No thread ever blocks in a put.
 G5. A stop takes effect at once: no part is begun after it, but for one that a worker was just
     about to begin, and whoever waits is woken. Where the iterator of jobs does not come back,
@@ -40,18 +42,19 @@ G11. When nothing has moved for `stall_seconds` while the consumer waits, the lo
 G12. With `max_bytes`, a job is begun only if its result is the next to be taken, or fits by
     estimate: what is ready at once exceeds the bound by one result a worker at most.
 
-`_slots` is a job's place in the line and how workers share it, `_stream` the consumer's end,
-`_shared` what the threads share, `_feeder` and `_worker` what runs in them, `_ownership` which
-engine a thread belongs to, `_bound` what may be begun in bytes, `_watch` tells of a stall,
-`_joining` waits for the workers' ends, `_log_thread` logs with a bound, `_engine` is start and
-stop, `_inline` the same face without threads.
+`_outcome` is what a job is and comes to, `_slots` its place in the line and how workers share it,
+`_stream` the consumer's end, `_shared` what the threads share, `_feeder` and `_worker` what runs in
+them, `_finishing` how a slot is filled whose parts are done, `_ownership` which engine a thread
+belongs to, `_bound` what may be begun in bytes, `_watch` tells of a stall, `_joining` waits for the
+workers' ends, `_log_thread` logs with a bound, `_engine` is start and stop, `_inline` the same face
+without threads.
 """
 
 from ._engine import FEWER, Engine
 from ._inline import Inline, InlineStream
 from ._log_thread import say
+from ._outcome import ENDED, Outcome, attempt
 from ._ownership import here
-from ._slots import ENDED, Outcome, attempt
 from ._stream import Stream
 
 __all__ = [

@@ -58,6 +58,11 @@ class Bound:
             self._open.append(slot.number)
             self._in_work.append(slot)
 
+    def given_up(self) -> deque[Slot]:
+        """Give the slots that wait, and hold none any more."""
+        waiting, self.waiting, self._in_work = self.waiting, deque(), []
+        return waiting
+
     def look(self) -> None:
         """Count what was filled and what was taken since the last time."""
         origin = None if self._origin is None else self._origin()

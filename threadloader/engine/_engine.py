@@ -13,9 +13,9 @@ from ..errors import ClosedError, ConfigError, Problem, from_signal
 from ._feeder import end_without_feeder, feed, start_feeder
 from ._joining import join
 from ._log_thread import SAY_SECONDS, say
+from ._outcome import ENDED, Job, Outcome
 from ._ownership import forked, here
 from ._shared import HELD_SECONDS, STOP, Shared
-from ._slots import ENDED, Job, Outcome
 from ._stream import Stream
 from ._watch import Watch
 

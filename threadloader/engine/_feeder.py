@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import queue
 from collections import deque
+from typing import NamedTuple
 
 from .._runtime import Thread
 from ._bound import Bound
+from ._finishing import finish_handed, forget_handed
 from ._joining import join
 from ._log_thread import say, warn_of_dropped
+from ._outcome import ENDED, Outcome, caught, outside
 from ._ownership import end_if_forked, here
 from ._shared import HELD_SECONDS, LOOK, STOP, Shared
-from ._slots import ENDED, Outcome, Slot, Worker, caught, outside
+from ._slots import Slot, Worker
 from ._worker import work
 
 __all__ = ["end_without_feeder", "feed", "start_feeder"]
+
+READ_SECONDS = 0.5e-3
+"""Where a part takes longer than this it is likely to wait, and the feeder makes the results."""
+
+MOST_FINISHING = 0.2
+"""A finish may take this part of what its job's parts take all workers, at most: the feeder makes
+one result after the other, and deals jobs besides. Chosen."""
 
 CLAIM_SECONDS = 150e-6
 """Work that one claim should hold. A claim takes 1 us alone and 4 to 5 where threads fight
@@ -46,7 +56,7 @@ def feed(shared: Shared) -> None:
         if error is not None:
             shared.failed = outside(error)
     del error
-    dealt += bound.waiting
+    dealt += bound.given_up()
     _end(shared, dealt, shared.failed or ENDED)
 
 
@@ -59,6 +69,13 @@ def _start_workers(shared: Shared, crew: list[tuple[Worker, Thread]]) -> None:
         crew.append((worker, thread))
 
 
+class _Costs(NamedTuple):
+    """Seconds that a part and a finish took in the last job; at first they are not known."""
+
+    part: float = float("inf")  # one part is never too large
+    finish: float = 0.0
+
+
 def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
     """Give each slot that the consumer sends its job, and hand it to the workers.
 
@@ -67,25 +84,27 @@ def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
         dealt: filled with the slots that are in the workers' hands, oldest first.
         bound: holds slots back where the bytes of results are bounded.
     """
-    cost = float("inf")  # seconds a part; unknown as yet, and one part is never too large
+    me, costs = Worker(lambda: shared.stopping), _Costs()
     while (slot := shared.inbox.get()) is not STOP:
         # Slots of a cancelled stream go, too: nobody waits for them, and their reads may hang.
         while dealt and (dealt[0].outcome is not None or dealt[0].origin.cancelled):
             done = dealt.popleft().outcome
             if done is not None and done.cost is not None:
-                cost = done.cost
+                costs = _Costs(done.cost, done.finish)
             del done
-        if slot is not LOOK:
+        if slot is LOOK:
+            finish_handed(shared, me)
+        else:
             bound.waiting.append(slot)
         bound.look()
         while (slot := bound.admitted()) is not None:
-            if _deal_one(shared, slot, dealt, cost):
+            if _deal_one(shared, slot, dealt, costs, me):
                 bound.begun(slot)
         shared.peak_bytes = bound.peak
         del slot  # None by now, as `done` is gone: nothing is kept while the feeder waits (G10)
 
 
-def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bool:
+def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], costs: _Costs, me: Worker) -> bool:
     """Give a slot its job; say whether there was one."""
     origin = slot.origin
     if shared.stopping:  # the word to end lies behind all slots that were sent before it (G5)
@@ -94,7 +113,10 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bo
     if origin.cancelled or slot.number != origin.dealt:  # unwanted; or sent twice (G8)
         return False
     origin.dealt += 1
+    shared.asking = True
+    finish_handed(shared, me)  # what was handed over is not to wait for the user's sampler
     job, error = caught(next, origin.jobs, None)
+    shared.asking = False
     end_if_forked(shared, error)
     if job is None:
         outcome = ENDED if error is None else Outcome(error=error)
@@ -104,7 +126,7 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bo
         return False
     dealt.append(slot)
     slot.job = job
-    slot.claim = max(1, min(job.parts, int(CLAIM_SECONDS / max(cost, 1e-9))))
+    slot.claim = max(1, min(job.parts, int(CLAIM_SECONDS / max(costs.part, 1e-9))))
     if shared.gil_delay > HELD_SECONDS:
         # For each claim a worker waits for the GIL: so let it take its whole share of the job,
         # by how many jobs are in work. Not more: no worker is to have nothing.
@@ -113,13 +135,22 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], cost: float) -> bo
     hands = min(shared.num_workers, -(-job.parts // slot.claim))
     slot.hands = hands
     slot.singly = hands == job.parts
+    slot.by_feeder = job.light and _has_time(shared, costs, job.parts)
     shared.tickets.put_all([slot] * hands)
     return True
 
 
+def _has_time(shared: Shared, costs: _Costs, parts: int) -> bool:
+    """Tell whether reads wait, as far as is known, and the feeder has time to make results."""
+    if not READ_SECONDS < costs.part < float("inf") or shared.gil_delay > HELD_SECONDS:
+        return False
+    return costs.finish <= MOST_FINISHING * costs.part * parts / shared.num_workers
+
+
 def _end(shared: Shared, dealt: deque[Slot], word: Outcome) -> None:
     """Fill all slots with `word`, so that whoever waits wakes; end and join the workers, report."""
-    shared.stopping = True
+    shared.stopping = shared.asking = True
+    forget_handed(shared)  # they were dealt
     while True:
         try:
             slot = shared.inbox.get_nowait()
@@ -132,6 +163,8 @@ def _end(shared: Shared, dealt: deque[Slot], word: Outcome) -> None:
         dealt.append(awaited)
     for slot in dealt:
         slot.fill(word)
+    # What a finish has raised in this thread leads to the frames of `_deal`, and so to this (G10).
+    dealt.clear()
     release(shared)
     try:
         if stuck := join(shared.crew, shared.close_timeout, shared.close_timeout, shared.runtime):

@@ -12,7 +12,7 @@ from .. import _runtime
 from .._runtime import Lock, Runtime
 from ..errors import from_signal, raised_first
 from ._log_thread import say
-from ._slots import ENDED, Job, Outcome, attempt
+from ._outcome import ENDED, Job, Outcome, attempt
 
 __all__ = ["Inline", "InlineStream"]
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from .._runtime import RUNTIME
 from ..errors import log
+from ._outcome import attempt, caught
 from ._ownership import here
-from ._slots import attempt, caught
 
 __all__ = ["SAY_SECONDS", "say", "warn_of_dropped"]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from .. import _runtime
 from .._runtime import Runtime, Thread
-from ._slots import Outcome, Slot, Worker
+from ._outcome import Outcome
+from ._slots import Slot, Worker
 
 __all__ = ["HELD_SECONDS", "LOOK", "STOP", "Shared"]
 
@@ -44,6 +46,9 @@ class Shared:
     waited for when it was interrupted or told of a stall; else None. It is written by the consumer,
     and by whoever cancels its stream in its place, to close; so are `wait_began` and `wait_ended`,
     the times of its last wait. `wait_ended` is infinite once its stream was cancelled.
+
+    `handed` takes slots whose parts are done from the workers to the feeder, which is to fill them.
+    `asking`, the feeder's, is True while it will not: it asks for a job, or has come to its end.
     """
 
     def __init__(
@@ -66,6 +71,8 @@ class Shared:
         self.failed: Outcome | None = None
         self.gil_delay = 0.0
         self.crew: tuple[tuple[Worker, Thread], ...] = ()
+        self.handed: deque[Slot] = deque()
+        self.asking = False
         self.started = Slot(runtime)
         self.end = Slot(runtime)
         self.awaited: Slot | None = None

@@ -3,113 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from .._runtime import Runtime
-from ..errors import from_signal, raised_first
+from ._outcome import ENDED, Job, Outcome
 
-__all__ = ["ENDED", "Job", "Outcome", "Slot", "Worker", "attempt", "caught", "outside"]
-
-
-class Job(Protocol):
-    """A piece of work cut into parts, and what becomes of them.
-
-    Attributes:
-        parts: how many parts there are, at least 1.
-        size: bytes of the result, once it is made; read where they are bounded.
-
-    A job may have `at`, too: where it has got to inside of a part, and None where there is
-    nothing to tell. Other threads read it; whenever it changes, something has moved (G11).
-    """
-
-    parts: int
-    size: int
-
-    def run(self, parts: Iterator[int]) -> None:
-        """Do the parts that `parts` gives, one after the other; several workers at once."""
-
-    def finish(self) -> Any:
-        """Make the result when all parts are done; called once, by one worker."""
-
-    def failed(self, part: int | None) -> None:
-        """Note what else to say of a part that raised; called in its thread, right after it."""
-
-    def describe(self, part: int | None) -> str:
-        """Say what a part is; None: the finish. Asked in any thread, so it must not wait."""
-
-
-class Outcome:
-    """What fills a slot.
-
-    The consumer may set `job`, `value` and `error` to None when it has taken them; the rest
-    stays as it is, and other threads may read it.
-
-    Attributes:
-        job: the job; None for an outcome without one.
-        value: the job's result.
-        error: what was raised instead, or None.
-        part: the part that raised; None: the finish, or the iterator of jobs.
-        seconds: time that workers spent on the job's parts, all together.
-        size: bytes of the value, where they are bounded.
-        cost: seconds a part; None where there is no job, or it failed.
-    """
-
-    __slots__ = ("cost", "error", "job", "part", "seconds", "size", "value")
-
-    def __init__(
-        self,
-        job: Any = None,
-        value: Any = None,
-        error: BaseException | None = None,
-        part: int | None = None,
-        seconds: float = 0.0,
-    ) -> None:
-        self.job = job
-        self.value = value
-        self.error = error
-        self.part = part
-        self.seconds = seconds
-        self.size = 0
-        self.cost = None if job is None or error is not None else seconds / job.parts
-
-
-ENDED = Outcome()
-"""Fills a slot for which there is no job: the jobs are used up, or nobody wants it any more."""
-
-
-def caught(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
-    """Call a function; give its result, or whatever it raised.
-
-    The one place where a thread catches what a job's code raises. A frame of its own, so
-    that the exception's traceback does not lead to a local that holds the exception.
-    """
-    try:
-        return function(*args), None
-    except BaseException as error:  # noqa: BLE001 (whatever it is, it is the outcome)
-        return None, error
-
-
-def attempt(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
-    """Call a function; give its result, or what it raised, but raise what a signal handler did."""
-    result, error = caught(function, *args)
-    try:
-        if error is not None and from_signal(error):
-            raise raised_first(error)
-        return result, error
-    finally:
-        del error  # its traceback leads to this frame
-
-
-def outside(error: BaseException) -> Outcome:
-    """Give the outcome of what a thread of ours has raised outside of a job: out of memory, say.
-
-    The error loses its traceback, which leads to frames that have the outcome (G10).
-    """
-    return Outcome(error=BaseException.with_traceback(error, None))
+__all__ = ["Slot", "Worker"]
 
 
 class Worker:
     """One worker's facts: written by its own thread, read by whoever reports on it.
+
+    The feeder has such facts, too, for what it does in a worker's place.
 
     Attributes:
         job: the job it is at, or None.
@@ -137,10 +42,11 @@ class Slot:
     """One job's place in the line.
 
     `origin` and `number` are the consumer's, fixed when it is made. `job`, `claim` (parts that a
-    worker takes at a time), `hands` (workers that have not left it) and `singly` (whether each of
-    them has one part to do) are the feeder's until it puts the slot on the queue. After that the
-    workers share the slot under its guard, until one of them fills it, or at a stop the feeder or
-    who ends in its place; then it is the consumer's.
+    worker takes at a time), `hands` (workers that have not left it), `singly` (whether each of
+    them has one part to do) and `by_feeder` (whether the feeder may make the result) are the
+    feeder's until it puts the slot on the queue. After that the workers share the slot under its
+    guard, until the last of them fills it, or hands it to the feeder for that; or at a stop the
+    feeder or who ends in its place. Then it is the consumer's.
     """
 
     __slots__ = (
@@ -150,6 +56,7 @@ class Slot:
         "_guard",
         "_runtime",
         "_seconds",
+        "by_feeder",
         "claim",
         "hands",
         "job",
@@ -166,7 +73,7 @@ class Slot:
         self.job: Any = None
         self.claim = 1
         self.hands = 1
-        self.singly = False
+        self.singly = self.by_feeder = False
         self.outcome: Outcome | None = None
         # Guards _claimed, _seconds, hands, _failed and the one store of `outcome`. Held for a
         # few bytecodes at a time; no code of a job runs under it. So no object is freed there: an
@@ -262,7 +169,7 @@ class Slot:
             seconds: time it spent.
 
         Returns:
-            Whether it was the last one: then it is to `conclude`.
+            Whether it was the last one: then it sees to it that the slot is filled.
         """
         with self._guard:
             self._seconds += seconds
@@ -270,16 +177,16 @@ class Slot:
             return self.hands == 0
 
     def complete(self, worker: Worker) -> bool:
-        """Whether all parts are done and somebody wants the result; asked by the last worker."""
+        """Whether all parts are done and somebody wants the result; asked by who fills."""
         return self._failed is None and not self.unwanted(worker)
 
     def conclude(
         self, worker: Worker, job: Job, complete: bool, value: Any, error: BaseException | None
     ) -> Outcome:
-        """Give the outcome to fill the slot with; called by the last worker.
+        """Give the outcome to fill the slot with.
 
         Args:
-            worker: that one.
+            worker: the facts of the thread that fills.
             job: the job.
             complete: whether it was finished.
             value: what its finish gave.

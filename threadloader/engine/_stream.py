@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from ._outcome import ENDED, Job, Outcome
 from ._shared import LOOK, Shared
-from ._slots import ENDED, Job, Outcome, Slot
+from ._slots import Slot
 from ._watch import Watch
 
 __all__ = ["Stream"]

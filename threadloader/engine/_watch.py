@@ -7,8 +7,9 @@ from typing import Any
 from .._runtime import Thread
 from ..errors import StalledError
 from ._log_thread import say
+from ._outcome import Outcome
 from ._shared import Shared
-from ._slots import Outcome, Slot
+from ._slots import Slot
 
 __all__ = ["Watch"]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from .. import _runtime
+from ._finishing import finish, hand_over
+from ._outcome import Outcome, caught, outside
 from ._ownership import end_if_forked, here
 from ._shared import LOOK, STOP, Shared
-from ._slots import Outcome, Worker, caught, outside
+from ._slots import Worker
 
 __all__ = ["work"]
 
@@ -49,30 +51,18 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
                         caught(claims.throw, GeneratorExit)
                     caught(job.failed, worker.part)
                     slot.fail(worker, error)
-                worker.part = value = error = None  # now: after `leave` another may fill the slot
+                worker.part = error = None  # now: after `leave` another may fill the slot
                 if slot.leave(monotonic() - began):
-                    complete = slot.complete(worker)
-                    if complete:
-                        value, error = caught(job.finish)
-                        end_if_forked(shared, error)
-                        if error is not None:
-                            caught(job.failed, None)
-                    outcome = slot.conclude(worker, job, complete, value, error)
-                    if shared.max_bytes is not None and outcome.value is not None:
-                        outcome.size = job.size
-                    # What is filled in is the consumer's alone: an error that is held here as
-                    # well keeps the consumer's frames alive, and the iterator in them.
-                    value = error = None
-                    slot.fill(outcome)
-                    if shared.max_bytes is not None:
-                        shared.inbox.put(LOOK)
+                    by_feeder = slot.by_feeder and slot.complete(worker)
+                    if not (by_feeder and hand_over(shared, slot)):
+                        finish(shared, worker, slot, job)
         except BaseException as broken:  # noqa: BLE001 (a thread that dies lets others wait)
             end_if_forked(shared, broken)
             # Raised by the lines above, and not by the user's: out of memory, say.
             slot.fill(Outcome(worker.job, error=broken))
             shared.inbox.put(LOOK)
         worker.job = worker.part = None
-        slot = job = claims = outcome = error = value = None
+        slot = job = claims = error = None
         if first and (now := monotonic()) - probed > pause:
             delay = shared.runtime.gil_delay()
             # Not while the consumer waited: then another worker held the GIL, in Python code. (The

@@ -1,9 +1,9 @@
 """What is done for a batch, or for several: samples are read, transformed, collated.
 
 `_batch` is one batch as a job of the engine, `_retrying` one whose samples may fail, `_group`
-several as one, `_cut` cuts batches out of larger ones, `_recipe` what is known of them beforehand,
-`_info` what one is for whoever asks, `_policy` what is done about a sample that fails, `_failure`
-one that was left out.
+several as one, `_no_batch` none, `_cut` cuts batches out of larger ones, `_recipe` what is known of
+them beforehand, `_info` what one is for whoever asks, `_policy` what is done about a sample that
+fails, `_failure` one that was left out.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import at_need
-from ._batch import BatchJob, NoBatch
+from ._batch import BatchJob
 from ._cut import UncutError
 from ._group import GroupJob, SeriesJob
+from ._no_batch import NoBatch
 from ._recipe import Recipe, Span, samples_of
 
 if TYPE_CHECKING:

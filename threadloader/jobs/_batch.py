@@ -1,4 +1,4 @@
-"""One batch as a job: its samples are read, transformed, collated. And a job without a batch."""
+"""One batch as a job: its samples are read, transformed, collated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._failure import Failure
     from ._info import BatchInfo
 
-__all__ = ["BatchJob", "NoBatch"]
+__all__ = ["BatchJob"]
 
 _RANGE_ITERATOR = type(iter(range(0)))
 """Type of the parts that `BatchJob.run` is given without workers: all rows, one after the other."""
@@ -108,6 +108,11 @@ class BatchJob:
     def samples(self, count: int) -> int:
         """Count the rows that are not padding; `count` is 1, as there is one batch."""
         return self._real
+
+    @property
+    def light(self) -> bool:
+        """Whether another thread than a worker may finish it."""
+        return self._recipe.light
 
     @property
     def retried(self) -> int:
@@ -257,44 +262,3 @@ def one_by_one(
         made.append(recipe.transform(samples[row], key, position))  # type: ignore[misc]  # not None
     job.at = None
     return made
-
-
-class NoBatch:
-    """Takes the place of the batches of an epoch in which this shard has no step."""
-
-    parts = 1
-    size = 0
-    failures: tuple[Failure, ...] = ()
-    retried = 0
-
-    def __init__(self, span: Span) -> None:
-        self.span = span
-        self.digests: list[bytes] = []
-
-    def info(self, number: int) -> BatchInfo:
-        """Say what a batch is; there is none.
-
-        Raises:
-            IndexError: always.
-        """
-        raise IndexError(f"expected no question for a batch of {self.describe(None)}, got {number}")
-
-    def samples(self, count: int) -> int:
-        """Count the rows: none."""
-        return 0
-
-    def run(self, parts: Iterator[int]) -> None:
-        """Do nothing."""
-        for _ in parts:
-            pass
-
-    def finish(self) -> list[Any]:
-        """Give no batch."""
-        return []
-
-    def failed(self, part: int | None) -> None:
-        """Do nothing; as of a `BatchJob`."""
-
-    def describe(self, part: int | None) -> str:
-        """Say what it is."""
-        return f"epoch {self.span.epoch}, which has no step"

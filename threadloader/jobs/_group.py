@@ -38,6 +38,7 @@ class _Several:
             series 0.
     """
 
+    light = False
     failures: tuple[Failure, ...] = ()
     retried = 0
 

@@ -50,6 +50,9 @@ class Recipe(NamedTuple):
         threads_only: whether the consumer's thread must not prepare batches where there are
             workers.
         foreign: whether code that is not the package's runs in a job.
+        light: whether a batch is put together by nothing but the package's code and numpy's, in a
+            moment. (What the samples themselves do when they are stacked, as objects of the user's,
+            is all that may come with it.) Not with `whole`, `pin`, `digest` or `together`.
         unlocked: whether nearly all the work in a job is done without the GIL.
         locate: index -> where the sample stands, as `Source.locate`, of a source that is known to
             answer at once in any thread; else None.
@@ -78,6 +81,7 @@ class Recipe(NamedTuple):
     policy: "Policy | None" = None
     threads_only: bool = False
     foreign: bool = True
+    light: bool = False
     unlocked: bool = False
     locate: Callable[[int], str] | None = None
     opened: Callable[[], bool] = lambda: True

@@ -73,6 +73,7 @@ def make_recipe(
     read_from = source.source if wrapped else source
     foreign = collate is not None or wrapped or not (_is_ours(source) and _is_ours(transform))
     whole = read_by(source, plain=plain and transform is None)
+    light = collate is None and not whole and not config.fingerprint
     collate = make_collate(config.collate, fills_of(transform)) if collate is None else collate
     most = None if config.max_bytes is None else bytes_of(config.max_bytes)
     digest: Callable[[Any], bytes] | None = None
@@ -107,6 +108,7 @@ def make_recipe(
         together=together,
         policy=policy,
         threads_only=threads_only,
+        light=light and pin is None and together is None,
         foreign=foreign,
         locate=locate,
         free=pool.close,
