@@ -60,6 +60,24 @@ def test_no_other_worker_measures_it(make_engine, monkeypatch):
     assert {"threadloader-worker-0"} == names
 
 
+@pytest.mark.usefixtures("_always_probed")
+@pytest.mark.parametrize(("seconds", "waits"), [(0.0, True), (3600.0, False)])
+def test_the_first_worker_measures_whether_it_waits(make_engine, seconds, waits):
+    """By how much of its time a processor runs it: none, or an hour from each look to the next."""
+
+    class Counting(Runtime):
+        ran = 0.0
+
+        def processor_time(self):
+            self.ran += seconds
+            return self.ran
+
+    engine = make_engine(1, runtime=Counting())
+    assert not engine._shared.waits
+    results(engine.stream((Job(number) for number in range(3)), depth=1), 3)
+    assert engine._shared.waits is waits
+
+
 class Clocked(Delayed):
     """One with a clock that is set by hand, too.
 

@@ -122,20 +122,22 @@ def test_what_fails_in_the_feeder_s_own_lines_reaches_the_consumer(make_engine, 
 
 
 @pytest.mark.parametrize(
-    ("change", "parts", "delay"),
+    ("change", "parts", "delay", "waits"),
     [
-        ({"part": float("inf")}, 32, 0.0),
-        ({"part": _feeder.READ_SECONDS}, 32, 0.0),
-        ({"finish": 2e-3}, 32, 0.0),
-        ({}, 6, 0.0),
-        ({}, 32, 2 * _shared.HELD_SECONDS),
+        ({"part": float("inf")}, 32, 0.0, True),
+        ({"part": _feeder.READ_SECONDS}, 32, 0.0, True),
+        ({"finish": 2e-3}, 32, 0.0, True),
+        ({}, 6, 0.0, True),
+        ({}, 32, 0.3e-3, True),
+        ({}, 32, 0.0, False),
     ],
-    ids=["nothing is known", "quick reads", "a slow finish", "few parts", "a loop in Python"],
+    ids=["unknown", "quick reads", "slow finish", "few parts", "a loop in Python", "computing"],
 )
-def test_the_feeder_has_no_time_where(change, parts, delay):
+def test_the_feeder_has_no_time_where(change, parts, delay, waits):
     shared = _shared.Shared(RUNTIME, 32, 5.0)
+    shared.waits = True
     assert _feeder._has_time(shared, KNOWN, 32)
-    shared.gil_delay = delay
+    shared.gil_delay, shared.waits = delay, waits
     assert not _feeder._has_time(shared, KNOWN._replace(**change), parts)
 
 

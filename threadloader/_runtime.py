@@ -169,6 +169,9 @@ class Runtime:
     monotonic = staticmethod(time.perf_counter)
     """Give seconds on a clock that never goes back; its zero means nothing."""
 
+    processor_time = staticmethod(getattr(time, "thread_time", float))
+    """Give the seconds for which a processor has run this thread; 0.0 where no system tells."""
+
     def gil_delay(self) -> float:
         """Let go of the GIL and give the seconds until it came back."""
         began = time.perf_counter()

@@ -34,9 +34,9 @@ class Shared:
     `stopping` is set to True by whoever stops, and by the feeder as it ends; `abandoned` by the
     finalizer; `saying` by the feeder, when it waits for nothing but the log. `failed`, what a
     thread has raised outside of a job, is that thread's: of several, the last counts. `gil_delay`,
-    seconds for which the loop keeps the GIL from a worker, is the first worker's. `crew`, the
-    workers' facts and threads, is the feeder's; replaced whole, and empty in the end: a worker's
-    facts lead back here.
+    seconds for which the loop keeps the GIL from a worker, and `waits`, whether it mostly waits and
+    needs no processor, are the first worker's. `crew`, the workers' facts and threads, is the
+    feeder's; replaced whole, and empty in the end: a worker's facts lead back here.
 
     `forks` is what `_runtime.forks` was when it was made. `inbox` takes the consumer's slots, and
     words, to the feeder. `tickets` takes slots to the workers: one stands there once for each
@@ -70,6 +70,7 @@ class Shared:
         self.forks = _runtime.forks
         self.failed: Outcome | None = None
         self.gil_delay = 0.0
+        self.waits = False
         self.crew: tuple[tuple[Worker, Thread], ...] = ()
         self.handed: deque[Slot] = deque()
         self.asking = False

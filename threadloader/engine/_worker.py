@@ -17,6 +17,10 @@ PROBE_SECONDS, SOON_SECONDS, MOST_SOON = 0.25, 0.03, 16
 """Seconds between two measurements of the GIL's delay, each of which costs one worker that delay.
 The first 16 come sooner, since a single one may find the loop not holding the GIL."""
 
+MOST_BUSY = 0.1
+"""A worker that needs a processor for this part of its time at most waits: for storage, say.
+Measured with reads of 5 ms: 0.004 to 0.02."""
+
 
 def work(shared: Shared, worker: Worker, first: bool) -> None:
     """A worker: serve. If that fails a slot may be lost, and so the feeder is told to end."""
@@ -35,7 +39,8 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
     round ends by letting go of all that belongs to its slot, which would make a cycle (G10).
     """
     take, monotonic = shared.tickets.take, shared.runtime.monotonic
-    probed, probes, pause = monotonic(), 0, SOON_SECONDS
+    processor_time = shared.runtime.processor_time
+    probed, ran, probes, pause = monotonic(), processor_time(), 0, SOON_SECONDS
     while (slot := take()) is not STOP:
         try:
             job = worker.job = slot.job
@@ -64,6 +69,7 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
         worker.job = worker.part = None
         slot = job = claims = error = None
         if first and (now := monotonic()) - probed > pause:
+            shared.waits = processor_time() - ran <= MOST_BUSY * (now - probed)
             delay = shared.runtime.gil_delay()
             # Not while the consumer waited: then another worker held the GIL, in Python code. (The
             # consumer writes `awaited`, then `wait_began`: between the two that lies in the past,
@@ -71,5 +77,5 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
             until = now + delay if shared.awaited is None else shared.wait_began
             own = max(0.0, min(delay, until - max(now, shared.wait_ended)))
             shared.gil_delay = (shared.gil_delay + own) / 2  # no single measurement decides
-            probed, probes = now, probes + 1
+            probed, ran, probes = now, processor_time(), probes + 1
             pause = SOON_SECONDS if probes < MOST_SOON else PROBE_SECONDS
