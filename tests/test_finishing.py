@@ -42,7 +42,8 @@ def has_time(monkeypatch):
 @pytest.mark.usefixtures("has_time")
 @pytest.mark.parametrize("parts", [1, 3])
 def test_the_feeder_finishes_what_is_light(make_engine, parts):
-    stream = make_engine(3).stream(iter([light(n, parts) for n in range(9)]), depth=2)
+    """One job at a time: it asks for none while another is in work."""
+    stream = make_engine(3).stream(iter([light(n, parts) for n in range(9)]), depth=1)
     assert ["feeder"] * 9 == [outcome.value for outcome in results(stream, 9)]
 
 
