@@ -125,7 +125,7 @@ ENGINE = [
         "threadloader/engine/_finishing.py",
         "        shared.inbox.put(LOOK)\n        return True",
         "        return True",
-        "finishing.py",
+        SCHEDULES,
     ),
     _bug(
         "A batch that is done waits for the order of the samples.",
