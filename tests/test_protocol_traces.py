@@ -156,7 +156,7 @@ BUGS = {
     ),
     "a worker takes nothing back": (
         (_worker, "hand_over", "    return False", "    return True"),
-        "   <- ",
+        r"get [01] \d   <- ",  # it goes on to another slot
     ),
 }
 

@@ -41,7 +41,7 @@ def consumer(protocol, s):
 
 
 def feeder(protocol, s, free):
-    """Whether it receives, sees a stop, draws, deals, starts or wakes.
+    """Whether it receives, sees a stop, draws, deals, finishes, starts or wakes.
 
     It alone takes from the inbox and puts on the tickets, and a put and a get from what is not
     empty can be done in any order.
@@ -49,16 +49,14 @@ def feeder(protocol, s, free):
     at, n, puts, _, _ = s.feeder
     if at in ("get", "drain"):
         return bool(s.inbox)
-    if at in ("wake", "wakes"):
+    if at in ("wake", "wakes", "wakes it"):
         return True
-    if at in ("start", "put"):
+    if at in ("start", "put", "finishes"):
         return free
     if at == "look":
         return s.stopping  # a stop stays
     if at in ("ask", "handed", "asked", "shuts", "forgets"):
         return not protocol.size.light  # nobody hands anything over
-    if at in ("finishes", "wakes it"):
-        return at == "wakes it" or free
     if at == "draw":
         # Nobody knows what it draws before that is dealt; but what is handed over may lie there.
         return free and not s.dry and n < protocol.jobs and not protocol.size.light

@@ -64,7 +64,8 @@ class Feeding:
         for claim in range(1, parts + 1):  # as costs tell: any
             hands = min(self.size.workers, -(-parts // claim))
             for by_feeder in (False, True)[: 1 + self.size.light]:  # as costs tell, too
-                slot = Slot(claim, 0, hands, hands == parts, by_feeder, "-" * parts)
+                slot = Slot(claim, hands=hands, singly=hands == parts, parts="-" * parts)
+                slot = slot._replace(by_feeder=by_feeder)
                 slots, on = put(s.slots, n, slot), Feeder("asked", n, hands)
                 yield ("draw", n), s._replace(slots=slots, drawn=s.drawn + 1, feeder=on)
 

@@ -180,8 +180,8 @@ def cancel(play):
     stream.cancel()
     watch.cancelled = True
     play.sim.check(stream.result(watch.taken) is ENDED, "a result of a cancelled stream")
-    reversed_ = play.plan._replace(sizes=play.plan.sizes[::-1], fails=frozenset(), no_draw=-1)
-    other = play.watch(reversed_)
+    backwards = play.plan._replace(sizes=play.plan.sizes[::-1], fails=frozenset(), no_draw=-1)
+    other = play.watch(backwards)
     stream = play.engine.stream(other.draw(), play.depth)
     play.sim.check(other.consume(stream), "G1: the results of the second stream end early")
     play.stop()
