@@ -39,6 +39,7 @@ from threadloader.sources import (
     _csv_rows,
     _labels,
     _lines,
+    _named,
     _npy_header,
     _paths,
     _sqlite_database,
@@ -252,6 +253,12 @@ LOST = {
     ),
     "columns": (KeyError("a"), rows, CsvOptions, "columns_of"),
     "a database": (FileNotFoundError(2, "my own"), table, Path, "stat"),
+    "the files of a path": (
+        FileNotFoundError(2, "my own"),
+        lambda folder: _named.named_files({"path": "a"}, folder, None),
+        Path,
+        "stat",
+    ),
     "a section's file": (
         FileNotFoundError(2, "my own"),
         lambda folder: split("c.json#/training"),

@@ -72,6 +72,7 @@ TESTS = {
     "sources/_index": "line_index* jsonl text csv csv_rows",
     "sources/_label": "columns files files_labels npy_opening no_label",
     "sources/_line": "line_index* jsonl text csv csv_rows damaged_files",
+    "sources/_named": "named_files npz* text own_handlers files*",
     "sources/_npy": "npy* npz* files_decode columns damaged_files",
     "sources/_npz": "npz* columns damaged_files",
     "sources/_path": "sources files* tokens",

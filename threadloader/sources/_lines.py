@@ -29,9 +29,10 @@ import numpy.typing as npt
 
 from ..errors import SourceError, by_handler
 from ._closing import close_all
-from ._files import FileReader, expand, inside, kept_open
+from ._files import FileReader, inside, kept_open
 from ._index_cache import IndexCache, IntArray
 from ._line_scan import first_byte, scan
+from ._named import named_files
 from ._open_file import not_utf8
 from ._row_numbers import row_number
 
@@ -43,7 +44,7 @@ _CHUNK = 4 << 20
 
 def line_options(spec: Mapping[str, Any], base: Path, root: Path | None) -> dict[str, Any]:
     """Give the arguments of `LineFiles`, of ``path``, ``skip_blank`` and ``index`` of a config."""
-    files = expand(base, spec["path"], root, through_links=True)
+    files = named_files(spec, base, root)
     index = spec.get("index", "memory")
     if isinstance(index, Mapping):
         index = inside(base / index["folder"], root)

@@ -24,8 +24,9 @@ from ._csv_options import CsvOptions
 from ._csv_rows import Block, read_blocks
 from ._dtypes import UnfitError
 from ._fields import listed, near, nearest
-from ._files import FileReader, expand
+from ._files import FileReader
 from ._fingerprint import checked_rows, extent, sha256
+from ._named import named_files
 from ._row_numbers import row_number
 from .arrays import ArraySource, Empty
 
@@ -45,7 +46,7 @@ def open_csv(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> C
     """
     rest = {name: value for name, value in spec.items() if name not in ("type", "path")}
     rest["quote"] = rest.get("quote", '"') or ""
-    files = expand(base, spec["path"], root, through_links=True)
+    files = named_files(spec, base, root)
     return CsvSource(files, CsvOptions(**rest))
 
 

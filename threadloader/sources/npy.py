@@ -15,6 +15,7 @@ from ._closing import close_all
 from ._fields import in_pointer
 from ._files import expand, kept_open
 from ._fingerprint import checked_rows, extent, sha256
+from ._named import named_files
 from ._npy_rows import Joined, Mapped, Positioned
 from ._open_file import none_there
 from ._progress import ProgressLog
@@ -40,14 +41,17 @@ def open_npy(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> N
         got = "neither" if path is None else "both"
         raise ConfigError(Problem("/source", expected, got))
 
-    def files(names: str | Sequence[str], field: str | None = None) -> list[Path]:
+    def files(field: str, names: str | Sequence[str]) -> list[Path]:
         try:
             return expand(base, names, root, through_links=True)
         except SourceError as error:
             error.option = _option(field)
             raise
 
-    data = files(spec["path"]) if fields is None else {it: files(fields[it], it) for it in fields}
+    if fields is None:
+        data: Any = named_files(spec, base, root)
+    else:
+        data = {field: files(field, names) for field, names in fields.items()}
     return NpySource(data, mapped=spec.get("mmap", False))
 
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from ..errors import SourceError, by_handler
 from ._fields import chosen_fields, listed
-from ._files import expand
 from ._fingerprint import extent, sha256
+from ._named import named_files
 from ._npy_header import check_alike
 from ._npy_rows import as_bytes
 from ._npz_archive import Archive
@@ -32,7 +32,7 @@ _Arrays = dict[str, npt.NDArray[Any]]
 
 def open_npz(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> NpzSource:
     """Open ``{"type": "npz", "path": names or patterns, "fields": null, a list or an object}``."""
-    return NpzSource(expand(base, spec["path"], root, through_links=True), spec.get("fields"))
+    return NpzSource(named_files(spec, base, root), spec.get("fields"))
 
 
 class NpzSource(ArraySource):

@@ -26,8 +26,8 @@ from typing import Any
 from ..errors import SourceError, log
 from ._closing import close_all
 from ._fields import listed
-from ._files import expand
 from ._fingerprint import extent, sha256
+from ._named import named_files
 from ._progress import ProgressLog
 from ._row_numbers import row_number
 from ._sqlite_database import Database
@@ -40,7 +40,7 @@ _MANY = 1000
 
 def open_sqlite(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> SqliteSource:
     """Open ``{"type": "sqlite", "path": names or patterns, "query": ..., "key": "id"}``."""
-    paths = expand(base, spec["path"], root, through_links=True)
+    paths = named_files(spec, base, root)
     return SqliteSource(paths, spec["query"], spec["key"])
 
 

@@ -30,8 +30,9 @@ from ..errors import ConfigError, Problem, SourceError
 from ._closing import close_all
 from ._decode import Decoders, apply, decoder_of, image_options
 from ._fields import chosen_fields, in_pointer, near
-from ._files import FileReader, expand, kept_open
+from ._files import FileReader, kept_open
 from ._fingerprint import sha256
+from ._named import named_files
 from ._progress import ProgressLog
 from ._row_numbers import row_number
 from ._tar_headers import members
@@ -50,7 +51,7 @@ def open_tar(
 ) -> TarSource:
     """Open ``{"type": "tar", "path": names or patterns, "fields": null, "decode": {}}``."""
     return TarSource(
-        expand(base, spec["path"], root, through_links=True),
+        named_files(spec, base, root),
         spec.get("fields"),
         spec.get("decode"),
         decoders=decoders,

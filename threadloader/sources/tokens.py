@@ -25,8 +25,9 @@ import numpy.typing as npt
 
 from ..errors import SourceError, log
 from ._closing import close_all
-from ._files import FileReader, expand, kept_open
+from ._files import FileReader, kept_open
 from ._fingerprint import checked_rows, sha256
+from ._named import named_files
 from ._progress import ProgressLog
 from ._row_numbers import row_number, row_numbers
 from ._token_layout import layout, stored_dtype
@@ -43,7 +44,7 @@ _Array = npt.NDArray[Any]
 def open_tokens(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> TokensSource:
     """Open ``{"type": "tokens", "path": names or patterns, "window": W, ...}``."""
     rest = {name: value for name, value in spec.items() if name not in ("type", "path")}
-    return TokensSource(expand(base, spec["path"], root, through_links=True), **rest)
+    return TokensSource(named_files(spec, base, root), **rest)
 
 
 class TokensSource:
