@@ -4,16 +4,18 @@ G3, G7 and G9 of the engine's docstring. All orders of the hand-over are in test
 """
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numbered_jobs import WAIT, Job, results
 
-from threadloader import Loader
+from threadloader import Loader, StalledError
 from threadloader._runtime import RUNTIME
 from threadloader.config import LoaderConfig
-from threadloader.engine import _feeder, _finishing, _shared
+from threadloader.engine import Engine, _feeder, _finishing, _shared
 from threadloader.engine._slots import Slot
+from threadloader.engine._watch import Watch
 from threadloader.jobs import Pause, Policy
 from threadloader.loader._recipe import make_recipe
 from threadloader.sources import ArraySource
@@ -106,6 +108,53 @@ def test_what_a_finish_raises_in_the_feeder_reaches_the_consumer(make_engine):
     assert [0, None, 2] == [outcome.value for outcome in outcomes]
     assert ("job 1", None) == (str(outcomes[1].error), outcomes[1].part)
     assert [None] == told
+
+
+@pytest.mark.usefixtures("has_time")
+def test_a_finish_that_hangs_in_the_feeder_is_told_as_one_in_a_worker_is(caplog):
+    """G6, G11: a sample's own class may do anything when it is stacked."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stuck_in_here(number):
+        begun.set()
+        assert go_on.wait(WAIT)
+
+    job = light(3)
+    job.finish_with = stuck_in_here
+    engine = Engine(1, 0.05, RUNTIME, stall_seconds=0.05, stall_raises=True)
+    engine.start()
+    try:
+        stream = engine.stream(iter([job]), depth=1)
+        stream.prefetch()
+        assert begun.wait(WAIT)
+        with pytest.raises(StalledError, match="threadloader-feeder is at job 3") as caught:
+            stream.result(0)
+        assert "in stuck_in_here" in str(caught.value)
+        assert "no worker" not in str(caught.value)
+        assert engine.stop()
+        (text,) = [record.getMessage() for record in caplog.records]
+        assert text.startswith("the feeder has not ended within 0.05 s; it is at job 3")
+        assert "in stuck_in_here" in text
+    finally:
+        go_on.set()
+        engine._feeder.join(WAIT)
+    assert engine._shared.finishing is None
+
+
+def test_a_feeder_that_fills_one_slot_after_the_other_is_no_stall():
+    """G11: ten looks would be one. At each ninth it has taken another slot out."""
+    shared, looks = _shared.Shared(RUNTIME, 1, 5.0), []
+    shared.handed.extend(map(Slot, [shared.runtime] * 11))
+
+    def wait(tick):
+        looks.append(tick)
+        if len(looks) % 9 == 0:
+            shared.handed.popleft()
+        return None if shared.handed else "filled"
+
+    watch = Watch(shared, threading.current_thread(), 10.0, raises=True)
+    assert "filled" == watch.wait(SimpleNamespace(wait=wait))
+    assert 99 == len(looks)
 
 
 @pytest.mark.usefixtures("has_time")

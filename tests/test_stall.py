@@ -12,6 +12,7 @@ from listened import heard
 from threadloader import Loader, StalledError
 from threadloader._runtime import Runtime
 from threadloader.engine import Engine
+from threadloader.engine._shared import Shared
 from threadloader.engine._watch import LONGEST_TICK, TICKS, Watch
 from threadloader.jobs import Pause, Policy, Recipe, RetryingJob, Span
 
@@ -232,13 +233,16 @@ class Steps:
         return f"part {part}"
 
 
-def watched(job, at, seconds=300.0, gate=None):
-    """Runs a job of an engine with a watch that raises; gives the outcome's value."""
+def watched(job, at, seconds=300.0, gate=None, jobs=None):
+    """Runs a job of an engine with a watch that raises; gives the outcome's value, and the waits.
+
+    ``jobs`` gives the job, where the feeder is to do more than that.
+    """
     runtime, gate = Ticks(at), gate or job
     engine = Engine(1, 5.0, runtime, stall_seconds=seconds, stall_raises=True)
     engine.start()
     try:
-        return engine.stream(iter([job]), 1).result(0).value, runtime.waits
+        return engine.stream(jobs or iter([job]), 1).result(0).value, runtime.waits
     finally:
         for _ in range(gate.parts):
             gate.permits.release()
@@ -324,7 +328,8 @@ def test_a_wait_while_the_engine_is_stopped_is_no_stall(stopping):
     """The stop has a bound of its own, says what is stuck then, and wakes who waits."""
     outcomes = iter([None] * 3 * TICKS + ["closed"])
     slot = SimpleNamespace(wait=lambda tick: next(outcomes))
-    shared = SimpleNamespace(crew=[], runtime=Runtime(), stopping=stopping)
+    shared = Shared(Runtime(), 1, 5.0)
+    shared.stopping = stopping
     watch = Watch(shared, threading.current_thread(), 10.0, raises=True)
     with nullcontext() if stopping else pytest.raises(StalledError):
         assert "closed" == watch.wait(slot)
@@ -370,10 +375,11 @@ def test_looks_are_never_rarer_than_five_seconds():
     assert [5.0] == waits
 
 
+@pytest.mark.parametrize("where", ["worker", "feeder"])
 @pytest.mark.parametrize(
     "module", ["pdb", "bdb", "pydevd", "debugpy.server.api", "IPython.terminal.embed"]
 )
-def test_a_worker_in_a_debugger_is_no_stall(module):
+def test_a_thread_of_ours_in_a_debugger_is_no_stall(module, where):
     """Whoever stands in one looks at it already."""
     inside, let_go = threading.Event(), threading.Event()
     space = {"__name__": module, "inside": inside, "let_go": let_go, "WAIT": WAIT}
@@ -382,7 +388,13 @@ def test_a_worker_in_a_debugger_is_no_stall(module):
     class Debugged(Steps):
         def run(self, parts):
             for _ in parts:
-                space["interaction"]()
+                if where == "worker":
+                    space["interaction"]()
+
+    def jobs():
+        if where == "feeder":
+            space["interaction"]()
+        yield job
 
     def at(looks):
         if looks == 1:
@@ -391,7 +403,8 @@ def test_a_worker_in_a_debugger_is_no_stall(module):
             let_go.set()
         return looks == 50
 
-    value, waits = watched(Debugged(1), at, seconds=10.0)
+    job = Debugged(1)
+    value, waits = watched(job, at, seconds=10.0, jobs=jobs())
     assert ("done", 50) == (value, len(waits))
 
 

@@ -162,8 +162,9 @@ class Engine:
         if ended is None and shared.saying:  # the log has a bound of its own
             ended = shared.end.wait(SAY_SECONDS)
         if ended is None:
-            stack = self._runtime.stack(feeder.ident)
-            text = f"the feeder has not ended within {shared.close_timeout:g} s; it is at\n{stack}"
+            at = f"at {shared.finished_by_feeder()}".rstrip()
+            text = f"the feeder has not ended within {shared.close_timeout:g} s; it is {at}\n"
+            text += self._runtime.stack(feeder.ident)
             try:
                 # In the feeder's place; in a bare thread, where no signal can interrupt the queue.
                 self._runtime.launch(end_without_feeder, (shared,))

@@ -68,7 +68,11 @@ def finish_handed(shared: Shared, worker: Worker) -> None:
     """Fill the slots that were handed over; runs in the feeder, whose facts `worker` is."""
     while (slot := _handed(shared)) is not None:
         if (job := slot.job) is not None:  # else a worker's own lines have failed behind it
-            finish(shared, worker, slot, job)
+            shared.finishing = job
+            try:
+                finish(shared, worker, slot, job)
+            finally:
+                shared.finishing = None  # before the feeder waits again (G10)
         del slot, job
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _runtime
 from .._runtime import Runtime, Thread
-from ._outcome import Outcome
+from ._outcome import Job, Outcome
 from ._slots import Slot, Worker
 
 __all__ = ["HELD_SECONDS", "LOOK", "STOP", "Shared"]
@@ -49,6 +49,7 @@ class Shared:
 
     `handed` takes slots whose parts are done from the workers to the feeder, which is to fill them.
     `asking`, the feeder's, is True while it will not: it asks for a job, or has come to its end.
+    `finishing`, the feeder's, is the job whose result it makes, None while it makes none.
     """
 
     def __init__(
@@ -74,7 +75,13 @@ class Shared:
         self.crew: tuple[tuple[Worker, Thread], ...] = ()
         self.handed: deque[Slot] = deque()
         self.asking = False
+        self.finishing: Job | None = None
         self.started = Slot(runtime)
         self.end = Slot(runtime)
         self.awaited: Slot | None = None
         self.wait_began = self.wait_ended = float("-inf")
+
+    def finished_by_feeder(self) -> str:
+        """Say what the job is whose result the feeder makes; "" where it makes none."""
+        job = self.finishing
+        return "" if job is None else job.describe(None)

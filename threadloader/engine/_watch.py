@@ -26,8 +26,9 @@ class Watch:
 
     A look counts as much time as was waited for, and not what a clock says: a process that
     was stopped and goes on, or a machine that slept, has lost a look and no more. While a worker
-    is in a debugger no stall is told. A worker moves when it claims parts, goes on to its next
-    part, or gets on inside of one (if its job has `at`). Belongs to the consumer.
+    or the feeder is in a debugger no stall is told. A worker moves when it claims parts, goes on to
+    its next part, or gets on inside of one (if its job has `at`); the feeder when it is handed a
+    slot to fill, and goes on to the next one. Belongs to the consumer.
 
     Args:
         shared: what the threads share.
@@ -65,19 +66,20 @@ class Watch:
         return outcome
 
     def _moves(self) -> list[tuple[int, int | None, Any]]:
-        crew = self._shared.crew
-        return [(it.claims, it.part, getattr(it.job, "at", None)) for it, _ in crew]
+        shared = self._shared
+        moves = [(it.claims, it.part, getattr(it.job, "at", None)) for it, _ in shared.crew]
+        return [*moves, (len(shared.handed), None, None)]  # how much the feeder has to fill
 
     def _in_debugger(self) -> bool:
-        runtime = self._shared.runtime
-        return any(runtime.in_debugger(thread) for _, thread in self._shared.crew)
+        threads = [self._feeder, *(thread for _, thread in self._shared.crew)]
+        return any(map(self._shared.runtime.in_debugger, threads))
 
     def _tell(self, seconds: float) -> None:
         stack = self._shared.runtime.stack
-        at_work = [it for it in self._shared.crew if it[0].job is not None]
-        who = "".join(
-            f"{thread.name} is at {worker}\n{stack(thread.ident)}" for worker, thread in at_work
-        )
+        at_work = [(thread, str(it)) for it, thread in self._shared.crew if it.job is not None]
+        if finished := self._shared.finished_by_feeder():
+            at_work.append((self._feeder, finished))
+        who = "".join(f"{it.name} is at {what}\n{stack(it.ident)}" for it, what in at_work)
         if not at_work:
             who = "no worker has anything to do; who asks for the order of the samples, "
             who += f"{self._feeder.name}, is at\n{stack(self._feeder.ident)}"
