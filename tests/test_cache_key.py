@@ -8,6 +8,7 @@ import tracemalloc
 import zlib
 from argparse import Namespace
 from collections import OrderedDict, defaultdict
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -288,14 +289,24 @@ def test_what_has_a_value_in_c_alone_is_known_by_that(monkeypatch):
         key_of(zlib.compressobj(1))
 
 
+def test_what_a_future_holds_is_seen():
+    keys = []
+    for value in (1, 1, 2):
+        future = Future()
+        future.set_result([value])
+        keys.append(key_of(future))
+    assert keys[0] == keys[1] != keys[2]
+
+
 @pytest.mark.parametrize(
     "thing",
     [
         ctypes.pointer(ctypes.c_int(1)),
         ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 1),
         zlib.compressobj(),
+        Future(),
     ],
-    ids=["pointer", "callback", "compressor"],
+    ids=["pointer", "callback", "compressor", "future"],
 )
 def test_an_address_or_less_than_all_is_no_value(thing):
     """The next object may have the same address."""

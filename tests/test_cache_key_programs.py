@@ -177,12 +177,14 @@ def test_what_is_near_is_seen_also_where_a_longer_way_was_gone_first(longer):
         ("class f:\n    __table__ = {0: [1]}", "[1]", "[2]"),
         ("import numpy\nclass f:\n    __table__ = numpy.array([1])", "[1]", "[2]"),
         ("from enum import Enum\nclass f(Enum):\n    A = 0\n    __t__ = [1]", "[1]", "[2]"),
+        ("from enum import *\nclass f(Flag, boundary=CONFORM):\n    A = 1", "CONFORM", "KEEP"),
+        ("from abc import ABC\nclass f(ABC): pass\nf.register(int)", "int", "str"),
         ("class f:\n    __slots__ = ('a', 'b')", "'a', 'b'", "'b', 'a'"),
         ("def f(x: int): return x", "int", "float"),
     ],
     ids=[
         *("dataclass", "metadata", "named tuple", "typed dict", "a name", "a table", "an array"),
-        *("enumeration", "slots", "function"),
+        *("enumeration", "boundary", "registered", "slots", "function"),
     ],
 )
 def test_what_a_program_can_read_of_a_class_or_function_counts(text, one, other):

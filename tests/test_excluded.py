@@ -245,3 +245,11 @@ class TestKept:
     def test_text_of_another_form_than_ours_is_refused(self, text):
         with pytest.raises(ValueError, match=r"expected ascending|expected numbers and ranges"):
             room.from_text(text, 5)
+
+
+def test_an_empty_npy_file_is_no_empty_list(tmp_path):
+    """As a full disk leaves it: what was to be left out would be trained on."""
+    (tmp_path / "test.npy").touch()
+    config = {"exclude": str(tmp_path / "test.npy")}
+    with pytest.raises(ConfigError, match="got an empty file; write it again"):
+        Loader(config, source=range(9)).__enter__()

@@ -67,15 +67,19 @@ def test_it_gives_the_batches_of_a_run(config, batch_size, count, remainder, dro
         num_workers=0,
         shard={"index": 0, "count": 1, "remainder": remainder},
     )
+    delivered = 0
     for r in range(count):
         shard = {"index": r, "count": count, "remainder": remainder}
-        for (epoch, step), (indices, valid) in list(run(path, 2, shard).items())[:: 9 - count]:
+        batches = run(path, 2, shard)
+        delivered += sum(sum(valid) for (epoch, _), (_, valid) in batches.items() if epoch == 1)
+        for (epoch, step), (indices, valid) in list(batches.items())[:: 9 - count]:
             answer = told(path, "--epoch", epoch, "--step", step, "--shard", f"{r}/{count}")
             assert (indices, valid) == (answer["indices"], answer["valid"])
             for row, index in list(enumerate(indices))[-1:]:
                 found = told(path, "--epoch", epoch, "--find", index, "--shard", f"0/{count}")
                 here = {"step": step, "shard": r, "row": row, "valid": valid[row]}
                 assert any(here.items() <= other.items() for other in found["rows"])
+    assert delivered == told(path, "--epoch", 1, "--shard", f"0/{count}")["samples"]
 
 
 def told(path, *arguments):
@@ -113,6 +117,20 @@ def test_without_a_question_it_counts_the_steps(config, capsys):
     expected = "epoch 0: 2 steps of 10 on shard 1/3, 51 samples in the world\n"
     path = config(batch_size=10, exclude=[0, 1])
     assert (0, expected, "") == ask(capsys, path, "--shard", "1/3")
+
+
+@pytest.mark.parametrize(
+    ("options", "samples"),
+    [
+        ({"drop_last": True}, 40),
+        ({"shard": {"index": 0, "count": 4, "remainder": "drop"}}, 52),
+        ({"shard": {"index": 0, "count": 4, "remainder": "keep"}}, 53),
+        ({"shard": {"index": 0, "count": 4, "remainder": "pad"}}, 53),
+    ],
+)
+def test_what_is_left_out_with_the_tail_does_not_count(config, options, samples):
+    """Of 53 samples; padding is none."""
+    assert told(config(batch_size=20, **options))["samples"] == samples
 
 
 def test_json_names_are_documented(config, capsys):

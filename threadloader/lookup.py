@@ -166,14 +166,14 @@ def _answered(arguments: argparse.Namespace, config: LoaderConfig, base: Base, s
 
 
 def _epoch(order: EpochOrder, deal: Deal, epoch: int) -> Answer:
-    steps = deal.steps(order.n)
+    steps, samples = deal.steps(order.n), deal.dealt(order.n)
     line = (
         f"epoch {epoch}: {counted(steps, 'step')} of {deal.batch_size:,} on shard "
-        f"{deal.shard_index}/{deal.shard_count}, {counted(order.n, 'sample')} in the world"
+        f"{deal.shard_index}/{deal.shard_count}, {counted(samples, 'sample')} in the world"
     )
     shard, size = _shard_of(deal), deal.batch_size
     answer = {"epoch": epoch, "shard": shard, "batch_size": size, "steps": steps}
-    return [line], {**answer, "samples": order.n}
+    return [line], {**answer, "samples": samples}
 
 
 def _step(order: EpochOrder, deal: Deal, epoch: int, step: int) -> Answer:

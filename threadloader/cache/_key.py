@@ -29,6 +29,7 @@ from ._kinds import (
     hides_state,
     home,
     pickled_as,
+    registered,
     said,
     tells_itself,
 )
@@ -212,6 +213,8 @@ def _class(walk: Walk, kind: Any, base: Any) -> None:
     if walk.library(home(kind)):
         return
     walk.add(type(kind), kind.__bases__)
+    if virtual := registered(kind):
+        walk.add(virtual)
     for name, value in list(vars(kind).items()):  # in their order, which code can see
         if counts(kind, name, value):
             walk.put(name)
@@ -251,6 +254,8 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
     base = next((each for each in kind.__mro__[:-1] if walk.library(home(each))), None)
     if wraps or whole or base in _HOW or (base is None and not hides_state(thing)):
         return
+    if base and full_name(base) == "concurrent.futures._base.Future" and not thing.done():
+        raise walk.untold()  # what it will hold nobody can see yet
     if base is None or not {home(base).partition(".")[0], base.__name__} & BY_CLASS:
         _value(walk, thing)
 

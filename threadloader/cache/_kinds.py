@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import copyreg
 import functools
@@ -35,6 +36,7 @@ __all__ = [
     "installed",
     "library_at",
     "pickled_as",
+    "registered",
     "said",
     "tells_itself",
 ]
@@ -73,13 +75,15 @@ if _SCANNER is not None:
 
 BY_CLASS = frozenset(
     {
-        *("logging", "threading", "_thread", "queue", "_queue", "concurrent"),
+        *("logging", "threading", "_thread", "queue", "_queue"),
+        *("Executor", "ThreadPoolExecutor", "ProcessPoolExecutor"),  # but what a Future has counts
         *("_abc", "PyCapsule", "SystemRandom", "_Environ"),
     }
 )
 """Standard modules and classes whose objects say what a program does, not what it makes: they
-count by their classes alone. Objects of ``_abc`` remember who asked, a ``PyCapsule`` holds an
-address, a ``SystemRandom`` nothing, and ``os.environ`` much that is new in each shell."""
+count by their classes alone. Objects of ``_abc`` remember who asked (for the rest of them see
+`registered`), a ``PyCapsule`` holds an address, a ``SystemRandom`` nothing, and ``os.environ`` much
+that is new in each shell."""
 
 DISPATCHER = "functools", "singledispatch.<locals>.wrapper"
 """Module and code of the functions that `functools.singledispatch` makes."""
@@ -207,9 +211,17 @@ def counts(kind: type, name: str, value: Any) -> bool:
         return False
     if special and (name in _TOLD_OF_CLASSES or (name not in _WRITTEN and is_plain(value))):
         return True
-    if isinstance(kind, EnumMeta) and name != "_member_map_":
+    if isinstance(kind, EnumMeta) and name not in ("_member_map_", "_boundary_"):
         special = special or (name.startswith("_") and name.endswith("_"))
     return not special or callable(value) or hasattr(type(value), "__get__")
+
+
+def registered(kind: type) -> set[Any]:
+    """Give the classes that an abstract base class was told of by its method ``register``."""
+    dump = getattr(abc, "_get_dump", None)  # an interpreter without it keeps them in attributes
+    if dump is None or not isinstance(kind, abc.ABCMeta):
+        return set()
+    return {each() for each in dump(kind)[0]}
 
 
 def is_plain(value: Any, depth: int = _PLAIN_DEPTH) -> bool:

@@ -31,7 +31,7 @@ G6. After `stop` no thread of ours lives. If a job never returns, `stop` returns
 G7. Whatever a job or the iterator of jobs raises reaches the consumer at its place; of several
     failing parts of one job it is the lowest one's. No exception of a job ends a worker; one in
     the threads' own lines outside of any job (out of memory, say) ends the engine, and whoever
-    waits gets it.
+    waits gets it, or another if no memory is left to tell of it.
 G8. An interrupt anywhere in the consumer loses no result and leaves everything closable: what
     the consumer sends or asks for a second time is recognised by its number, and it touches no
     lock written in Python.

@@ -24,6 +24,10 @@ __all__ = ["Engine"]
 GRACE_SECONDS = 0.2
 """How much longer than its bound `stop` waits for the feeder's own report."""
 
+START_SECONDS = 60.0
+"""How long all threads together may take to start. Chosen: 128 take 0.01 to 0.2 seconds. A new
+thread that finds no memory for its first line dies, and whoever starts it waits for ever."""
+
 
 class Engine:
     """Worker threads and their feeder: made, started once, stopped once.
@@ -64,7 +68,7 @@ class Engine:
 
         Raises:
             ConfigError: gevent has replaced what they are made of.
-            RuntimeError: the system starts no more threads.
+            RuntimeError: the system starts no more threads, or one does not come to life.
             ClosedError: the interpreter shuts down.
         """
         shared = self._shared
@@ -92,8 +96,12 @@ class Engine:
             self._feeder = feeder if from_signal(failed) else None
             # Not in a variable, which would make a cycle of the error and this frame.
             raise _refused(failed, shared.num_workers)  # noqa: B904 (it is that one, or its context)
-        outcome = shared.started.wait()
-        if outcome is None or outcome.error is None:
+        outcome = shared.started.wait(START_SECONDS)
+        if outcome is None:
+            asks = f'"num_workers" asks for {shared.num_workers} threads'
+            late = f"they have not started within {START_SECONDS:g} s, as where memory is short"
+            raise RuntimeError(f"{asks}, and {late}; {FEWER}")
+        if outcome.error is None:
             return
         # The error's traceback leads here: neither the outcome nor this frame may keep it.
         error, outcome.error = _refused(outcome.error, shared.num_workers), None

@@ -12,7 +12,7 @@ from ._finishing import finish_handed, forget_handed
 from ._joining import join
 from ._log_thread import say, warn_of_dropped
 from ._outcome import ENDED, Outcome, caught, outside
-from ._ownership import end_if_forked, here
+from ._ownership import end_if_forked, forked, here
 from ._shared import HELD_SECONDS, LOOK, STOP, Shared
 from ._slots import Slot, Worker
 from ._worker import work
@@ -37,19 +37,43 @@ for the GIL; larger claims leave workers idle at the end of a batch."""
 
 def start_feeder(feeder: Thread, shared: Shared) -> None:
     """Start the feeder; runs in a bare thread, where no signal lands."""
-    _, error = caught(feeder.start)
-    if error is not None:
-        shared.end.fill(ENDED)
-        outcome = Outcome(error=error)
+    outcome: Outcome | None = shared.broken  # where no memory is left for another one
+    try:
+        _, error = caught(feeder.start)
+        outcome = None if error is None else Outcome(error=error)
         del error  # its traceback leads to this frame (G10)
-        shared.started.fill(outcome)
+    finally:
+        if outcome is not None:
+            shared.end.fill(ENDED)
+            shared.started.fill(outcome)
 
 
 def feed(shared: Shared) -> None:
-    """The feeder: start the workers, deal jobs until told to stop, end the workers."""
-    here.shared = shared
+    """The feeder: start the workers, deal jobs until told to stop, end the workers.
+
+    It ends them in any case, also where its own lines fail for want of memory: somebody waits.
+    """
     crew: list[tuple[Worker, Thread]] = []
     dealt: deque[Slot] = deque()
+    fed = False
+    try:
+        here.shared = shared
+        _feed(shared, crew, dealt)
+        fed = True
+    finally:
+        if not forked(shared):
+            if not fed:
+                shared.failed = shared.failed or shared.broken
+                shared.started.fill(shared.broken)  # where nothing has
+                shared.crew = tuple(crew)
+            try:
+                _end(shared, dealt, shared.failed or ENDED)
+            except BaseException:
+                end_without_feeder(shared)
+                raise
+
+
+def _feed(shared: Shared, crew: list[tuple[Worker, Thread]], dealt: deque[Slot]) -> None:
     bound = Bound(shared.max_bytes, shared.num_workers)
     _, error = caught(_start_workers, shared, crew)
     shared.crew = tuple(crew)  # all workers, or those before one that could not be started
@@ -61,7 +85,6 @@ def feed(shared: Shared) -> None:
             shared.failed = outside(error)
     del error
     dealt += bound.given_up()
-    _end(shared, dealt, shared.failed or ENDED)
 
 
 def _start_workers(shared: Shared, crew: list[tuple[Worker, Thread]]) -> None:
@@ -189,8 +212,11 @@ def release(shared: Shared) -> None:
 
 
 def end_without_feeder(shared: Shared) -> None:
-    """End the workers and wake the consumer, when the feeder is in the user's sampler for good."""
+    """End the workers and wake the consumer, when the feeder is in the user's sampler for good.
+
+    Or when it has failed at its own end.
+    """
     slot = shared.awaited
     if slot is not None:
-        slot.fill(ENDED)
+        slot.fill(shared.failed or ENDED)
     release(shared)

@@ -33,7 +33,8 @@ class Shared:
 
     `stopping` is set to True by whoever stops, and by the feeder as it ends; `abandoned` by the
     finalizer; `saying` by the feeder, when it waits for nothing but the log. `failed`, what a
-    thread has raised outside of a job, is that thread's: of several, the last counts. `gil_delay`,
+    thread has raised outside of a job, is that thread's: of several, the last counts. `broken` is
+    made beforehand, for one that has no memory left to make another. `gil_delay`,
     seconds for which the loop keeps the GIL from a worker, and `waits`, whether it mostly waits and
     needs no processor, are the first worker's. `crew`, the workers' facts and threads, is the
     feeder's; replaced whole, and empty in the end: a worker's facts lead back here.
@@ -70,6 +71,7 @@ class Shared:
         self.abandoned = self.saying = False
         self.forks = _runtime.forks
         self.failed: Outcome | None = None
+        self.broken = Outcome(error=MemoryError("too little was left to tell what failed"))
         self.gil_delay = 0.0
         self.waits = False
         self.crew: tuple[tuple[Worker, Thread], ...] = ()

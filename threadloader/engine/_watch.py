@@ -8,7 +8,7 @@ from .._runtime import Thread
 from ..errors import StalledError
 from ._log_thread import say
 from ._outcome import Outcome
-from ._shared import Shared
+from ._shared import STOP, Shared
 from ._slots import Slot
 
 __all__ = ["Watch"]
@@ -54,6 +54,8 @@ class Watch:
         # Nothing is looked at before a tick has passed: most waits end within it.
         outcome, seen, ticks, told_at = slot.wait(self._tick), None, 0, self._seconds
         while outcome is None:
+            if self._lost():
+                return self._give_up(slot)
             moves, ticks = self._moves(), ticks + 1
             # A tenth, ten times, need not be the whole to the last bit.
             late = round(ticks * self._tick, 9) >= round(told_at, 9)
@@ -64,6 +66,21 @@ class Watch:
                 told_at *= 2
             outcome = slot.wait(self._tick)
         return outcome
+
+    def _lost(self) -> bool:
+        """Tell whether a thread has ended that was not told to: without memory it dies silently."""
+        threads = [self._feeder, *(thread for _, thread in self._shared.crew)]
+        # In this order: whoever tells them to end has set `stopping` before they do.
+        return not (all(it.is_alive() for it in threads) or self._shared.stopping)
+
+    def _give_up(self, slot: Slot) -> Outcome | None:
+        """Do what a thread does that fails, in the place of one that could not."""
+        shared = self._shared
+        shared.failed = shared.failed or shared.broken
+        shared.stopping = True
+        shared.inbox.put(STOP)
+        slot.fill(shared.failed)
+        return slot.outcome
 
     def _moves(self) -> list[tuple[int, int | None, Any]]:
         shared = self._shared

@@ -117,6 +117,15 @@ class Deal(NamedTuple):
         _, _, largest, begin = self._tail(n, start)
         return (begin - start) // self.global_batch + (largest > 0)
 
+    def dealt(self, n: int) -> int:
+        """Count the positions of an epoch of n that come out on any shard, in rows not padding.
+
+        >>> Deal(batch_size=2, shard_count=2, remainder="drop").dealt(7)
+        6
+        """
+        _, end, _, _ = self._replace(shard_index=self.shard_count - 1)._tail(n, 0)
+        return min(end, n)
+
     def blocks(
         self, order: "_Order", start: int = 0, *, soon: bool = False
     ) -> Iterator[tuple[Indices, Indices]]:

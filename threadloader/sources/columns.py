@@ -142,6 +142,8 @@ def read_numbers(
                 raise SourceError(f"expected one row of numbers, got {got}", file)
             numbers: npt.NDArray[Any] = source.take(np.arange(len(source)))
         return numbers
+    if not data and file.suffix == ".npy":  # as `numpy.save` leaves it where it is killed
+        raise SourceError("expected numbers, got an empty file; write it again", file)
     lines = data.removeprefix(b"\xef\xbb\xbf").splitlines()
     if torn is not None and lines and not data.endswith((b"\n", b"\r")) and torn(lines[-1]):
         lines.pop()
