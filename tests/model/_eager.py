@@ -10,7 +10,7 @@ Faults that may still come are a thing that all threads share: no step is eager 
 may come.
 """
 
-from ._state import DRAINED
+from ._state import DRAINED, STOP
 
 
 def eager(protocol, s):
@@ -46,7 +46,7 @@ def feeder(protocol, s, free):
     It alone takes from the inbox and puts on the tickets, and a put and a get from what is not
     empty can be done in any order.
     """
-    at, n, puts, _, _ = s.feeder
+    at, n, puts, _, job = s.feeder
     if at in ("get", "drain"):
         return bool(s.inbox)
     if at in ("wake", "wakes", "wakes it"):
@@ -61,7 +61,7 @@ def feeder(protocol, s, free):
         # Nobody knows what it draws before that is dealt; but what is handed over may lie there.
         return free and not s.dry and n < protocol.jobs and not protocol.size.light
     if at == "fills":
-        return n >= s.received
+        return n >= s.received and job == STOP
     return (at == "sentinels" and puts > 0) or (at == "end" and s.stopping)
 
 

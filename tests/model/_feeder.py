@@ -34,7 +34,7 @@ class Feeding:
         elif at in ("handed", "reads", "concludes", "finishes", "fills it", "wakes it"):
             yield from self.finishing(s, *s.feeder)
         else:
-            yield from self.ending(s, at, n, puts, kind)
+            yield from self.ending(s, *s.feeder)
 
     def asks(self, s):
         return s._replace(asking=True)
@@ -103,7 +103,8 @@ class Feeding:
         if at in ("reads", "concludes", "fills it"):
             yield from self.fault(s, "feeder", s._replace(feeder=Feeder("end", kind="feeder")))
 
-    def ending(self, s, at, n, puts, kind):
+    def ending(self, s, at, n, puts, kind, job):
+        """The feeder at its end; `job` is a slot that the consumer waits for, or is about to."""
         if at == "end":
             label = ("ends",) if s.stopping else ("flag",)
             yield label, s._replace(stopping=True, feeder=Feeder("shuts", kind=kind))
@@ -121,16 +122,22 @@ class Feeding:
                 on = Feeder("fills", self.unfilled(s, 0), kind=kind)
                 yield ("drained",), s._replace(feeder=on)
         elif at == "fills":
-            if n >= s.received:
+            if job == STOP and self.sent_late(s):
+                on = s.feeder._replace(job=s.consumer.slot)
+                yield ("looks",), s._replace(feeder=on)
+            if n >= s.received and job == STOP:
                 on = Feeder("sentinels", puts=self.sentinels(s))
                 yield ("filled",), s._replace(feeder=on)
+            elif n >= s.received:
+                on = Feeder("wakes", job, kind=kind)
+                yield ("fill", job, kind), self.fill(s, job, kind)._replace(feeder=on)
             elif s.slots[n].outcome:  # a worker was faster
                 yield ("passes", n), s._replace(feeder=s.feeder._replace(slot=n + 1))
             else:
-                on = Feeder("wakes", n, kind=kind)
+                on = Feeder("wakes", n, kind=kind, job=job)
                 yield ("fill", n, kind), self.fill(s, n, kind)._replace(feeder=on)
         elif at == "wakes":
-            on = Feeder("fills", self.unfilled(s, n + 1), kind=kind)
+            on = Feeder("fills", self.unfilled(s, n + 1), kind=kind, job=job)
             yield ("wake", n), self.wake(s, n)._replace(feeder=on)
         elif at == "sentinels":
             if puts:
@@ -138,6 +145,11 @@ class Feeding:
                 yield ("sentinel",), s._replace(tickets=(*s.tickets, STOP), feeder=on)
             elif self.joined(s):
                 yield ("joined",), s._replace(feeder=Feeder("gone"))
+
+    def sent_late(self, s):
+        """Whether the feeder may see a slot waited for that was sent behind its last look."""
+        at, n, _ = s.consumer
+        return at in ("ask", "look", "asleep") and s.received <= n < s.sent
 
     def unfilled(self, s, n):
         while n < s.received and s.slots[n].outcome:

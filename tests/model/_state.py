@@ -85,7 +85,8 @@ class Feeder(NamedTuple):
 
     Attributes:
         kind: what it is about to fill with.
-        job: the slot that it finishes the job of, where a worker has handed it over.
+        job: the slot that it finishes the job of, where a worker has handed it over; at its end
+            one that it fills besides.
     """
 
     at: str = "start"
