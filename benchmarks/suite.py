@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ._picture import picture
+from ._picture import BEGINS, picture
 from ._plan import parser, plan_of
 from ._results import Results
 from ._run import run
@@ -89,7 +89,7 @@ def _json(results: Results) -> str:
 
 def _must_be_writable(numbers: str | None, drawn: str | None) -> None:
     """Refuse files that cannot be written; they are not made yet, for all may still fail."""
-    for option, name, begins in (("--json", numbers, '{\n "format"'), ("--svg", drawn, "<svg")):
+    for option, name, begins in (("--json", numbers, '{\n "format"'), ("--svg", drawn, BEGINS)):
         if name == "":  # as of a variable of the shell that is not set
             raise ValueError(f"{option}: expected the name of a file, got ''")
         if name and not _can_write(Path(os.path.realpath(name))):

@@ -289,10 +289,11 @@ def test_a_picture_goes_into_a_regular_file_alone(command):
     assert (2, "", expected) == (code, out, err[: len(expected)])
 
 
-@pytest.mark.parametrize("name", ["c.json", "./c.json", "x.npz"])
-def test_a_picture_takes_the_place_of_a_picture_alone(command, name):
-    """Not of the config, nor of data that nobody may have a copy of."""
+@pytest.mark.parametrize("name", ["c.json", "./c.json", "x.npz", "drawn.svg"])
+def test_a_picture_takes_the_place_of_a_picture_of_ours_alone(command, name):
+    """Not of the config, nor of data or a drawing that nobody may have a copy of."""
     write({"source": NPZ, "batch_size": 5})
+    Path("drawn.svg").write_text("<svg><!-- by hand --></svg>", "utf-8")
     before = Path(name).read_bytes()
     code, out, err = command("c.json", *QUICK, "--workers", "0", "--svg", name)
     expected = f"threadloader bench: cannot write {name}: expected a new name, or a picture that "
@@ -300,7 +301,7 @@ def test_a_picture_takes_the_place_of_a_picture_alone(command, name):
     assert before == Path(name).read_bytes()
 
 
-@pytest.mark.parametrize("before", ["", "<svg/>"])
+@pytest.mark.parametrize("before", ["", '<svg role="img" aria-labelledby="title about" />'])
 def test_a_picture_may_take_the_place_of_one_or_of_nothing(command, monkeypatch, before):
     monkeypatch.setattr(_command, "run", lambda *a, **k: report({0: 10.0}))
     Path("a.svg").write_text(before, "utf-8")

@@ -115,6 +115,13 @@ def test_masks_of_fields_of_other_names_than_str():
     assert [3, "3_mask"] == list(Pad()([{3: np.zeros(1)}]))
 
 
+class Foreign:
+    """An array of another package, as a tensor is."""
+
+    def __array__(self, *args, **options):
+        return np.ones(2)
+
+
 @pytest.mark.parametrize(
     ("pad", "samples", "rows", "said"),
     [
@@ -130,6 +137,8 @@ def test_masks_of_fields_of_other_names_than_str():
             (0,),
             "row 0 has a named tuple, which has no place for masks",
         ),
+        (Pad(), [Foreign()], (0,), "fields to pad; return numpy.asarray(...) of it from the"),
+        (Pad(), [{"x": Foreign()}], (0,), "return numpy.asarray(...) of it from the transform (f"),
         (Pad(), [None], (0,), "row 0 has None, which is no dict, tuple or list"),
         (Pad(fields=["x"]), [np.ones(1)], (0,), "shape (1,), which is no dict"),
         (Pad(), [{"x": 1, "y": [1]}], (0,), "without an array of one dimension or more to pad"),

@@ -199,6 +199,11 @@ def test_what_is_no_json_is_refused_at_its_place(text, place, said):
         ("[1,]", "take the comma away"),
         ("1 1", "one value is all that a file holds"),
         (b"\xff", "save the file as UTF-8"),
+        (b"\xff\xfe{\0}\0", "save the file as UTF-8"),
+        (
+            b"PK\x03\x04\x14\0\xe9",
+            'this is no text; a config names data: {"source": {"type": "npz",',
+        ),
         ('"\x1b"', 'write it as "\\u001b"'),
     ],
 )

@@ -164,23 +164,28 @@ def test_a_star_for_missing_values_is_for_fields_that_can_hold_it(tmp_path):
     assert error.message.endswith('"missing", whose number for "*" int64 does not hold')
 
 
+AS_TEXT = 'or take the dtype "str" for the field and convert it in the transform'
+
+
 @pytest.mark.parametrize(
-    ("options", "number"),
+    ("options", "hint"),
     [
-        ({"dtypes": {"a": "int8"}, "missing": {"*": -1}}, -1),
-        ({"categories": {"a": ["x"]}, "missing": {"a": -1}}, -1),
+        (
+            {"dtypes": {"a": "int8"}, "missing": {"*": -1}},
+            f'if they name classes, add it to "missing_text" if the value is missing, {AS_TEXT}',
+        ),
+        (
+            {"categories": {"a": ["x"]}, "missing": {"a": -1}},
+            'or name it in "categories", or in "missing_text" if the value is missing',
+        ),
     ],
 )
 def test_where_missing_values_have_a_number_a_text_that_may_be_one_is_told_so(
-    tmp_path, options, number
+    tmp_path, options, hint
 ):
     path = write(tmp_path, "a,b\nNA,\n")
-    error = refused(path, **options)
-    assert error.message.endswith(
-        'or add it to "missing_text" if the value is missing, or take the dtype "str" for the '
-        "field and convert it in the transform"
-    )
-    assert number == opened(path, **options, missing_text=["", "NA"])[0]["a"]
+    assert refused(path, **options).message.endswith(hint)
+    assert opened(path, **options, missing_text=["", "NA"])[0]["a"] == -1
 
 
 def test_a_text_that_is_a_category_is_not_missing(tmp_path):

@@ -206,6 +206,24 @@ def test_what_is_no_row_names_file_and_line(tmp_path, data, place, message):
     assert message in error.message
 
 
+@pytest.mark.parametrize(
+    ("begin", "kind"),
+    [
+        (b"PK\x03\x04", "a zip file, as .xlsx and .npz are; save what is in it as text"),
+        (b"SQLite format 3\0", 'an SQLite database; take {"type": "sqlite"}'),
+        (b"PAR1", "a Parquet file; save what is in it as text"),
+    ],
+)
+def test_a_file_that_is_no_text_is_told_what_it_is(tmp_path, begin, kind):
+    error = refused(write(tmp_path, begin + b"\xff\n"))
+    assert f"expected text in UTF-8, got {kind}" == error.message
+
+
+def test_quotes_of_a_file_with_another_delimiter_are_told_so(tmp_path):
+    error = refused(write(tmp_path, b'a,b\n1,"x"\n'), delimiter=";")
+    assert error.message.endswith("""or what "delimiter" the file has, if not ';'""")
+
+
 def test_a_file_of_gzip_is_told_to_be_unpacked(tmp_path):
     error = refused(write(tmp_path, gzip.compress(b"a,b\n1,2\n")))
     assert "line 1" == error.place

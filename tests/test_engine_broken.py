@@ -1,12 +1,16 @@
 """A thread whose own lines fail, without memory even to tell: nobody waits for ever (G3, G7)."""
 
+import os
+import signal
 import threading
 
+import numpy as np
 import pytest
-from numbered_jobs import Job
+from numbered_jobs import WAIT, Job
 
 from threadloader._runtime import Runtime
-from threadloader.engine import ENDED, Engine, _engine, _feeder, _shared, _worker
+from threadloader.engine import ENDED, Engine, _engine, _feeder, _shared, _slots, _worker
+from threadloader.engine._outcome import outside
 
 
 def full(*args):
@@ -40,17 +44,29 @@ def test_a_worker_without_memory_ends_the_engine(monkeypatch, fails):
     assert before == set(threading.enumerate())
 
 
-@pytest.mark.parametrize("fails", [("_deal",), ("_deal", "outside"), ("_deal_one", "outside")])
+@pytest.mark.parametrize("fails", [(), ("outside",)])
 def test_a_feeder_without_memory_ends_the_engine(monkeypatch, fails):
-    """G7: the same."""
+    """G7: the same, while the consumer waits for the slot that it has in hand."""
+    waits, real = threading.Event(), _slots.Slot.wait
+
+    def wait(slot, timeout=None):
+        if slot.origin is not None:
+            waits.set()
+        return real(slot, timeout)
+
+    def deal(*args):
+        assert waits.wait(WAIT)
+        raise MemoryError
+
+    monkeypatch.setattr(_slots.Slot, "wait", wait)
+    monkeypatch.setattr(_feeder, "_deal_one", deal)
     before, engine = set(threading.enumerate()), Engine(2, 5.0)
     for name in fails:
         monkeypatch.setattr(_feeder, name, full)
     engine.start()
-    stream = engine.stream(iter([Job(0)]), 1)
-    outcome = stream.result(0)
-    assert (outcome is ENDED) or isinstance(outcome.error, MemoryError)
-    assert isinstance(engine.failed.error, MemoryError)
+    outcome = engine.stream(iter([Job(0)]), 1).result(0)
+    assert isinstance(outcome.error, MemoryError)
+    assert engine.failed.error is outcome.error
     assert engine.stop()
     assert before == set(threading.enumerate())
 
@@ -76,12 +92,21 @@ def test_who_starts_the_feeder_without_memory_says_so():
     assert (ENDED, shared.broken) == (shared.end.outcome, shared.started.outcome)
 
 
-def test_threads_that_do_not_come_to_life_are_waited_for_within_a_bound(monkeypatch, caplog):
-    """G6: a new thread that has no memory for its first line dies, and tells nobody."""
+@pytest.mark.parametrize("who", ["launcher", "worker"])
+def test_threads_that_do_not_come_to_life_are_waited_for_within_a_bound(monkeypatch, caplog, who):
+    """G6: a new thread that has no memory for its first line dies; who starts it waits for ever."""
+    before, never = set(threading.enumerate()), threading.Event()
 
     class Dying(Runtime):
         def launch(self, function, args):
-            pass
+            if who != "launcher":
+                super().launch(function, args)
+
+        def thread(self, target, args, name):
+            thread = super().thread(target, args, name)
+            if name.endswith("worker-1"):
+                thread.start = lambda: never.wait(WAIT)
+            return thread
 
     monkeypatch.setattr(_engine, "START_SECONDS", 0.05)
     engine = Engine(3, 0.05, Dying())
@@ -89,6 +114,90 @@ def test_threads_that_do_not_come_to_life_are_waited_for_within_a_bound(monkeypa
         engine.start()
     assert engine.stop()
     assert "the feeder has not ended within 0.05 s; it is at\n" in caplog.text
+    assert {"threadloader-feeder"} >= {it.name for it in set(threading.enumerate()) - before}
+    never.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(WAIT)
+
+
+def test_a_feeder_that_fails_at_its_end_leaves_nothing_behind(monkeypatch):
+    """G6, G10: who stops ends what it has left, and does not wait for a word of it."""
+    before, engine = set(threading.enumerate()), Engine(2, WAIT)
+    engine.start()
+    shared = engine._shared
+    monkeypatch.setattr(_feeder, "forget_handed", full)
+    assert engine.stop()
+    assert (ENDED, ()) == (shared.end.outcome, shared.crew)
+    assert before == set(threading.enumerate())
+
+
+def test_what_fails_outside_of_a_job_keeps_no_frame_alive():
+    """G10: also where it was raised while another error was handled."""
+    error = MemoryError()
+    error.__context__ = OSError("before it")
+    kept = outside(error).error
+    assert (kept, None, None) == (error, kept.__context__, kept.__traceback__)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows cannot fork")
+def test_a_child_that_a_handler_forks_while_the_loop_waits_is_told_that_it_is_one(run_child):
+    """G6: none of the threads is in it; so the watch has nobody to miss."""
+    child = run_child(
+        """
+import os, signal, sys, threading
+from threadloader import ClosedError, Loader
+
+gate, children = threading.Event(), []
+
+class Source:
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        assert gate.wait(30)
+        return index
+
+def fork(number, frame):
+    children.append(os.fork())
+    if children[0]:
+        gate.set()
+
+signal.signal(signal.SIGALRM, fork)
+config = {"num_workers": 1, "batch_size": 4, "stall_seconds": 0.1}
+with Loader(config, Source()) as batches:
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        next(iter(batches))
+    except ClosedError as error:
+        os._exit(7 if "fork" in str(error) else 8)
+_, status = os.waitpid(children[0], 0)
+print(os.waitstatus_to_exitcode(status))
+"""
+    )
+    assert (0, "7\n") == (child.returncode, child.stdout), child.stderr
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such timer")
+def test_a_look_for_dead_threads_that_is_interrupted_kills_none():
+    """G8: on CPython 3.11 and 3.12 `Thread.is_alive`, interrupted, marks a live one as dead."""
+    gate, before = threading.Event(), signal.signal(signal.SIGALRM, signal.default_int_handler)
+    jobs = iter([Job(0, do=lambda number, part: gate.wait(WAIT))])
+    engine = Engine(32, 5.0, stall_seconds=0.01)
+    engine.start()
+    stream = engine.stream(jobs, 1)
+    random = np.random.default_rng(0)
+    try:
+        for _ in range(400):
+            signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.004 * random.random())
+            with pytest.raises(KeyboardInterrupt):
+                stream.result(0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        gate.set()
+        assert stream.result(0).error is None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        gate.set()
+        engine.stop()
 
 
 @pytest.mark.parametrize("who", ["worker", "feeder"])

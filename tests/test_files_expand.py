@@ -117,6 +117,12 @@ def test_who_writes_one_backslash_in_json_is_told_that_it_takes_two(tree, path):
     assert error.message.endswith(": Invalid name; in JSON a backslash is written twice, or as /")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there it stands between folders")
+def test_who_writes_backslashes_between_folders_is_told_what_they_are(tree):
+    hint = '; a backslash is part of a name here: write "/" between folders'
+    assert refused(tree, "no\\*.npy", None).message.endswith(hint)
+
+
 @pytest.mark.parametrize("path", ["~/no*", "~me/no/*", "$HOME/no*", "${DATA}*"])
 def test_who_writes_what_a_shell_replaces_is_told_that_nobody_does_here(tree, path):
     hint = '"~" and "$" stand for themselves: write the whole path'

@@ -132,7 +132,7 @@ def test_a_finish_that_hangs_in_the_feeder_is_told_as_one_in_a_worker_is(caplog)
         assert "in stuck_in_here" in str(caught.value)
         assert "no worker" not in str(caught.value)
         assert engine.stop()
-        (text,) = [record.getMessage() for record in caplog.records]
+        text = caplog.records[0].getMessage()
         assert text.startswith("the feeder has not ended within 0.05 s; it is at job 3")
         assert "in stuck_in_here" in text
     finally:

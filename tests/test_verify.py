@@ -201,6 +201,11 @@ def test_use_of_global_random_state_is_a_danger_even_if_nothing_differs(given, p
     assert "  a danger: the " + part in str(report)
 
 
+def test_a_collate_is_not_blamed_for_what_the_transform_before_it_changes():
+    report = report_of(faults.Kept, transform=faults.in_place, collate=np.stack)
+    assert [("transform", "in-place")] == found(report)
+
+
 def test_a_change_in_place_that_changes_nothing_more_is_a_danger():
     """The second time it gives what it gave the first time, so no batch differs."""
     report = report_of(faults.Kept, transform=faults.once_in_place)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import faults
 import numpy as np
 import pytest
+from frameworks import framework
 
 from threadloader import verify
 from threadloader.verify._inner_state import changed, held
@@ -63,6 +64,19 @@ def test_a_legacy_generator_is_seen_and_what_cannot_be_compared_is_passed_over()
     before = held(function)
     function(1)
     assert ["legacy"] == changed(before, held(function))
+
+
+def test_what_torch_keeps_is_seen():
+    torch = framework("torch")
+    generator, total = torch.Generator().manual_seed(0), torch.zeros(1)
+
+    def function(sample):
+        total.add_(1)
+        return torch.rand(1, generator=generator)
+
+    before = held(function)
+    function(1)
+    assert ["total", "generator"] == changed(before, held(function))
 
 
 def test_a_function_that_is_not_written_in_python_keeps_nothing_that_can_be_seen():

@@ -66,6 +66,7 @@ TESTS = {
     "sizes.py": "sizes max_bytes",
     "sources/": "sources arrays columns take take_into per_thread* source_fingerprint open_files"
     " damaged_files loader*",
+    "sources/_array": "arrays sources columns",
     "sources/_csv": "csv* columns damaged_files",
     "sources/_decode": "files_decode images tar",
     "sources/_files": "open_files file_reader npy* text tokens jsonl csv csv_rows damaged_files",

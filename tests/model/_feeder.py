@@ -149,7 +149,8 @@ class Feeding:
     def sent_late(self, s):
         """Whether the feeder may see a slot waited for that was sent behind its last look."""
         at, n, _ = s.consumer
-        return at in ("ask", "look", "asleep") and s.received <= n < s.sent
+        late = at in ("ask", "look", "asleep") and s.received <= n < s.sent
+        return late and not s.slots[n].outcome
 
     def unfilled(self, s, n):
         while n < s.received and s.slots[n].outcome:

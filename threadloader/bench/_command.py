@@ -16,7 +16,7 @@ from .._dry_run import examined, read
 from .._messages import GOOD, PROBLEM, USAGE, in_words, line
 from ..adapters import torch_loader
 from ..errors import ConfigError, LoaderError, by_handler
-from ._picture import picture
+from ._picture import BEGINS, picture
 from ._plan import CODE, STEPS, Plan
 from ._progress import progress
 from ._run import run
@@ -163,10 +163,6 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     return GOOD
 
 
-_PICTURE = b"<svg"
-"""How a file begins in whose place a picture may be put: as the ones that `picture` makes."""
-
-
 def _refused(path: Path) -> str:
     """Say why a file cannot be written; "" if it can."""
     try:
@@ -176,7 +172,7 @@ def _refused(path: Path) -> str:
         if not stat.S_ISREG(mode):  # a FIFO would wait for its reader when all is measured
             return "expected a regular file or a new name, got a pipe, a socket or a device"
         with path.open("rb") as file:  # not a config, or data that nobody has a copy of
-            if (start := file.read(len(_PICTURE))) and start != _PICTURE:
+            if (start := file.read(len(BEGINS))) and start != BEGINS.encode():
                 return "expected a new name, or a picture that bench has drawn, got another file"
         asked = path
     except FileNotFoundError:

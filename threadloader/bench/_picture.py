@@ -17,7 +17,10 @@ from ..stats import BANDS, percent
 if TYPE_CHECKING:
     from ._report import Report, Row
 
-__all__ = ["picture"]
+__all__ = ["BEGINS", "picture"]
+
+BEGINS = '<svg role="img" aria-labelledby="title about"'
+"""How each picture begins, by which it is known again."""
 
 WIDTH = 760
 LEFT, RIGHT = 84, 676
@@ -94,7 +97,7 @@ def picture(report: Report) -> str:
     size = f'viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}"'
     about = f"Chosen: {choice}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title about">',
+        f'{BEGINS} xmlns="http://www.w3.org/2000/svg" {size}>',
         f'<title id="title">{escape(_title(report))}</title>',
         f'<desc id="about">{escape(about)}</desc>',
         f"<style>{STYLE}</style>",

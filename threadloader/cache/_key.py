@@ -212,9 +212,7 @@ def _class(walk: Walk, kind: Any, base: Any) -> None:
     walk.put(full_name(kind))
     if walk.library(home(kind)):
         return
-    walk.add(type(kind), kind.__bases__)
-    if virtual := registered(kind):
-        walk.add(virtual)
+    walk.add(type(kind), kind.__bases__, registered(kind))
     for name, value in list(vars(kind).items()):  # in their order, which code can see
         if counts(kind, name, value):
             walk.put(name)
@@ -254,9 +252,10 @@ def _object(walk: Walk, thing: Any, told: type | None) -> None:
     base = next((each for each in kind.__mro__[:-1] if walk.library(home(each))), None)
     if wraps or whole or base in _HOW or (base is None and not hides_state(thing)):
         return
-    if base and full_name(base) == "concurrent.futures._base.Future" and not thing.done():
-        raise walk.untold()  # what it will hold nobody can see yet
-    if base is None or not {home(base).partition(".")[0], base.__name__} & BY_CLASS:
+    holds = base is not None and full_name(base) == "concurrent.futures._base.Future"
+    if holds and not thing.done():
+        raise walk.untold()
+    if base is None or holds or not {home(base).partition(".")[0], base.__name__} & BY_CLASS:
         _value(walk, thing)
 
 

@@ -75,8 +75,7 @@ if _SCANNER is not None:
 
 BY_CLASS = frozenset(
     {
-        *("logging", "threading", "_thread", "queue", "_queue"),
-        *("Executor", "ThreadPoolExecutor", "ProcessPoolExecutor"),  # but what a Future has counts
+        *("logging", "threading", "_thread", "queue", "_queue", "concurrent"),
         *("_abc", "PyCapsule", "SystemRandom", "_Environ"),
     }
 )

@@ -9,6 +9,7 @@ import numpy as np
 
 __all__ = [
     "ARRAYS",
+    "AS_ARRAY",
     "COLUMNS",
     "CUT",
     "EQUAL",
@@ -18,6 +19,7 @@ __all__ = [
     "PAD",
     "TOO",
     "has_texts",
+    "is_foreign_array",
     "no_array",
     "no_fill",
     "unfit",
@@ -25,6 +27,7 @@ __all__ = [
 
 EQUAL = "make them equal in the transform, or give collate=... in code"
 ARRAYS = "return numpy arrays from the transform, or give collate=... in code"
+AS_ARRAY = "return numpy.asarray(...) of it from the transform"
 CUT = "cut or scale them to one shape in the transform, or give collate=... in code"
 COLUMNS = "if these are columns, give them to the Loader as a tuple or a dict and not as a list"
 PAD = (
@@ -62,15 +65,19 @@ def no_array(value: Any, *, stacks: bool, named: bool) -> str:
     parts = value.values() if isinstance(value, dict) else value if inside else ()
     if any(isinstance(part, (np.ndarray, dict)) for part in parts):
         return LIFT
-    hint = "return numpy.asarray(...) of it from the transform"
     if isinstance(value, (list, tuple)):
         if has_texts(value):
             return _NUMBERS
-        return f'{hint}, or name its dtype in the source ("dtypes")'
+        return f'{AS_ARRAY}, or name its dtype in the source ("dtypes")'
     if stacks:
         stacked = 'leave it out of "fields": it is stacked as it is'
         return stacked if named else 'take the collate {"type": "stack"}'
-    return hint
+    return AS_ARRAY
+
+
+def is_foreign_array(value: Any) -> bool:
+    """Tell whether a value is an array of another package, as a tensor is."""
+    return hasattr(type(value), "__array__") and not isinstance(value, (np.ndarray, np.generic))
 
 
 def has_texts(value: Any, deep: int = 8) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConfigError, by_handler
-from ._advice import TOO, no_array, no_fill
+from ._advice import AS_ARRAY, TOO, is_foreign_array, no_array, no_fill
 from ._pad_options import as_in_json, problems
 from ._stack import (
     Faults,
@@ -141,8 +141,8 @@ class Pad:
             what = "a named tuple, which has no place for masks"
             if not hasattr(first, "_fields"):
                 what = f"{say(first)}, which is no dict, tuple or list of fields to pad"
-            message = f"row 0 has {what}; "
-            raise fault((), message + "return a dict from the transform", 0)
+            hint = AS_ARRAY if is_foreign_array(first) else "return a dict from the transform"
+            raise fault((), f"row 0 has {what}; {hint}", 0)
         faults.raise_lowest()
         return batch
 
@@ -172,8 +172,8 @@ class Pad:
                 # Lists that differ in length are not stacked, and arrays of texts are not padded.
                 hint = "return numpy.asarray(...) of it from the transform"
             for name in names:
-                if isinstance(first[name], list):
-                    hint = f"{no_array(first[name], stacks=True, named=True)} (field {name!r})"
+                if isinstance(first[name], list) or is_foreign_array(first[name]):
+                    hint = f"{no_array(first[name], stacks=False, named=True)} (field {name!r})"
                     break
             raise fault((), message + hint, 0)
         return chosen

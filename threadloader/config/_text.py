@@ -93,8 +93,12 @@ def _decoded(data: bytes, file: str) -> str:
             raise
         reader = _Reader(data[: error.start].decode(), file)
         reader.at = len(reader.text)
-        got = f"the byte 0x{data[error.start]:02x}"
-        reader.fail("text in UTF-8", got, "save the file as UTF-8")
+        got, hint = f"the byte 0x{data[error.start]:02x}", "save the file as UTF-8"
+        # A zero is in no text but one of UTF-16, which begins with a mark or with "{" and a zero.
+        if b"\0" in data[:512] and data[:2] not in (b"\xff\xfe", b"\xfe\xff", b"{\0", b"\0{"):
+            hint = "this is no text; a config names data: "
+            hint += '{"source": {"type": "npz", "path": "x.npz"}}'
+        reader.fail("text in UTF-8", got, hint)
 
 
 class _Reader:

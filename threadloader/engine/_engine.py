@@ -64,7 +64,7 @@ class Engine:
         self._finalizer.atexit = False
 
     def start(self) -> None:
-        """Start the threads: all of them, or none.
+        """Start the threads: all of them, or an error, after which a stop ends those there are.
 
         Raises:
             ConfigError: gevent has replaced what they are made of.
@@ -185,6 +185,11 @@ class Engine:
             say(shared, "error", [text, *stuck])
         elif feeder.ident is not None:
             feeder.join(GRACE_SECONDS)
+            if shared.crew:  # left by a feeder that has failed at its end
+                bound = shared.close_timeout
+                if stuck := join(shared.crew, bound, bound, self._runtime):
+                    say(shared, "error", stuck)
+        shared.crew = ()  # its facts lead back to what holds them (G10)
         return True
 
 

@@ -1,4 +1,4 @@
-"""The feeder: starts the workers, gives slots their jobs, and ends all."""
+"""The feeder: starts the workers, gives slots their jobs, fills those handed to it, ends all."""
 
 from __future__ import annotations
 
@@ -53,30 +53,28 @@ def feed(shared: Shared) -> None:
 
     It ends them in any case, also where its own lines fail for want of memory: somebody waits.
     """
-    crew: list[tuple[Worker, Thread]] = []
     dealt: deque[Slot] = deque()
     fed = False
     try:
         here.shared = shared
-        _feed(shared, crew, dealt)
+        _feed(shared, dealt)
         fed = True
     finally:
         if not forked(shared):
             if not fed:
                 shared.failed = shared.failed or shared.broken
                 shared.started.fill(shared.broken)  # where nothing has
-                shared.crew = tuple(crew)
             try:
                 _end(shared, dealt, shared.failed or ENDED)
             except BaseException:
                 end_without_feeder(shared)
+                shared.end.fill(ENDED)  # who stops joins the workers then
                 raise
 
 
-def _feed(shared: Shared, crew: list[tuple[Worker, Thread]], dealt: deque[Slot]) -> None:
+def _feed(shared: Shared, dealt: deque[Slot]) -> None:
     bound = Bound(shared.max_bytes, shared.num_workers)
-    _, error = caught(_start_workers, shared, crew)
-    shared.crew = tuple(crew)  # all workers, or those before one that could not be started
+    _, error = caught(_start_workers, shared)
     shared.started.fill(Outcome(error=error))
     if error is None:
         _, error = caught(_deal, shared, dealt, bound)
@@ -87,13 +85,13 @@ def _feed(shared: Shared, crew: list[tuple[Worker, Thread]], dealt: deque[Slot])
     dealt += bound.given_up()
 
 
-def _start_workers(shared: Shared, crew: list[tuple[Worker, Thread]]) -> None:
+def _start_workers(shared: Shared) -> None:
     for number in range(shared.num_workers):
         worker = Worker(lambda: shared.stopping)
         name = f"threadloader-worker-{number}"
         thread = shared.runtime.thread(work, (shared, worker, number == 0), name)
         thread.start()
-        crew.append((worker, thread))
+        shared.crew += ((worker, thread),)  # at once: a stop finds it, even if the next one hangs
 
 
 class _Costs(NamedTuple):
@@ -212,10 +210,8 @@ def release(shared: Shared) -> None:
 
 
 def end_without_feeder(shared: Shared) -> None:
-    """End the workers and wake the consumer, when the feeder is in the user's sampler for good.
-
-    Or when it has failed at its own end.
-    """
+    """End the workers and wake the consumer in the feeder's place, which hangs, or has failed."""
+    shared.stopping = True
     slot = shared.awaited
     if slot is not None:
         slot.fill(shared.failed or ENDED)

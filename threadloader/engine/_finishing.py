@@ -84,6 +84,8 @@ def forget_handed(shared: Shared) -> None:
 
 def _handed(shared: Shared) -> Slot | None:
     try:
-        return shared.handed.popleft()  # no look at its length, which takes no lock of the deque's
+        # Not `while shared.handed`: without the GIL its length is read under no lock, and an append
+        # may be missed.
+        return shared.handed.popleft()
     except IndexError:
         return None

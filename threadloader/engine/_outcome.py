@@ -108,6 +108,8 @@ def attempt(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseExceptio
 def outside(error: BaseException) -> Outcome:
     """Give the outcome of what a thread of ours has raised outside of a job: out of memory, say.
 
-    The error loses its traceback, which leads to frames that have the outcome (G10).
+    The error loses its traceback, which leads to frames that have the outcome (G10), and the error
+    in whose handling it was raised: that one's does, too.
     """
+    BaseException.__setattr__(error, "__context__", None)
     return Outcome(error=BaseException.with_traceback(error, None))

@@ -18,7 +18,8 @@ interval, 5 ms by default, and one that releases the GIL some microseconds."""
 
 LOOK: Any = object()
 """Put on the inbox to have the feeder look again: where the bytes of results are bounded, when one
-was made or taken; anywhere when a stream was cancelled or a worker's own lines have failed."""
+was made or taken; anywhere when a slot was handed to it, a stream was cancelled, or a worker's own
+lines have failed."""
 
 STOP: Any = object()
 """Put on the inbox to end the feeder, and on the queue, once for each, to end the workers."""
@@ -31,13 +32,14 @@ class Shared:
     finalizer ends them. `max_bytes` bounds the results that wait, None does not. `peak_bytes`, the
     most of them at once, is the feeder's.
 
-    `stopping` is set to True by whoever stops, and by the feeder as it ends; `abandoned` by the
-    finalizer; `saying` by the feeder, when it waits for nothing but the log. `failed`, what a
-    thread has raised outside of a job, is that thread's: of several, the last counts. `broken` is
-    made beforehand, for one that has no memory left to make another. `gil_delay`,
-    seconds for which the loop keeps the GIL from a worker, and `waits`, whether it mostly waits and
-    needs no processor, are the first worker's. `crew`, the workers' facts and threads, is the
-    feeder's; replaced whole, and empty in the end: a worker's facts lead back here.
+    `stopping` is set to True by whoever stops, by the feeder as it ends, and by the watch that
+    misses a thread; `abandoned` by the finalizer; `saying` by the feeder, when it waits for nothing
+    but the log. `failed`, what a thread has raised outside of a job, is that thread's, or the
+    watch's for one that died: of several, the last counts. `broken` is made beforehand, for one
+    that has no memory left to make another. `gil_delay`, seconds for which the loop keeps the GIL
+    from a worker, and `waits`, whether it mostly waits and needs no processor, are the first
+    worker's. `crew`, the workers' facts and threads, is the feeder's; replaced whole, and empty in
+    the end: a worker's facts lead back here.
 
     `forks` is what `_runtime.forks` was when it was made. `inbox` takes the consumer's slots, and
     words, to the feeder. `tickets` takes slots to the workers: one stands there once for each

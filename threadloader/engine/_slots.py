@@ -177,7 +177,7 @@ class Slot:
             return self.hands == 0
 
     def complete(self, worker: Worker) -> bool:
-        """Whether all parts are done and somebody wants the result; asked by who fills."""
+        """Whether all parts are done and somebody wants it; asked when no worker is at it."""
         return self._failed is None and not self.unwanted(worker)
 
     def conclude(

@@ -1,4 +1,4 @@
-"""The watch over a consumer that waits: somebody has to say so when nothing moves."""
+"""The watch over a consumer that waits: says when nothing moves, ends where a thread has died."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 from .._runtime import Thread
 from ..errors import StalledError
 from ._log_thread import say
-from ._outcome import Outcome
+from ._outcome import ENDED, Outcome
+from ._ownership import forked
 from ._shared import STOP, Shared
 from ._slots import Slot
 
@@ -23,6 +24,8 @@ LONGEST_TICK = 5.0
 
 class Watch:
     """Waits for slots, and tells what everybody is at when nothing moves meanwhile.
+
+    It ends the engine where one of its threads has died.
 
     A look counts as much time as was waited for, and not what a clock says: a process that
     was stopped and goes on, or a machine that slept, has lost a look and no more. While a worker
@@ -54,6 +57,8 @@ class Watch:
         # Nothing is looked at before a tick has passed: most waits end within it.
         outcome, seen, ticks, told_at = slot.wait(self._tick), None, 0, self._seconds
         while outcome is None:
+            if forked(self._shared):  # by a signal's handler: the child has none of the threads
+                return ENDED
             if self._lost():
                 return self._give_up(slot)
             moves, ticks = self._moves(), ticks + 1
@@ -71,7 +76,7 @@ class Watch:
         """Tell whether a thread has ended that was not told to: without memory it dies silently."""
         threads = [self._feeder, *(thread for _, thread in self._shared.crew)]
         # In this order: whoever tells them to end has set `stopping` before they do.
-        return not (all(it.is_alive() for it in threads) or self._shared.stopping)
+        return not (all(map(self._shared.runtime.lives, threads)) or self._shared.stopping)
 
     def _give_up(self, slot: Slot) -> Outcome | None:
         """Do what a thread does that fails, in the place of one that could not."""

@@ -1,4 +1,4 @@
-"""A worker: takes slots, does parts of their jobs, and fills those that it is the last to leave."""
+"""A worker: takes slots, does parts of their jobs; fills, or hands over, those it leaves last."""
 
 from __future__ import annotations
 
@@ -25,19 +25,17 @@ Measured with reads of 5 ms: 0.004 to 0.02."""
 def work(shared: Shared, worker: Worker, first: bool) -> None:
     """A worker: serve. If that fails a slot may be lost, and so the feeder is told to end.
 
-    It is told in any case, also where no memory is left to tell of what: somebody waits.
+    It is told in any case, even without memory to say what failed: a consumer may be waiting.
     """
-    served = False
+    outcome: Outcome | None = shared.broken  # where no memory is left for another one
     try:
         here.shared = shared
         _, error = caught(_serve, shared, worker, first)
         end_if_forked(shared, error)
-        if error is not None:
-            shared.failed = outside(error)
-        served = error is None
+        outcome = None if error is None else outside(error)
     finally:
-        if not (served or forked(shared)):
-            shared.failed = shared.failed or shared.broken
+        if outcome is not None and not forked(shared):
+            shared.failed = outcome
             shared.inbox.put(STOP)
 
 

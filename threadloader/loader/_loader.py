@@ -153,7 +153,7 @@ class Loader:
             WorkerError: the source raised `StopIteration`, `SystemExit` or the like.
             OSError: the file of ``resume`` cannot be read.
             Exception: whatever the source raises when it is asked for its length, or for labels.
-            RuntimeError: the system starts no more threads.
+            RuntimeError: the system starts no more threads, or one does not come to life.
         """
         if sys.is_finalizing():
             raise ClosedError("a Loader cannot be entered while the interpreter shuts down")

@@ -93,7 +93,7 @@ class Supply:
         """Start the threads.
 
         Raises:
-            RuntimeError: the system starts no more threads.
+            RuntimeError: the system starts no more threads, or one does not come to life.
         """
         self.engine.start()
         if isinstance(self._config.switch_interval, float | int):

@@ -118,7 +118,7 @@ class Deal(NamedTuple):
         return (begin - start) // self.global_batch + (largest > 0)
 
     def dealt(self, n: int) -> int:
-        """Count the positions of an epoch of n that come out on any shard, in rows not padding.
+        """Count the positions of an epoch of n that the shards are given; padding does not count.
 
         >>> Deal(batch_size=2, shard_count=2, remainder="drop").dealt(7)
         6

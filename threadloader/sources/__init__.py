@@ -16,7 +16,8 @@ holds for every kind, and is not said again in each:
   ``take`` are C-contiguous.
 - Data that is missing, damaged, or no longer what it was at opening is a `SourceError` that names
   file and place; options that do not fit together are a `ConfigError`.
-- ``fingerprint`` includes the sizes of the files; paths go through `_named.named_files`.
+- ``fingerprint`` includes the sizes of the files; what ``path`` names goes through
+  `_named.named_files`.
 - ``close`` closes all that the source has opened, once; a read after it is a `ClosedError`.
 """
 

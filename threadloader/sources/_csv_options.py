@@ -147,14 +147,17 @@ class CsvOptions:
     def meaning(self, name: str, cell: str) -> str:
         """Say which option would give a meaning to a cell that does not fit this field."""
         listed = cell in self.missing_text
-        if not listed and (name in self.missing or _OTHERS in self.missing):
-            what = f'add it to "missing_text" if the value is missing, {_AS_TEXT}'
-        elif name in self.categories:
+        may_lack = name in self.missing or self.missing.get(_OTHERS) is not None
+        if name in self.categories:
             what = 'name it in "categories" or "missing"'
+            if may_lack and not listed:
+                what = 'name it in "categories", or in "missing_text" if the value is missing'
         elif listed:
             what = 'say what it means with "dtypes" and "missing"'
         else:
             what = f'say by "missing" and "missing_text" what a missing value is, {_AS_TEXT}'
+            if name in self.missing or _OTHERS in self.missing:
+                what = f'add it to "missing_text" if the value is missing, {_AS_TEXT}'
             of_integers = "int" in (self.dtypes.get(name) or self.dtypes.get(_OTHERS) or "")
             if of_integers and cell.strip()[:1].isalpha():
                 classes = 'list the texts in "categories", not the dtype, if they name classes'

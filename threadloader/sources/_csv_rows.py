@@ -224,7 +224,8 @@ class _Rows:
             raise self._fault(
                 f"expected a field without quotes, or one with quotes around it, got {quote} "
                 f"inside {text[at : at + 40]!r}; put quotes around it and double those inside, "
-                'or say "quote": null if quotes mean nothing',
+                'or say "quote": null if quotes mean nothing, or what "delimiter" the file has, '
+                f"if not {self._options.delimiter!r}",
                 line,
             )
         end = at + 1

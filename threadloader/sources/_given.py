@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError, Problem, from_signal, name_of, signature
+from ._array_fields import is_sparse
 from ._per_thread import PerThread
-from .arrays import ArraySource, is_sparse
+from .arrays import ArraySource
 
 __all__ = ["Without", "as_source", "attributes_of", "has_own"]
 

@@ -38,8 +38,13 @@ _ESCAPED = r"[\b\f\n\r\t]"
 
 _TWICE = "in JSON a backslash is written twice, or as /"
 
-_GZIP = b"\x1f\x8b"
-"""How each gzip file begins (RFC 1952, 2.3.1). No text in UTF-8 begins so."""
+_BINARY = {
+    b"\x1f\x8b": "a file compressed by gzip; unpack it first",
+    b"PK\x03\x04": "a zip file, as .xlsx and .npz are; save what is in it as text",
+    b"SQLite format 3\0": 'an SQLite database; take {"type": "sqlite"}',
+    b"PAR1": "a Parquet file; save what is in it as text",
+}
+"""How files begin that are no text, and what to do with them."""
 
 
 def starts(path: str) -> str:
@@ -51,6 +56,8 @@ def starts(path: str) -> str:
         r"(^|[/\\])~|\$": '"~" and "$" stand for themselves: write the whole path',
         _ESCAPED: _TWICE,
     }
+    if os.name != "nt":
+        hints[r"\\"] = 'a backslash is part of a name here: write "/" between folders'
     texts = [text for sign, text in hints.items() if re.search(sign, path)]
     return "; ".join([f"{hint} folder", *texts])
 
@@ -211,12 +218,13 @@ def not_utf8(path: Path, error: UnicodeDecodeError) -> str:
     """Give the message for a piece of this file that is not UTF-8: expected, got, what to do."""
     try:
         with open_regular(path) as file:
-            begin = read_all(file, len(_GZIP))
-    except (OSError, SourceError) as failed:  # it may be gone by now: no gzip file then
+            begin = read_all(file, max(map(len, _BINARY)))
+    except (OSError, SourceError) as failed:  # it may be gone by now
         if by_handler(failed):
             raise
         begin = b""
-    if begin == _GZIP:
-        return "expected text in UTF-8, got a file compressed by gzip; unpack it first"
+    for magic, kind in _BINARY.items():
+        if begin.startswith(magic):
+            return f"expected text in UTF-8, got {kind}"
     got = f"the byte 0x{error.object[error.start]:02x} ({error.reason})"
     return f"expected UTF-8, got {got}; convert the file to UTF-8"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..errors import ConfigError, Problem
+from ._array_fields import checked, common_length
 from ._closing import closed_error
 from ._fingerprint import add_values, checked_rows, describe_dtype, sha256
 from ._row_numbers import row_number, row_numbers
@@ -21,11 +21,7 @@ from ._row_numbers import row_number, row_numbers
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["ArraySource", "Empty", "is_sparse", "stays_array"]
-
-# numpy.record arrays and maps of a file hold what a plain array holds; any other
-# subclass adds something (a mask, a unit, another meaning of []) that would be lost.
-_PLAIN_TYPES = (np.ndarray, np.memmap, np.recarray)
+__all__ = ["ArraySource", "Empty", "stays_array"]
 
 _Array: TypeAlias = "npt.NDArray[Any]"
 
@@ -41,19 +37,6 @@ def stays_array(dtype: np.dtype[Any]) -> bool:
     """
     has_width = dtype.kind in "SU" and dtype.itemsize > 0
     return has_width or (dtype.kind != "V" and not dtype.isnative)
-
-
-def is_sparse(data: Any) -> bool:
-    """Tell whether ``data`` is a sparse matrix of scipy; scipy need not be installed.
-
-    A subclass of one that has a ``len()`` of its own does not count: it may well give samples.
-    """
-    for each in type(data).__mro__:
-        if "__len__" in vars(each):
-            # The dok format has a len(), too: how many values are not 0.
-            known = str(each.__module__).startswith("scipy.sparse.")
-            return known or {"nnz", "toarray"} <= vars(each).keys()
-    return False
 
 
 class ArraySource:
@@ -77,10 +60,10 @@ class ArraySource:
     def __init__(self, data: Any) -> None:
         self._kind, self._labels, fields, self._build = _parts(data)
         self.arrays = [
-            _checked(self._kind, label, field)
+            checked(self._kind, label, field)
             for label, field in zip(self._labels, fields, strict=True)
         ]
-        self._length = _common_length(self._labels, self.arrays)
+        self._length = common_length(self._labels, self.arrays)
         named = isinstance(data, Mapping)
         names = list(data) if named else list(range(len(self.arrays)))
         self._at = {name: at for at, name in enumerate(names)}  # where a field's array is
@@ -254,47 +237,3 @@ def _parts(data: Any) -> tuple[str, list[str], list[Any], Callable[[Sequence[Any
     if isinstance(data, tuple):
         return "tuple", [f"field {i}" for i in range(len(data))], list(data), tuple
     return "array", ["the array"], [data], operator.itemgetter(0)
-
-
-def _checked(kind: str, label: str, field: Any) -> _Array:
-    """Give the field as a plain array, not copied; raise `ConfigError` if it is not fit for one."""
-
-    def refusal(expected: str, got: str, hint: str) -> ConfigError:
-        return ConfigError(Problem("source", f"{expected} ({label})", got, hint))
-
-    name = type(field).__name__
-    samples = "" if kind in ("array", "dict") else ", or list(...) of a tuple of samples"
-    if type(field) not in _PLAIN_TYPES:
-        # Not asked before: newer numpy imports `numpy.ma` at this, 1.2 MiB.
-        if isinstance(field, np.ma.MaskedArray):
-            hint = "the mask would be lost: give array.filled(value) and the mask as two fields"
-            raise refusal("an array without a mask", name, hint)
-        more = ", without what its class adds" if isinstance(field, np.ndarray) else samples
-        if hasattr(type(field), "chunks"):  # of a file, as those of h5py and zarr
-            more = f" if it fits into memory, else an object of your own for its samples{samples}"
-        dense = "its toarray()" if is_sparse(field) else f"numpy.asarray(...) of it{more}"
-        if hasattr(field, "__getitems__"):  # a source, as those of a Hugging Face DatasetDict
-            dense = "it alone: it has samples of its own"
-        raise refusal("a numpy array", name, f"give {dense}")
-    if field.dtype.hasobject:
-        hint = "convert it with astype, or give a list of samples"
-        raise refusal("numbers, or strings of a fixed width", f"dtype {field.dtype}", hint)
-    if field.ndim == 0:
-        hint = f"give one sample a row{samples}"
-        raise refusal("at least one dimension, the samples", "an array of shape ()", hint)
-    return np.asarray(field)
-
-
-def _common_length(labels: Sequence[str], arrays: Sequence[_Array]) -> int:
-    if not arrays:
-        raise ConfigError(Problem("source", "at least one array", "none", "name the fields"))
-    for label, array in zip(labels, arrays, strict=True):
-        if len(array) != len(arrays[0]):
-            expected = "the same number of samples in each field"
-            got = f"{len(arrays[0])} in {labels[0]} and {len(array)} in {label}"
-            hint = (
-                "the first dimension counts the samples; "
-                "for samples of differing length give a list of arrays"
-            )
-            raise ConfigError(Problem("source", expected, got, hint))
-    return len(arrays[0])

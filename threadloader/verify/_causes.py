@@ -187,10 +187,11 @@ def _in_place(case: Case, source: Any, indices: list[int]) -> Iterator[tuple[Cau
             return read(index)
         return again(case.retries, lambda: transform(read(index), KEY, index))
 
+    blamed = []
     if case.transform is not None:
-        yield from changed_by("transform", transformed)
+        yield from (blamed := list(changed_by("transform", transformed)))
     collate = case.collate
-    if collate is not None:
+    if collate is not None and not blamed:  # the transform runs before it, and has changed them
         yield from changed_by("collate", lambda index: collate([transformed(index)]))
 
 

@@ -177,6 +177,8 @@ def _mark(value: Any) -> bytes | None:
         return _digest(value.get_state(legacy=False))
     if isinstance(value, random.Random):
         return None if isinstance(value, random.SystemRandom) else _digest(value.getstate())
+    if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "get_state"):
+        return _digest(value.get_state())  # a generator; it is not imported for this
     if isinstance(value, itertools.count):
         return repr(value).encode()  # the only way to see where it stands, without moving it
     if isinstance(value, itertools.cycle):
@@ -226,7 +228,8 @@ def _is_small(value: Any, depth: int = DEEPEST) -> bool:
         return True
     if isinstance(value, (str, bytes, bytearray)):
         return len(value) <= MOST_BYTES
-    return isinstance(value, np.ndarray) and value.nbytes <= MOST_BYTES
+    is_array = isinstance(value, np.ndarray) or hasattr(type(value), "__dlpack__")  # or a tensor
+    return is_array and value.nbytes <= MOST_BYTES
 
 
 def _digest(value: Any) -> bytes | None:
