@@ -26,7 +26,11 @@ class Job(Protocol):
 
     @property
     def light(self) -> bool:
-        """Whether `finish` is short, and no code of the user's: then the feeder may call it."""
+        """Whether the feeder may call `finish`.
+
+        It is short then, and of the user's code it calls nothing but what samples of a class of
+        their own do when they are stacked.
+        """
 
     def run(self, parts: Iterator[int]) -> None:
         """Do the parts that `parts` gives, one after the other; several workers at once."""

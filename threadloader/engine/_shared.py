@@ -39,7 +39,7 @@ class Shared:
     that has no memory left to make another. `gil_delay`, seconds for which the loop keeps the GIL
     from a worker, and `waits`, whether it mostly waits and needs no processor, are the first
     worker's. `crew`, the workers' facts and threads, is the feeder's; replaced whole, and empty in
-    the end: a worker's facts lead back here.
+    the end, for which a stop sees as well: a worker's facts lead back here.
 
     `forks` is what `_runtime.forks` was when it was made. `inbox` takes the consumer's slots, and
     words, to the feeder. `tickets` takes slots to the workers: one stands there once for each

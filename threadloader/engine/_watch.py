@@ -74,9 +74,9 @@ class Watch:
 
     def _lost(self) -> bool:
         """Tell whether a thread has ended that was not told to: without memory it dies silently."""
-        threads = [self._feeder, *(thread for _, thread in self._shared.crew)]
+        lives = self._shared.runtime.lives
         # In this order: whoever tells them to end has set `stopping` before they do.
-        return not (all(map(self._shared.runtime.lives, threads)) or self._shared.stopping)
+        return not (all(map(lives, self._threads())) or self._shared.stopping)
 
     def _give_up(self, slot: Slot) -> Outcome | None:
         """Do what a thread does that fails, in the place of one that could not."""
@@ -93,8 +93,10 @@ class Watch:
         return [*moves, (len(shared.handed), None, None)]  # how much the feeder has to fill
 
     def _in_debugger(self) -> bool:
-        threads = [self._feeder, *(thread for _, thread in self._shared.crew)]
-        return any(map(self._shared.runtime.in_debugger, threads))
+        return any(map(self._shared.runtime.in_debugger, self._threads()))
+
+    def _threads(self) -> list[Thread]:
+        return [self._feeder, *(thread for _, thread in self._shared.crew)]
 
     def _tell(self, seconds: float) -> None:
         stack = self._shared.runtime.stack
