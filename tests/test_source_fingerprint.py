@@ -5,6 +5,7 @@ import pytest
 from dtypes import DTYPES, filled
 from own_sources import Delegating, Pair, Slotted, Squares
 
+from threadloader import Loader
 from threadloader.errors import ConfigError
 from threadloader.sources import (
     ArraySource,
@@ -88,6 +89,23 @@ class Known(list):
 
     def fingerprint(self):
         return "known"
+
+
+def test_texts_of_numpy_stand_in_a_state_as_plain_ones():
+    """torch.save and others know no `numpy.str_`."""
+
+    class Named(list):
+        def fingerprint(self):
+            return np.str_("mine")
+
+    def sampler(epoch, n):
+        return range(n)
+
+    sampler.name = np.str_("every one")
+    with Loader({"num_workers": 0}, Named([1, 2]), sampler=sampler) as batches:
+        run = batches.state_dict()["run"]
+    assert {"mine", "every one"} <= set(map(str, run.values()))
+    assert not [value for value in run.values() if isinstance(value, np.str_)]
 
 
 @pytest.mark.parametrize(("kind", "known"), [(Known, True), (list, False)])

@@ -201,4 +201,5 @@ def _name(sampler: Callable[..., Any]) -> str:
     # Without the module, which is another one when a script is imported instead of run.
     names = (getattr(sampler, name, None) for name in ("name", "__qualname__"))
     own = next((name for name in names if isinstance(name, str)), None)
-    return type(sampler).__qualname__ if own is None else own
+    # A plain text, as a state holds, also of numpy's.
+    return type(sampler).__qualname__ if own is None else str.__str__(own)

@@ -223,7 +223,7 @@ def fingerprint(source: Source) -> str:
     text = own()
     if not isinstance(text, str):
         raise ConfigError(Problem("source", "a str from its fingerprint()", type(text).__name__))
-    return text
+    return str.__str__(text)  # a plain one, as a state holds, also of numpy's
 
 
 def sample_fingerprint(source: Source) -> str:
