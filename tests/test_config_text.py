@@ -202,7 +202,7 @@ def test_what_is_no_json_is_refused_at_its_place(text, place, said):
         (b"\xff\xfe{\0}\0", "save the file as UTF-8"),
         (
             b"PK\x03\x04\x14\0\xe9",
-            'this is no text; a config names data: {"source": {"type": "npz",',
+            'this is no text; a config names data: {"source": {"type": "npz", "path": "x.npz"}}',
         ),
         ('"\x1b"', 'write it as "\\u001b"'),
     ],
