@@ -23,30 +23,9 @@ def _quiet(monkeypatch):
     monkeypatch.setattr(threading, "excepthook", lambda args: None)
 
 
-def failing(shared, worker, first):
-    """Fails as `_serve` may: with a slot in hand, which is lost."""
-    shared.tickets.take()
-    raise MemoryError
-
-
-@pytest.mark.parametrize("fails", [(), ("outside",)])
-def test_a_worker_without_memory_ends_the_engine(monkeypatch, fails):
-    """G7: also where it cannot make the outcome that says so."""
-    monkeypatch.setattr(_worker, "_serve", failing)
-    for name in fails:
-        monkeypatch.setattr(_worker, name, full)
-    before, engine = set(threading.enumerate()), Engine(1, 5.0)
-    engine.start()
-    outcome = engine.stream(iter([Job(0)]), 1).result(0)
-    assert isinstance(outcome.error, MemoryError)
-    assert engine.failed.error is outcome.error
-    assert engine.stop()
-    assert before == set(threading.enumerate())
-
-
-@pytest.mark.parametrize("fails", [(), ("outside",)])
-def test_a_feeder_without_memory_ends_the_engine(monkeypatch, fails):
-    """G7: the same, while the consumer waits for the slot that it has in hand."""
+@pytest.fixture
+def waited(monkeypatch):
+    """Set once the consumer waits for a slot."""
     waits, real = threading.Event(), _slots.Slot.wait
 
     def wait(slot, timeout=None):
@@ -54,15 +33,30 @@ def test_a_feeder_without_memory_ends_the_engine(monkeypatch, fails):
             waits.set()
         return real(slot, timeout)
 
+    monkeypatch.setattr(_slots.Slot, "wait", wait)
+    return waits
+
+
+@pytest.mark.parametrize("no_outcome", [False, True])
+@pytest.mark.parametrize("who", ["worker", "feeder"])
+def test_a_thread_without_memory_ends_the_engine(monkeypatch, waited, who, no_outcome):
+    """G7: with a slot in hand that is waited for; also where it cannot make the outcome for it."""
+
+    def serve(shared, worker, first):
+        shared.tickets.take()
+        deal()
+
     def deal(*args):
-        assert waits.wait(WAIT)
+        assert waited.wait(WAIT)
         raise MemoryError
 
-    monkeypatch.setattr(_slots.Slot, "wait", wait)
-    monkeypatch.setattr(_feeder, "_deal_one", deal)
-    before, engine = set(threading.enumerate()), Engine(2, 5.0)
-    for name in fails:
-        monkeypatch.setattr(_feeder, name, full)
+    before, engine = set(threading.enumerate()), Engine(1, 5.0)
+    if who == "worker":
+        monkeypatch.setattr(_worker, "_serve", serve)
+    else:
+        monkeypatch.setattr(_feeder, "_deal_one", deal)
+    if no_outcome:
+        monkeypatch.setattr(_worker if who == "worker" else _feeder, "outside", full)
     engine.start()
     outcome = engine.stream(iter([Job(0)]), 1).result(0)
     assert isinstance(outcome.error, MemoryError)

@@ -220,7 +220,7 @@ def registered(kind: type) -> set[Any]:
     dump = getattr(abc, "_get_dump", None)  # an interpreter without it keeps them in attributes
     if dump is None or not isinstance(kind, abc.ABCMeta):
         return set()
-    return {each() for each in dump(kind)[0]}
+    return {each() for each in dump(kind)[0]} - {None}  # of a class that is no more
 
 
 def is_plain(value: Any, depth: int = _PLAIN_DEPTH) -> bool:

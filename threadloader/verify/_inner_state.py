@@ -11,6 +11,7 @@ import contextlib
 import functools
 import inspect
 import itertools
+import math
 import operator
 import random
 import warnings
@@ -229,7 +230,7 @@ def _is_small(value: Any, depth: int = DEEPEST) -> bool:
     if isinstance(value, (str, bytes, bytearray)):
         return len(value) <= MOST_BYTES
     is_array = isinstance(value, np.ndarray) or hasattr(type(value), "__dlpack__")  # or a tensor
-    return is_array and value.nbytes <= MOST_BYTES
+    return is_array and getattr(value, "nbytes", math.inf) <= MOST_BYTES
 
 
 def _digest(value: Any) -> bytes | None:
