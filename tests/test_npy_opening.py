@@ -95,8 +95,9 @@ def test_if_one_file_cannot_be_opened_the_others_are_closed(tmp_path, open_, map
             return made[-1]
 
         monkeypatch.setattr(npy, kind, opened)
-    with pytest.raises(SourceError, match="found none"):
-        open_(mapped, fields={**fields, "y": "none.npy"})
+    (tmp_path / "y.npy").write_bytes(b"damaged")
+    with pytest.raises(SourceError, match="numpy's format"):
+        open_(mapped, fields={**fields, "y": "y.npy"})
     assert 1 == len(made)
     with pytest.raises(ClosedError):
         made[0].one(0)

@@ -15,9 +15,8 @@ from ._closing import close_all
 from ._fields import in_pointer
 from ._files import expand, kept_open
 from ._fingerprint import checked_rows, extent, sha256
-from ._named import named_files
+from ._named import check_there, named_files
 from ._npy_rows import Joined, Mapped, Positioned
-from ._open_file import none_there
 from ._progress import ProgressLog
 from ._row_numbers import row_number, row_numbers
 from .arrays import ArraySource, Empty
@@ -52,6 +51,11 @@ def open_npy(spec: Mapping[str, Any], base: Path, root: Path | None = None) -> N
         data: Any = named_files(spec, base, root)
     else:
         data = {field: files(field, names) for field, names in fields.items()}
+        options: dict[Path, str] = {}
+        for field, parts in data.items():
+            for part in parts:
+                options.setdefault(part, _option(field))
+        check_there(options, options)
     return NpySource(data, mapped=spec.get("mmap", False))
 
 
@@ -180,34 +184,21 @@ def _opened(
 ) -> list[Positioned | Mapped | Joined]:
     """Open the file or files of each array, by field; `undo` is given what closes them."""
     opened: list[Positioned | Mapped | Joined] = []
-    missing: dict[Path, str] = {}  # with the option that names each; one error names all of them
-    causes: list[BaseException] = []
     progress = ProgressLog()
     number, most = 0, kept_open()
     for field, files in arrays.items():
         parts: list[Positioned | Mapped] = []
         try:
             for file in [files] if isinstance(files, Path) else files:
-                try:
-                    part = Mapped(file) if mapped else Positioned(file, keep=number < most)
-                except SourceError as error:
-                    if isinstance(error.__cause__, FileNotFoundError):
-                        missing.setdefault(file, _option(field))
-                        causes = causes or [error.__cause__]
-                    elif not missing:  # else it comes once the missing ones are there
-                        raise
-                    continue
+                part = Mapped(file) if mapped else Positioned(file, keep=number < most)
                 undo.callback(part.close)
                 parts.append(part)
                 number += 1
                 progress.tell("%s: %d files of arrays opened", file, number)
-            if not missing:
-                opened.append(parts[0] if len(parts) == 1 else Joined(parts))
+            opened.append(parts[0] if len(parts) == 1 else Joined(parts))
         except SourceError as error:
             error.option = _option(field)
             raise
-    if missing:  # the cause is popped, since a variable of it would make a cycle
-        raise none_there([*missing], next(iter(missing.values()))) from causes.pop()
     return opened
 
 
