@@ -93,7 +93,7 @@ def test_the_exit_of_a_signal_handler_is_none_of_the_arguments(check, monkeypatc
     def rung(*args, **options):
         raise SystemExit(code)
 
-    monkeypatch.setattr(cli, "examined", rung)
+    monkeypatch.setattr(cli, "tried", rung)
     with pytest.raises(SystemExit) as caught:
         check(write({"source": NPZ}))
     assert code == caught.value.code

@@ -205,7 +205,7 @@ class Home:
         )
         said, err = [], []
         report = read_config(asked, err)
-        code = USAGE if report is None else examined(report, asked, said)[0]
+        code = USAGE if report is None else examined(report, asked, said)
         assert (code == GOOD) == (not said and not err), (code, said, err)
         assert good == (report is not None and report.config is not None), (said, err, section)
         entered, problem = self.enter(name, case.unknown, good)

@@ -28,7 +28,7 @@ from .engine import FEWER
 from .errors import ConfigError, Problem, SourceError, by_handler, ends
 from .loader import Loader, based, open_configured, without_source
 
-__all__ = ["examined", "read"]
+__all__ = ["examined", "read", "tried"]
 
 _TRIED = ("transform", "sampler", "exclude", "cache", "on_error", "pin_memory", "shard")
 """Options that can be right in the config and still keep a loader from entering."""
@@ -43,27 +43,35 @@ _BOUNDED = ("sampler", "exclude", "cache", "on_error")
 """Those of `_TRIED` that may name files, which `root` bounds: if that is wrong, none is tried."""
 
 
-def examined(
-    report: Report,
-    arguments: argparse.Namespace,
-    said: list[str],
-    given: Mapping[str, Any] | None = None,
-) -> tuple[int, list[str]]:
-    """Tries out a config that `read` has given; what is wrong is put into ``said``.
+def examined(report: Report, arguments: argparse.Namespace, said: list[str]) -> int:
+    """Tries out a config that `read` has given, without the parts that are given in code.
+
+    What is wrong is put into ``said``.
+
+    Returns:
+        The exit code up to now.
+    """
+    problems, _ = tried(report, arguments, {})
+    said += problem_lines(report, problems)
+    return PROBLEM if problems else GOOD
+
+
+def tried(
+    report: Report, arguments: argparse.Namespace, given: Mapping[str, Any]
+) -> tuple[list[Problem], list[str]]:
+    """Tries out a config that `read` has given.
 
     ``given``, as `code_of` gives it, is tried in the place of what the config says. A part that the
     command line names and ``given`` lacks is not tried, and neither is the option it replaces.
 
     Returns:
-        The exit code up to now; what to say about a batch.
+        All that is wrong, which is nothing only where there is a config; what to say about a batch.
 
     Raises:
         UsageError: as of `given_by`, for a source in code.
     """
     with telling():
-        problems, lines = _try_out(report, arguments, given or {})
-    said += problem_lines(report, problems)
-    return PROBLEM if problems or report.config is None else GOOD, lines
+        return _try_out(report, arguments, given)
 
 
 def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:

@@ -20,6 +20,7 @@ __all__ = [
     "USAGE",
     "counted",
     "from_source",
+    "in_order",
     "in_words",
     "is_terminal",
     "line",
@@ -71,8 +72,14 @@ def telling() -> Iterator[None]:
 
 def problem_lines(report: Report, problems: list[Problem]) -> list[str]:
     """Problems as lines, in the order of the document: the file, and in it the place."""
-    problems = sorted(problems, key=lambda it: (it.line, it.column))
-    return [line(f"{report.file}:{'' if it.line else ' '}{it}") for it in problems]
+    return [
+        line(f"{report.file}:{'' if it.line else ' '}{it}") for it in sorted(problems, key=in_order)
+    ]
+
+
+def in_order(problem: Problem) -> tuple[int, int]:
+    """Give what problems are sorted by, to stand in the order of the document."""
+    return problem.line, problem.column
 
 
 def from_source(report: Report, error: BaseException) -> list[Problem]:

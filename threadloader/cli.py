@@ -13,11 +13,11 @@ from typing import NoReturn, TextIO
 
 from . import __version__, bench, lookup, verify
 from ._command_line import CodeError, UsageError, add_code, code_of, new_command
-from ._dry_run import examined, read
+from ._dry_run import read, tried
 from ._exit import leave
-from ._messages import GOOD, PROBLEM, USAGE, line
+from ._messages import GOOD, PROBLEM, USAGE, in_order, line, problem_lines
 from ._stdout import answering, lead_nowhere
-from .errors import from_signal
+from .errors import Problem, from_signal
 
 __all__ = ["main", "program"]
 
@@ -37,6 +37,10 @@ samples, and a cache in a folder, are not tried. The same holds if the source
 cannot be opened. --batch skips samples as on_error allows, and reports how
 many. --source, --transform, --collate and --sampler import what your program
 gives in code, and try it in the place of what the config says.
+
+--json prints one object: "config" as it was named, "good", true or false,
+"problems", each with pointer, expected, got, hint, line and column, and
+"batch", the lines that --batch prints.
 
 Exit code: 0 good; 1 a problem with the config or with what it names, or code
 that fails; 2 bad usage, or a file that the system cannot read.
@@ -100,7 +104,9 @@ def _parser() -> argparse.ArgumentParser:
         "--batch", action="store_true", help="also build one batch and print its shapes and dtypes"
     )
     add_code(check)
-    check.add_argument(
+    printed = check.add_mutually_exclusive_group()
+    printed.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    printed.add_argument(
         "--effective",
         action="store_true",
         help="print the whole config as JSON, with its defaults filled in, and all else to stderr",
@@ -121,18 +127,35 @@ def _check(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     report = read(arguments, err)  # before code is imported, which may go to another folder
     if report is None:
         return USAGE
+    problems: list[Problem] = []
+    lines: list[str] = []
     try:
         with code_of(arguments) as given:
-            code, lines = examined(report, arguments, said, given)
+            problems, lines = tried(report, arguments, given)
     except (CodeError, UsageError) as error:
         err.append(line(f"threadloader check: {error}"))
-        return USAGE if isinstance(error, UsageError) else PROBLEM
-    if report.config is None or code:
-        return code
+        if isinstance(error, UsageError):
+            return USAGE
+        if not arguments.json:
+            return PROBLEM
+        problems = [Problem("", "code that can be imported", str(error))]
+    if arguments.json:
+        out.append(_answer(arguments.config, problems, lines))
+        return PROBLEM if problems else GOOD
+    said += problem_lines(report, problems)
+    if report.config is None or problems:
+        return PROBLEM
     said += [line(f"{arguments.config}: OK"), *map(line, lines)]
     if arguments.effective:
         out.append(json.dumps(report.config.as_dict(), indent=2))
     return GOOD
+
+
+def _answer(name: str, problems: list[Problem], lines: list[str]) -> str:
+    """What ``check --json`` prints of a config."""
+    answer = {"config": name, "good": not problems}
+    told = [problem._asdict() for problem in sorted(problems, key=in_order)]
+    return json.dumps({**answer, "problems": told, "batch": lines}, indent=2)
 
 
 def _print(lines: list[str], stream: TextIO | None) -> bool:

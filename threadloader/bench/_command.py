@@ -129,7 +129,7 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
     report = read(arguments, err)
     if report is None:
         return USAGE
-    code, _ = examined(report, arguments, err if arguments.json else out)
+    code = examined(report, arguments, err if arguments.json else out)
     if report.config is None or code:
         return code
     # Else torch's first process would find that out, after one of ours has run.

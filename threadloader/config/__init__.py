@@ -66,7 +66,7 @@ class LoaderConfig:
             to shorten it when the training loop holds the GIL and waits for data; ``None`` to
             leave it alone.
         num_epochs: epochs of a run; ``None`` for no limit.
-        stall_seconds: seconds without progress after which a wait is a stall; ``None``: no watch.
+        stall_seconds: seconds without progress after which a wait is a stall; ``None``: never.
         stall_action: ``"log"``, or ``"raise"`` for a `StalledError` from `next`.
         close_timeout: the most seconds that leaving the loader waits for a stuck thread.
 

@@ -68,7 +68,7 @@ def _verify(arguments: argparse.Namespace, out: list[str], err: list[str]) -> in
     report = read(arguments, err)
     if report is None:
         return USAGE
-    code, _ = examined(report, arguments, err if arguments.json else out)
+    code = examined(report, arguments, err if arguments.json else out)
     if report.config is None or code:
         return code
     try:
