@@ -134,12 +134,18 @@ def test_what_fails_outside_of_a_job_keeps_no_frame_alive():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows cannot fork")
-def test_a_child_that_a_handler_forks_while_the_loop_waits_is_told_that_it_is_one(run_child):
+@pytest.mark.parametrize("seconds", [0.1, None])
+def test_a_child_that_a_handler_forks_while_the_loop_waits_is_told_that_it_is_one(
+    run_child, seconds
+):
     """G6: none of the threads is in it; so the watch has nobody to miss."""
     child = run_child(
-        """
+        f"""
 import os, signal, sys, threading
 from threadloader import ClosedError, Loader
+from threadloader.engine import _watch
+
+_watch.LONGEST_TICK = 0.1
 
 gate, children = threading.Event(), []
 
@@ -156,7 +162,7 @@ def fork(number, frame):
         gate.set()
 
 signal.signal(signal.SIGALRM, fork)
-config = {"num_workers": 1, "batch_size": 4, "stall_seconds": 0.1}
+config = {{"num_workers": 1, "batch_size": 4, "stall_seconds": {seconds}}}
 with Loader(config, Source()) as batches:
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:

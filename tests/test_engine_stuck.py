@@ -3,11 +3,13 @@
 import logging
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 from numbered_jobs import WAIT, Job
 
+from threadloader import ClosedError
 from threadloader._runtime import Runtime
 from threadloader.engine import ENDED, Engine, _engine, _joining
 from threadloader.engine._slots import Slot, Worker
@@ -198,6 +200,50 @@ def test_a_worker_that_is_stuck_beside_the_feeder_is_logged_too(caplog):
         go_on.set()
         worker.join(WAIT)
         engine._feeder.join(WAIT)
+
+
+def test_a_stop_beside_one_that_tells_of_the_stuck_joins_and_tells_nothing_anew(monkeypatch):
+    """G6: it comes while the first one waits for the log."""
+    read, asked, go_on = threading.Event(), threading.Event(), threading.Event()
+    told = []
+
+    def stuck(number, part):
+        read.set()
+        assert go_on.wait(WAIT)
+
+    def jobs():
+        yield Job(0, do=stuck)
+        asked.set()
+        assert go_on.wait(WAIT)
+
+    def say(shared, level, texts):
+        told.append(len(texts))
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(engine.stop).result(WAIT)
+
+    monkeypatch.setattr(_engine, "say", say)
+    engine = Engine(1, 0.05, Runtime())
+    engine.start()
+    ((_, worker),) = engine._shared.crew
+    engine.stream(jobs(), depth=2).prefetch()
+    try:
+        assert read.wait(WAIT)
+        assert asked.wait(WAIT)
+        assert engine.stop()
+        assert [2] == told  # the feeder and the worker, once
+    finally:
+        go_on.set()
+        worker.join(WAIT)
+        engine._feeder.join(WAIT)
+
+
+def test_an_engine_that_was_stopped_before_starts_no_thread():
+    """G6: whoever has stopped it does not wait for threads that come later."""
+    engine = Engine(1, WAIT, Runtime())
+    assert engine.stop()
+    with pytest.raises(ClosedError, match="closed while it was being entered"):
+        engine.start()
+    assert engine._feeder is None
 
 
 def test_a_feeder_that_is_stuck_costs_its_bound_and_no_more():

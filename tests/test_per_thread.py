@@ -1,6 +1,7 @@
 """One source for each thread, where the process forks, and where a read does not end."""
 
 import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -309,6 +310,49 @@ def test_what_is_about_to_be_closed_is_not_lent():
     source.close()
     assert source not in lent
     assert source is source.lend()
+
+
+def test_a_close_for_an_earlier_user_leaves_a_later_one_alone():
+    """As after an interrupt, or where closing an object has failed; and it frees nothing."""
+    source = per_thread(lambda: [1, 2])
+    close = source.lend().closer()
+    assert 2 == len(source)
+    close()
+    with ThreadPoolExecutor(1) as pool:
+        assert source is pool.submit(source.lend).result()
+        assert 2 == pool.submit(source.__getitem__, 1).result()
+        close()
+        assert 2 == pool.submit(source.__getitem__, 1).result()
+    assert source is not source.lend()
+    source.close()
+    assert source is source.lend()
+
+
+def test_a_loader_that_is_closed_again_leaves_the_next_one_its_source():
+    """An exception of a handler has come before the first one knew that its source is closed."""
+    interrupts = iter([signal.SIGINT])
+
+    class Numbers:
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            return index
+
+        def close(self):
+            for number in interrupts:
+                signal.raise_signal(number)
+
+    source, config = per_thread(Numbers), {"num_workers": 0, "shuffle": False}
+    loader = Loader(config, source)
+    batches = loader.__enter__()
+    with pytest.raises(KeyboardInterrupt):
+        batches.close()
+    with Loader({**config, "batch_size": 4}, source) as others:
+        it = iter(others)
+        assert [0, 1, 2, 3] == next(it).tolist()
+        loader.__exit__(None, None, None)
+        assert [4, 5, 6, 7] == next(it).tolist()
 
 
 def test_a_thread_that_has_read_for_another_may_open_it_itself():

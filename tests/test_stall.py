@@ -170,8 +170,8 @@ def test_a_sampler_that_blocks_is_told_by_the_feeder(heard):
     assert "in sampler" in texts[0]
 
 
-def test_there_is_no_watch_where_none_is_wanted(monkeypatch):
-    """Then a wait has no bound, so that no thread wakes up for nothing."""
+def test_where_no_stall_is_to_be_told_the_loop_looks_for_dead_threads_alone(monkeypatch):
+    """For these and for a fork, as often as it would for the longest stall."""
     source, timeouts = Blocking(4, blocked=0), set()
     plain = Runtime.wait
 
@@ -186,7 +186,7 @@ def test_there_is_no_watch_where_none_is_wanted(monkeypatch):
         timeouts.clear()  # the start has a bound of its own
         source.let_go.clear()
         list(batches)
-        assert {None} == timeouts
+        assert {LONGEST_TICK} == timeouts
 
 
 class Ticks(Runtime):

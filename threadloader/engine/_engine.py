@@ -69,9 +69,11 @@ class Engine:
         Raises:
             ConfigError: gevent has replaced what they are made of.
             RuntimeError: the system starts no more threads, or one does not come to life.
-            ClosedError: the interpreter shuts down.
+            ClosedError: it was stopped before, or the interpreter shuts down.
         """
         shared = self._shared
+        if shared.stopping:  # nobody would wait for threads that start now
+            raise ClosedError("the Loader was closed while it was being entered")
         # Greenlets would wait for one another, in vain and for ever.
         if self._runtime.threads_replaced():
             raise ConfigError(
@@ -169,6 +171,8 @@ class Engine:
         ended = shared.end.wait(shared.close_timeout + GRACE_SECONDS)
         if ended is None and shared.saying:  # the log has a bound of its own
             ended = shared.end.wait(SAY_SECONDS)
+        if ended is None and forked(shared):  # meanwhile, by a signal's handler
+            return True
         if ended is None:
             at = f"at {shared.finished_by_feeder()}".rstrip()
             text = f"the feeder has not ended within {shared.close_timeout:g} s; it is {at}\n"
@@ -181,6 +185,7 @@ class Engine:
                     raise
                 end_without_feeder(shared)
             stuck = join(shared.crew, 0.0, shared.close_timeout, self._runtime)
+            shared.crew = ()  # before the fill: another thread's stop is not to join them again
             shared.end.fill(ENDED)  # a second stop waits no more
             say(shared, "error", [text, *stuck])
         elif feeder.ident is not None:

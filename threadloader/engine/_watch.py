@@ -36,7 +36,7 @@ class Watch:
     Args:
         shared: what the threads share.
         feeder: the feeder.
-        seconds: how long nothing may move.
+        seconds: how long nothing may move; infinite: for ever, and no stall is told.
         raises: whether a stall is raised; otherwise it is logged, at the limit and then
             each time that it has lasted twice as long.
     """

@@ -59,6 +59,7 @@ class Loader:
     Raises:
         ConfigError: the config or an argument is wrong; it holds every problem.
         OSError: the config file cannot be read.
+        ClosedError: the interpreter shuts down.
 
     >>> import numpy as np
     >>> with Loader({"batch_size": 2, "shuffle": False}, source=np.arange(5)) as batches:
@@ -129,7 +130,8 @@ class Loader:
 
         Raises:
             ConfigError: there is no such option, or it is wrong, alone or beside the others; or
-                it is a source, transform, collate or sampler, and this loader has one from code.
+                it is a source, transform, collate or sampler, and this loader has one from code;
+                or it is `resume`, `skip_steps` or `unknown`, which are no options of a config.
         """
         check_replaced(options, self._given)
         made = {**self._options, **options}
@@ -174,7 +176,7 @@ class Loader:
                 # The user closes what the user made; what a factory makes for us is ours.
                 if isinstance(source, sources.PerThread):
                     source = source.lend()
-                    close = source.close
+                    close = source.closer()
             length = length_of(source)
             read, cache, transform = source, None, self._transform
             # Only our own sources: none of them has to wait to say where a sample stands.

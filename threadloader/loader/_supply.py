@@ -62,7 +62,7 @@ class Supply:
                 config.num_workers,
                 config.close_timeout,
                 runtime,
-                stall_seconds=config.stall_seconds,
+                stall_seconds=config.stall_seconds or float("inf"),  # null: tells of ends alone
                 stall_raises=config.stall_action == "raise",
                 max_bytes=None if config.max_bytes is None else bytes_of(config.max_bytes),
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..errors import ClosedError, ConfigError, Problem, from_signal, misfit
@@ -37,11 +38,13 @@ class _Opening:
 
     Its attributes have no lock. ``closed`` goes from False to True once, and a thread that reads
     False just before that goes on with its object, as if it had come a moment earlier. Threads
-    that write ``length`` at the same time all write the same number.
+    that write ``length`` at the same time all write the same number. ``lent`` is the lock that its
+    user holds, written by `PerThread.lend`; None where it is nobody's.
     """
 
     def __init__(self, opener: int) -> None:
         self.opener = opener
+        self.lent: Any = None
         self.forks = _forks
         self.length: int | None = None
         self.closed = False
@@ -70,7 +73,8 @@ class _Part:
         try:
             if not nested:
                 self.closing = True
-                _close(self.made)
+                if callable(close := getattr(self.made, "close", None)):
+                    close()
                 over = True
         except BaseException as error:
             # An exception of a signal handler may have come before anything was closed.
@@ -152,13 +156,19 @@ class PerThread:
         open, the calling thread counts as the one that opens it, whatever it was under earlier
         users.
         """
-        if not self._lent.acquire(blocking=False):
+        lent = self._lent  # read once: a close may replace it, and never frees it
+        if not lent.acquire(blocking=False):
             return PerThread(self._factory, self._adapt).lend()
         here = self._here()
         with here.lock:
             if here.opening is None or here.opening.closed:
                 here.opening = _Opening(threading.get_ident())
+            here.opening.lent = lent
         return self
+
+    def closer(self) -> Callable[[], None]:
+        """Give what closes this for its present user: called again, it closes no later user's."""
+        return partial(self.close, self._here().opening)
 
     def _here(self) -> _Process:
         return self._processes.get(_forks) or self._processes.setdefault(_forks, _Process())
@@ -261,28 +271,25 @@ class PerThread:
             raise AttributeError("expected a thread that has read here, got one without an object")
         return part
 
-    def close(self) -> None:
+    def close(self, opening: _Opening | None = None) -> None:
         """Close each object that the factory made, if it has ``close()``.
 
         Each is closed even when one of them raises; the last exception is raised, with the others
         as its context. A fork closes what it made itself, not what its parent made. While another
         thread is in a call of an object, that object stays open, since its ``close()`` might wait:
-        that thread closes it. What an interrupt leaves open, a second call closes.
+        that thread closes it. What an interrupt leaves open, a second call closes. ``opening`` is
+        the one that is to end, None for the present one.
         """
         here = self._here()
-        opening = here.opening
+        if opening is None or opening.forks != _forks:
+            opening = here.opening
         if opening is not None:
             opening.closed = True
         # After the flag is set: else a new user would go on with what is closed a moment later.
-        self._lent = threading.Lock()
+        if opening is None or opening.lent in (None, self._lent):
+            self._lent = threading.Lock()
         parts = [part for part in here.parts.copy() if part.opening.closed]
         close_each(here.end, parts)
-
-
-def _close(made: Any) -> None:
-    close = getattr(made, "close", None)
-    if callable(close):
-        close()
 
 
 def _closed() -> ClosedError:
