@@ -6,6 +6,7 @@ import itertools
 import json
 import threading
 import weakref
+from collections import Counter
 from itertools import islice
 
 import numpy as np
@@ -174,6 +175,31 @@ def test_padding_that_fails_is_left_out_and_not_counted():
     with Loader(config, source=Failing(5, {0})) as batches:
         assert [([2, 3], 0, ())] == run(batches)
         assert batches.stats().skipped == 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_padding_that_fails_is_left_out_of_a_batch_that_went_over_the_budget(workers):
+    """The batch is made once more, as its one sample had failed; it is good then."""
+
+    class Flaky:
+        def __init__(self):
+            self.reads = Counter()
+
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            self.reads[index] += 1
+            if index == 0 or (index, self.reads[index]) == (2, 1):
+                raise ValueError(f"bad {index}")
+            return index
+
+    shard = {"index": 1, "count": 2, "remainder": "pad"}
+    config = {"batch_size": 2, "shuffle": False, "shard": shard, "on_error": {"skip": 0}}
+    source = Flaky()
+    with Loader({**config, "num_workers": workers, "num_epochs": 1}, source=source) as batches:
+        assert [([2], 0, ())] == run(batches)
+        assert (0, 2) == (batches.stats().skipped, source.reads[2])
 
 
 def test_info_has_the_rows_that_are_left():

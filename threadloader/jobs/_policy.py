@@ -54,15 +54,17 @@ class Policy(NamedTuple):
         backoff: seconds before the first time; twice as long before each further one.
         skip: whether a sample that fails to the end is left out of its batch.
         pause: waits before another try.
+        strict: whether it is raised all the same, but for a row of padding: the budget is spent.
     """
 
     retry: int
     backoff: float
     skip: bool
     pause: Pause
+    strict: bool = False
 
-    def leaves_out(self, error: BaseException) -> bool:
-        """Tell whether a sample that failed so to the end is left out.
+    def leaves_out(self, error: BaseException, *, padding: bool) -> bool:
+        """Tell whether a sample, or a row of padding, that failed so to the end is left out.
 
         Not where the source is closed, the loader is busy, or the process has too many files
         open: that says nothing of the sample.
@@ -77,7 +79,7 @@ class Policy(NamedTuple):
                     return False
                 if (cause := _CAUSE(cause)) is None:
                     break
-            return self.skip
+            return self.skip and (padding or not self.strict)
         finally:
             del cause, error  # whose traceback leads to this frame
 

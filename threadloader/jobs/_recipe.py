@@ -93,9 +93,9 @@ class Recipe(NamedTuple):
         return self.transform if self.together is None else None
 
     def strict(self) -> "Recipe":
-        """Give the same recipe, but that a sample which fails is raised and not left out."""
+        """Give the same recipe, but that a sample which fails is raised, as of `Policy.strict`."""
         policy = self.policy
-        return self._replace(policy=policy and policy._replace(skip=False))
+        return self._replace(policy=policy and policy._replace(strict=True))
 
     def finished(self, batch: Any) -> tuple[Any, bytes | None]:
         """Give a collated batch as it is delivered; and its fingerprint, or None where unwanted."""

@@ -32,7 +32,8 @@ class RetryingJob(BatchJob):
     Attributes:
         failures: the samples that were left out, once the batch is made, lowest row first; none
             for a row of padding.
-        strict: whether a sample that fails is raised, and not left out.
+        strict: whether a sample that fails is raised, and not left out; never a row of padding,
+            which counts nowhere, unless none is left out.
     """
 
     __slots__ = ("_again", "_failed", "_kept", "_tries", "failures", "strict")
@@ -41,7 +42,7 @@ class RetryingJob(BatchJob):
         super().__init__(*args)
         # Written by the worker that finishes, before the fill.
         self.failures: tuple[Failure, ...] = ()
-        self.strict = not self._policy.skip
+        self.strict = self._policy.strict or not self._policy.skip
         self._kept: NDArray[np.int64] | None = None  # the rows that are left, where some are not
         # By row, written by the worker that claimed it: its failure if it is left out, its retries.
         self._failed: list[Failure | None] = [None] * len(self._indices)
@@ -122,7 +123,9 @@ class RetryingJob(BatchJob):
                     raise
                 if self._policy.again(self._tries[row]):
                     self._tries[row] += 1
-                elif self._recipe.opened() and self._policy.leaves_out(error):
+                elif self._recipe.opened() and self._policy.leaves_out(
+                    error, padding=not self._valid[row]
+                ):
                     from ._failure import failure_of
 
                     index = int(self._indices[row])
