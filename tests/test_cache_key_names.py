@@ -1,12 +1,13 @@
 """What stands behind a name counts, whether code, an annotation or a text has the name."""
 
+import importlib
 import sys
 import types
 
 import pytest
 from programs import defined, keys
 
-from threadloader.cache import key_of
+from threadloader.cache import _walk, key_of
 from threadloader.cache._code import stood_for
 
 
@@ -193,3 +194,72 @@ def test_what_a_module_of_yours_gives_by_its_getattr_counts(monkeypatch):
         return key_of(defined("def f(x): return x[: it.SIZE]", it=module))
 
     assert key(2) == key(2) != key(3)
+
+
+class Waits:
+    """As what stands for ``lazy import`` in a module of CPython 3.15, up to the first use."""
+
+    def __init__(self, resolve):
+        self.resolve = resolve
+
+    def __repr__(self):
+        return "<lazy_import 'helpers'>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x): return x[: it]",
+        "def f(x): return another.it",
+        "class F:\n    part: 'it'\nf = F()",
+    ],
+)
+def test_what_a_lazy_import_leads_to_counts_and_is_the_same_before_and_after(monkeypatch, text):
+    monkeypatch.setattr(_walk, "_LAZY", Waits)
+
+    def key(it):
+        module, another = types.ModuleType("written_here"), types.ModuleType("another_of_mine")
+        monkeypatch.setitem(sys.modules, "written_here", module)
+        module.it = another.it = it
+        module.another = another
+        exec(text, vars(module))
+        return key_of(module.f)
+
+    for one, other in ((4, 5), (defined("def f(): return 1"), defined("def f(): return 2"))):
+        waiting = [key(Waits(lambda it=it: it)) for it in (one, other)]
+        assert [key(one), key(other)] == waiting
+        assert waiting[0] != waiting[1]
+
+
+def test_a_lazy_import_that_fails_counts_by_its_error(monkeypatch):
+    """It may be of a package that few need; and what a handler raises meanwhile is raised."""
+    monkeypatch.setattr(_walk, "_LAZY", Waits)
+
+    def key(error):
+        def resolve():
+            raise error
+
+        return key_of(defined("def f(x): return it", it=Waits(resolve)))
+
+    assert key(ImportError("a")) == key(ImportError("b")) != key(ValueError("a"))
+    with pytest.raises(KeyboardInterrupt):
+        key(KeyboardInterrupt())
+
+
+@pytest.mark.skipif(not hasattr(types, "LazyImportType"), reason="CPython before 3.15")
+@pytest.mark.parametrize(
+    "line", ["lazy import lazily_here as it", "lazy from lazily_here import g"]
+)
+def test_what_is_edited_behind_a_lazy_import_is_another_key(monkeypatch, tmp_path, line):
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for number in (1, 2):
+        (tmp_path / "lazily_here.py").write_text(f"def g(x): return x + {number}\n")
+        monkeypatch.delitem(sys.modules, "lazily_here", raising=False)
+        importlib.invalidate_caches()
+        call = "it.g(x)" if "as it" in line else "g(x)"
+        f = defined(f"{line}\ndef f(x): return {call}")
+        found.append(key_of(f))
+        assert f(0) == number
+        assert found[-1] == key_of(f)  # the name has been used by now
+    assert found[0] != found[1]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import from_signal, log
 from ._kinds import home, library_at
-from ._walk import LONGEST, NAME
+from ._walk import LONGEST, NAME, held
 
 __all__ = ["named_in_texts", "names_used", "stood_for", "warn_of_imports"]
 
@@ -46,8 +46,8 @@ def named_in_texts(kind: type, namespace: dict[str, Any]) -> dict[str, Any]:
         if type(item) is str:
             names = set(NAME.findall(item)) if len(item) <= LONGEST else set()
             for name in (namespace.keys() & names) - found.keys():
-                found[name] = namespace[name]
-                pending.append(namespace[name])
+                found[name] = held(namespace, name)
+                pending.append(found[name])
         # An object of another class may be anything, and is not asked for its attributes.
         elif id(item) not in seen and home(type(item)) in _OF_TYPES:
             seen[id(item)] = item

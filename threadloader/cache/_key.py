@@ -33,7 +33,7 @@ from ._kinds import (
     said,
     tells_itself,
 )
-from ._walk import Walk
+from ._walk import Walk, held
 
 __all__ = ["key_of"]
 
@@ -181,7 +181,7 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
     for name in sorted(names):
         if name in namespace:
             walk.put(name)
-            walk.add(namespace[name])
+            walk.add(held(namespace, name))
     # The code can reach all of its module: by `globals()`, say, or `sys.modules[__name__]`.
     if _REACH_ALL & (names - set(namespace)) or {"modules", "__name__"} <= names:
         walk.add(sys.modules.get(home(function)))

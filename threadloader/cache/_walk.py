@@ -8,11 +8,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import from_signal
 from ._graph import Node
 from ._kinds import full_name, home, installed
 from ._samples import CONSTANTS
 
-__all__ = ["LONGEST", "NAME", "UntoldError", "Walk"]
+__all__ = ["LONGEST", "NAME", "UntoldError", "Walk", "held"]
 
 _MOST_STEPS = 1000
 """The longest chain of objects of which each is found in what the one before is pickled as.
@@ -24,6 +25,26 @@ LONGEST = 10_000
 shorter, and the longer texts of a dataset would take time."""
 NAME = re.compile(r"[^\W\d]\w*")
 """A name in a text, which may be code."""
+
+
+_LAZY: Any = getattr(types, "LazyImportType", None)
+"""What stands for ``lazy import`` (PEP 810), from CPython 3.15 on, until the name is used."""
+
+
+def held(namespace: dict[str, Any], name: str) -> Any:
+    """Give what a module's namespace has under a name; what that imports lazily is imported now.
+
+    Where it cannot be imported, give the name of the error: whoever uses the name gets it.
+    """
+    value = namespace[name]
+    if type(value) is not _LAZY:
+        return value
+    try:
+        return value.resolve()
+    except Exception as error:  # of the imported module, which may raise anything
+        if from_signal(error):
+            raise
+        return full_name(type(error))
 
 
 class UntoldError(Exception):
@@ -179,6 +200,6 @@ class Walk:
                 namespace = vars(self._things[number])
                 for name in sorted((namespace.keys() & self._words) - values.keys()):
                     found = True
-                    values[name] = namespace[name]
-                    if self.text(namespace[name]) is None:
-                        self._number(namespace[name], self._steps[number])
+                    values[name] = held(namespace, name)
+                    if self.text(values[name]) is None:
+                        self._number(values[name], self._steps[number])
