@@ -27,6 +27,15 @@ def test_a_sample_is_the_row_and_a_batch_the_stacked_samples(dtype, shape):
     assert content(array[3, ...]) == content(np.asarray(as_source(array)[3]))
 
 
+@pytest.mark.parametrize("shape", [(), (3,)])
+@pytest.mark.parametrize("dtype", ["U0", "S0"])
+def test_texts_of_no_width_come_as_arrays_in_samples_and_batches_alike(dtype, shape):
+    """A numpy scalar of them is a plain text, of which a collate makes a list."""
+    source = as_source(np.zeros((5, *shape), [("a", dtype)])["a"])
+    batch, taken = stack([source[row] for row in range(5)]), source.take(range(5))
+    assert (np.ndarray, taken.dtype, taken.shape) == (type(batch), batch.dtype, batch.shape)
+
+
 @pytest.mark.parametrize("layout", ["Fortran", "strided", "backwards", "unaligned", "read-only"])
 def test_any_layout_in_memory_gives_contiguous_writable_batches(layout):
     plain = np.arange(60.0).reshape(10, 6)

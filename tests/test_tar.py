@@ -205,11 +205,18 @@ def test_an_archive_may_be_empty_beside_another(tmp_path):
     assert 1 == len(samples(opened(tmp_path, ["1.tar", "2.tar"])))
 
 
-def test_more_archives_than_may_be_open_are_opened_for_each_read(tmp_path, monkeypatch):
+def test_of_more_archives_than_may_be_open_the_others_are_opened_for_each_read(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(tar, "kept_open", lambda: 2)
     for i in range(3):
         write(tmp_path, {"1.cls": str(i)}, name=f"{i}.tar")
+    let_go, plain = [], tar._Archive.let_go
+    monkeypatch.setattr(
+        tar._Archive, "let_go", lambda it: (let_go.append(it.reader.path.name), plain(it))
+    )
     source = opened(tmp_path, "*.tar")
+    assert ["2.tar"] == let_go
     assert [0, 1, 2] == [sample["cls"] for sample in samples(source)]
     with pytest.raises(ClosedError):
         source[0]

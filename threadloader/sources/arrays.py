@@ -35,8 +35,7 @@ def stays_array(dtype: np.dtype[Any]) -> bool:
     A scalar would cut a string to its own width, and swap a foreign byte order. The dtype alone is
     looked at, since a value may be as large as a damaged file says.
     """
-    has_width = dtype.kind in "SU" and dtype.itemsize > 0
-    return has_width or (dtype.kind != "V" and not dtype.isnative)
+    return dtype.kind in "SU" or (dtype.kind != "V" and not dtype.isnative)
 
 
 class ArraySource:

@@ -90,14 +90,14 @@ class TarSource:
         chosen = None if names is None else tuple(names)
         files = list(paths)
         self._archives: list[_Archive] = []
-        keep = len(files) <= kept_open()
+        most = kept_open()
         with ExitStack() as undo:
             for path in files:
                 reader = FileReader(path)
                 undo.callback(reader.close)
                 archive = _Archive(reader, chosen, exact=fields is None)
                 chosen = chosen or archive.fields
-                if not keep:
+                if len(self._archives) >= most:
                     archive.let_go()
                 self._archives.append(archive)
             self._first = [0, *accumulate(len(archive.keys) for archive in self._archives)]
