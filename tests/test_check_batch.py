@@ -42,6 +42,7 @@ def test_nested_batches_are_printed_by_field():
         "deep": {"m": [np.zeros(2, bool)]},
         "n": 3,
         "none": [],
+        "": b"z",
     }
     assert [
         "x/0: shape (2, 3), dtype uint8",
@@ -49,10 +50,9 @@ def test_nested_batches_are_printed_by_field():
         "deep/m/0: shape (2,), dtype bool",
         "n: int",
         "none: list of 0",
-    ] == list(_first_batch._shapes(batch, ""))
-    assert ["batch: shape (1,), dtype int32"] == list(
-        _first_batch._shapes(np.zeros(1, np.int32), "")
-    )
+        "'': bytes of 1",
+    ] == list(_first_batch._shapes(batch))
+    assert ["batch: shape (1,), dtype int32"] == list(_first_batch._shapes(np.zeros(1, np.int32)))
 
 
 def test_of_a_pinned_batch_shapes_and_dtypes_are_printed_too():
@@ -63,7 +63,7 @@ def test_of_a_pinned_batch_shapes_and_dtypes_are_printed_too():
             return "Size"
 
     tensor = SimpleNamespace(shape=Size((2, 3)), dtype="torch.uint8")
-    assert ["x: shape (2, 3), dtype torch.uint8"] == list(_first_batch._shapes({"x": tensor}, ""))
+    assert ["x: shape (2, 3), dtype torch.uint8"] == list(_first_batch._shapes({"x": tensor}))
 
 
 def test_a_batch_that_cannot_be_built_is_a_problem(check):

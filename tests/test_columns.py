@@ -241,12 +241,13 @@ class TestNumbers:
         assert (expected, kind) == (numbers.tolist(), numbers.dtype)
 
     def test_where_integers_are_wanted_3_0_is_one(self, tmp_path):
-        """As in the config itself; it stays a float among weights."""
-        numbers = self.read(tmp_path, b'3.0\n1e2\n-0.0\n{"index": 4.0}\n5\n', whole=True)
-        assert ([3, 100, 0, 4, 5], np.int64) == (numbers.tolist(), numbers.dtype)
+        """Exactly, beyond what a float holds as well; it stays a float among weights."""
+        data = b'3.0\n1e2\n-0.0\n{"index": 4.0}\n5\n9007199254740993.0\n+9007199254740995.\n'
+        numbers, exact = self.read(tmp_path, data, whole=True), [2**53 + 1, 2**53 + 3]
+        assert ([3, 100, 0, 4, 5, *exact], np.int64) == (numbers.tolist(), numbers.dtype)
         assert np.float64 == self.read(tmp_path, b"3.0\n5\n").dtype
 
-    @pytest.mark.parametrize("line", ["17.5", "true", "1e400", "NaN", '{"index": 2.5}'])
+    @pytest.mark.parametrize("line", ["17.5", "true", "1e-400", f"1e{9**20}", '{"index": 2.5}'])
     def test_where_integers_are_wanted_another_number_is_told_by_its_line(self, tmp_path, line):
         with pytest.raises(SourceError) as caught:
             self.read(tmp_path, f"1\n\n{line}\n2\n".encode(), whole=True)

@@ -193,6 +193,8 @@ def test_the_rules_for_rows(tmp_path, data, rows):
         (b'a,b\n1,2\n3,5" pipe\n', "line 3", "expected a field without quotes, or one with quotes"),
         (b"a,b\n1,2\r3,4\r", "line 2", "expected LF or CR LF at the end of a line, got a CR alone"),
         (b"a,b\r\n1,2\r", "line 2", "got a CR alone"),
+        (b'a,"b"\r1,2\r', "line 1", "got a CR alone; convert the line ends"),
+        (b"\na,b\n1,3\n", "line 2", 'got 2; the first row is blank: remove it, or set "skip_bl'),
         (b"a,b\n1,2\na,b\n3,4\n", "line 3", "got the names of the columns again; remove this line"),
         (b'a,b\n1,"2"\n"a",b\n3,4\n', "line 3", "got the names of the columns again"),
         (b"a,b\n1,2\n3,\xff\n", "line 3", "expected UTF-8, got the byte 0xff"),

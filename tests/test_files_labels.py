@@ -55,7 +55,7 @@ def by_table(folder, text, **options):
 
 def test_a_table_gives_labels_and_says_which_files_are_samples(tmp_path, caplog):
     write(tmp_path, {"b/1": b"", "a": b"", "c": b"", "not listed": b""})
-    text = '\ufeffy,note,file\r\nwolf,,c\r\n"a, b","two\nlines",./b/1\n\nwolf,,a\n'
+    text = '\ufeff\r\ny,note,file\r\nwolf,,c\r\n"a, b","two\nlines",./b/1\n\nwolf,,a\n'
     with caplog.at_level(logging.INFO, "threadloader"):
         source = opened(tmp_path, **by_table(tmp_path, text))
     assert ("a, b", "wolf") == source.classes

@@ -323,7 +323,7 @@ LOST = {
     "the numbers of a list": (OverflowError("my own"), listed, np, "array"),
     "a number as in a cell": (
         ValueError("my own"),
-        lambda folder: columns._as_in_a_cell(b"01"),
+        lambda folder: columns._as_in_a_cell(b"01", whole=False),
         columns.re,
         "search",
     ),

@@ -343,6 +343,22 @@ def test_a_shard_is_never_read_as_a_raw_file(tmp_path, open_):
     assert 'got the header of a shard; set "format" to "shard"' in error.message
 
 
+@pytest.mark.parametrize("change", [lambda data: data[:-2], lambda data: data + b"\0\0"])
+def test_a_shard_that_was_cut_is_no_raw_file_either(tmp_path, open_, change):
+    write(tmp_path, change(shard(range(4))))
+    assert 'got the header of a shard; set "format"' in refused(open_, dtype="uint16").message
+
+
+@pytest.mark.parametrize(("magic", "version"), [(20240801, 7), (20240520, 2), (20240520, 7)])
+def test_a_shard_of_another_kind_is_told_what_to_do_in_either_format(
+    tmp_path, open_, magic, version
+):
+    write(tmp_path, shard(range(4), magic=magic, version=version))
+    advice = f"shards of this kind ({magic}, version {version}) are not read: write what follows"
+    for options in ({"format": "shard"}, {"dtype": "uint16"}, {"dtype": "uint32"}):
+        assert advice in refused(open_, **options).message
+
+
 def test_a_shard_cut_anywhere_or_longer_is_refused(tmp_path, open_):
     whole = shard(range(20))
     path = tmp_path / "000.bin"

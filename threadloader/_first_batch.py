@@ -40,7 +40,7 @@ def _built(
     """Lines about the first batch; `first` is what was raised for a sample that is left out."""
     with make(config) as batches:
         for batch in batches:
-            lines = list(_shapes(batch, ""))
+            lines = list(_shapes(batch))
             skipped = batches.info.skipped if batches.info else ()
             if skipped:
                 told = f"samples left out by on_error, up to this batch: {len(skipped)}"
@@ -78,8 +78,9 @@ def at_fault(error: BaseException, given: Mapping[str, Any]) -> str:
     return part if part in given else f"/{part}"
 
 
-def _shapes(batch: Any, field: str) -> Iterator[str]:
+def _shapes(batch: Any, field: str | None = None) -> Iterator[str]:
     """A line for each array of a batch: ``x: shape (32, 64), dtype uint8``."""
+    where = "batch" if field is None else field or repr(field)
     parts: Iterable[tuple[Any, Any]] = ()
     if isinstance(batch, dict):
         parts = batch.items()
@@ -87,9 +88,9 @@ def _shapes(batch: Any, field: str) -> Iterator[str]:
         parts = enumerate(batch)
     elif isinstance(getattr(batch, "shape", None), tuple) and hasattr(batch, "dtype"):
         # An array, or a tensor where they are pinned, whose shape is a tuple of its own kind.
-        yield f"{field or 'batch'}: shape {tuple(batch.shape)}, dtype {batch.dtype}"
+        yield f"{where}: shape {tuple(batch.shape)}, dtype {batch.dtype}"
     else:
         length = f" of {len(batch)}" if hasattr(batch, "__len__") else ""
-        yield f"{field or 'batch'}: {type(batch).__name__}{length}"
+        yield f"{where}: {type(batch).__name__}{length}"
     for name, part in parts:
-        yield from _shapes(part, f"{field}/{name}" if field else f"{name}")
+        yield from _shapes(part, f"{name}" if field is None else f"{field}/{name}")

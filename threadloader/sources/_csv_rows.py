@@ -188,6 +188,8 @@ class _Rows:
             # A blank row that has delimiters is no blank line.
             hint = '"skip_blank": true leaves blank lines out' if len(row) == 1 else "remove it"
             return f"{expected}, all blank; {hint}"
+        if not "".join(self.first or ()).strip():
+            return f'{expected}; the first row is blank: remove it, or set "skip_blank" to true'
         return f'{expected}; correct the line, or the options "delimiter" and "quote"'
 
     def _row(self, text: str, at: int, *, last: bool) -> tuple[list[str] | None, int]:
@@ -212,15 +214,12 @@ class _Rows:
         """Raise what is wrong with the field at ``at``, unless it goes on in the next piece."""
         line = self._line + text.count("\n", begin, at)
         quote = self._options.quote
+        alone = "expected LF or CR LF at the end of a line, got a CR alone; "
         if not quote or text[at] != quote:
             stop = self._plain.match(text, at)
             if stop and text.startswith("\r", stop.end()):
                 hint = "put quotes around the field, or convert the line ends"
-                raise self._fault(
-                    "expected LF or CR LF at the end of a line, got a CR alone; "
-                    + (hint if quote else "convert the line ends"),
-                    line,
-                )
+                raise self._fault(alone + (hint if quote else "convert the line ends"), line)
             raise self._fault(
                 f"expected a field without quotes, or one with quotes around it, got {quote} "
                 f"inside {text[at : at + 40]!r}; put quotes around it and double those inside, "
@@ -231,6 +230,8 @@ class _Rows:
         end = at + 1
         while (end := text.find(quote, end)) >= 0 and text.startswith(quote, end + 1):
             end += 2
+        if end >= 0 and text.startswith("\r", end + 1):
+            raise self._fault(f"{alone}convert the line ends", line)
         if end >= 0:
             raise self._fault(
                 f"expected {self._options.delimiter!r} or the end of the line after a field in "

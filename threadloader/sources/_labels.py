@@ -114,7 +114,7 @@ class _Table:
         reader = csv.reader(StringIO(text, newline=""), strict=True)
         line = 0
         try:
-            header = next(reader, [])
+            header = next(filter(None, reader), [])  # blank lines are passed over here, too
             line = reader.line_num
             at = self._column(header, file), self._column(header, label)
             for row in reader:

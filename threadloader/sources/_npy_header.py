@@ -110,12 +110,14 @@ def read_header(
             f"expected an array in numpy's format 1.0 to 3.0, got the bytes {magic!r}; {damaged}"
         )
     length = int.from_bytes(stream.read(width), "little")
-    raw = stream.read(min(length, _LONGEST_HEADER))
-    if len(raw) < length:
+    if length > _LONGEST_HEADER:
         raise fault(
-            f"expected a header of {length} bytes (at most {_LONGEST_HEADER}), "
-            f"got {len(raw)}; {damaged}"
+            f"expected a header of at most {_LONGEST_HEADER} bytes, got one of {length}; save an "
+            "array of fewer fields, or several; or else the file is damaged"
         )
+    raw = stream.read(length)
+    if len(raw) < length:
+        raise fault(f"expected a header of {length} bytes, got {len(raw)}; {damaged}")
     try:
         text = raw.decode("utf-8" if magic[6] == 3 else "latin-1")
     except UnicodeDecodeError as error:

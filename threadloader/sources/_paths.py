@@ -83,8 +83,9 @@ def expand(
                 before, same = seen[where]
                 if overlapping and same == file:
                     continue
+                other = f", as {same}," if before == name and same != file else ""
                 raise SourceError(
-                    f"expected each file once, got it by {before!r} and by {name!r}; "
+                    f"expected each file once, got it by {before!r}{other} and by {name!r}; "
                     "name it once, by patterns that neither overlap nor find a link to it",
                     file,
                 )

@@ -2,7 +2,8 @@
 
 A raw file is nothing but tokens: little-endian unsigned integers of one width. A shard
 begins with 256 little-endian int32, which are 20240520, the version 1, the number of tokens,
-and more that is not read; the tokens follow, 16 bits each.
+and more that is not read; the tokens follow, 16 bits each. Shards of other kinds, as those of
+20240801 with tokens of 32 bits, begin alike and are not read.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ __all__ = ["layout", "stored_dtype"]
 
 _MAGIC = 20240520
 _VERSION = 1
+_SHARDS = (_MAGIC, 20240801)
+"""What shards of any kind begin with; their versions are small numbers."""
 _HEADER = 256 * 4
 
 _NUMPY = {
@@ -67,13 +70,13 @@ def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int,
                 reader.path,
             )
         count = reader.size // stored.itemsize
-        # Nothing else than a shard looks like this; its header would be taken for tokens.
-        if header is not None and header[0] == _MAGIC and _shard_size(header) == reader.size:
-            raise SourceError(
-                'expected nothing but tokens, got the header of a shard; set "format" to "shard"',
-                reader.path,
-                "byte 0",
-            )
+        # Nothing else than a shard looks like this, cut or whole: its header would be taken for
+        # tokens.
+        if header is not None and header[0] in _SHARDS and 0 < header[1] < 100:
+            ours = (header[0], header[1]) == (_MAGIC, _VERSION)
+            hint = 'set "format" to "shard"' if ours else _other_kind(header)
+            text = "expected nothing but tokens, got the header of a shard"
+            raise SourceError(f"{text}; {hint}", reader.path, "byte 0")
         return 0, count
     if header is None or reader.size < _HEADER:
         raise SourceError(
@@ -83,9 +86,11 @@ def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int,
         )
     for place, (what, expected) in enumerate((("magic", _MAGIC), ("version", _VERSION))):
         if header[place] != expected:
+            hint = 'name a shard of this kind, or set "format" to "raw"'
+            if header[0] in _SHARDS:
+                hint = _other_kind(header)
             raise SourceError(
-                f"expected the {what} {expected}, got {header[place]}; "
-                'name a shard of this kind, or set "format" to "raw"',
+                f"expected the {what} {expected}, got {header[place]}; {hint}",
                 reader.path,
                 f"byte {4 * place}",
             )
@@ -100,6 +105,13 @@ def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int,
             "byte 8",
         )
     return _HEADER, int(header[2])
+
+
+def _other_kind(header: npt.NDArray[np.int32]) -> str:
+    return (
+        f"shards of this kind ({header[0]}, version {header[1]}) are not read: write what follows "
+        f"the {_HEADER} bytes of the header to a raw file"
+    )
 
 
 def _shard_size(header: npt.NDArray[np.int32]) -> int:

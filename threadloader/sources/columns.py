@@ -29,6 +29,10 @@ _NUMBER = re.compile(
 """What a cell of a csv may hold as a number; JSON has no ``.5``, ``5.``, ``+1`` and ``01``."""
 
 
+_MOST_DIGITS = 25
+"""Digits of an integer that is written with a point or an exponent; int64 has 19."""
+
+
 def column(
     source: Any,
     field: str | int,
@@ -165,16 +169,15 @@ def read_numbers(
 def _number(line: bytes, file: Path, number: int, *, whole: bool, objects: bool) -> int | float:
     try:
         # Decoded here: from bytes with zeros in them json guesses UTF-16.
-        value = json.loads(line.decode(), object_pairs_hook=STRICT["object_pairs_hook"])
+        pairs, real = STRICT["object_pairs_hook"], _whole_or_real if whole else float
+        value = json.loads(line.decode(), object_pairs_hook=pairs, parse_float=real)
     # Not UTF-8, not JSON, a key twice, or absurdly deep.
     except (ValueError, RecursionError) as error:
         if by_handler(error):
             raise
-        value = _as_in_a_cell(line)
+        value = _as_in_a_cell(line, whole=whole)
     if objects and isinstance(value, dict):
         value = value.get("index")
-    if whole and isinstance(value, float) and value.is_integer():  # as the config takes it
-        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         got = line[:40].decode(errors="replace")
         expected = "an integer" if whole else "a number"
@@ -184,12 +187,33 @@ def _number(line: bytes, file: Path, number: int, *, whole: bool, objects: bool)
     return value
 
 
-def _as_in_a_cell(line: bytes) -> int | float | None:
+def _whole_or_real(text: str) -> int | float:
+    """Give a number with a point or an exponent as the integer that it is exactly; else as float.
+
+    >>> _whole_or_real("9007199254740993.0"), _whole_or_real("1e-400"), _whole_or_real("2.50e1")
+    (9007199254740993, 0.0, 25)
+    """
+    from decimal import Decimal, InvalidOperation  # imported when it is asked for
+
+    try:
+        number = Decimal(text.strip())
+    except InvalidOperation as error:  # the exponent has some twenty digits
+        if by_handler(error):
+            raise
+        return float(text)
+    # No list has longer ones, and `int` of 1e999999 would take long.
+    whole = number.adjusted() < _MOST_DIGITS and number == number.to_integral_value()
+    return int(number) if whole else float(number)
+
+
+def _as_in_a_cell(line: bytes, *, whole: bool) -> int | float | None:
     """Give what a line is as a number in csv files, though not in JSON; None if it is none."""
     if not _NUMBER.fullmatch(line):
         return None
     try:
-        return float(line) if re.search(rb"[.eE]", line) else int(line)
+        if not re.search(rb"[.eE]", line):
+            return int(line)
+        return _whole_or_real(line.decode()) if whole else float(line)
     except ValueError as error:  # too many digits
         if by_handler(error):
             raise
