@@ -12,7 +12,7 @@ import signal
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from bench_folder import NPZ, QUICK, command, folder, write
@@ -307,6 +307,45 @@ def test_a_picture_may_take_the_place_of_one_or_of_nothing(command, monkeypatch,
     Path("a.svg").write_text(before, "utf-8")
     assert 0 == command("c.json", "--svg", "a.svg")[0]
     assert f"{SVG}svg" == ET.parse("a.svg").getroot().tag
+
+
+@pytest.mark.parametrize("failing", ["write_text", "replace"])
+def test_a_picture_that_cannot_be_written_leaves_the_one_before_whole(
+    command, monkeypatch, failing
+):
+    """As on a full disk, where a part of it may have been written."""
+    monkeypatch.setattr(_command, "run", lambda *a, **k: report({0: 10.0}))
+    assert 0 == command("c.json", "--svg", "a.svg")[0]
+    before, plain = Path("a.svg").read_bytes(), getattr(Path, failing)
+
+    def full(path, *args, **options):
+        if failing == "write_text":
+            plain(path, args[0][:100], **options)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, failing, full)
+        code, _, err = command("c.json", "--svg", "a.svg")
+    expected = f"threadloader bench: cannot write a.svg: {os.strerror(errno.ENOSPC)}\n"
+    assert (2, expected, before) == (code, err, Path("a.svg").read_bytes())
+    assert not list(Path().glob(".bench-*"))
+
+
+def test_a_picture_by_a_link_goes_where_that_leads(command, monkeypatch):
+    monkeypatch.setattr(_command, "run", lambda *a, **k: report({0: 10.0}))
+    Path("sub").mkdir()
+    make_link(Path("a.svg"), Path("sub") / "b.svg")
+    assert 0 == command("c.json", "--svg", "a.svg")[0]
+    assert Path("a.svg").is_symlink()
+    assert f"{SVG}svg" == ET.parse("sub/b.svg").getroot().tag
+
+
+@pytest.mark.skipif(not hasattr(os, "statvfs"), reason="the system has no statvfs")
+def test_a_picture_on_a_file_system_that_is_read_only_is_told_so(command, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
+    expected = f"threadloader bench: cannot write a.svg: {os.strerror(errno.EROFS)}\n"
+    assert (2, "", expected) == command("c.json", "--svg", "a.svg")
 
 
 def test_a_picture_by_a_link_into_a_folder_that_is_not_there_is_told_before_the_run(command):

@@ -1,5 +1,6 @@
 """Which files are samples, in what order, under which names; and what is said of them."""
 
+import json
 import logging
 import os
 from pathlib import Path
@@ -218,6 +219,34 @@ def test_within_a_root_such_a_name_is_told_alike(tmp_path, monkeypatch):
     monkeypatch.setattr(os.path, "realpath", realpath)
     with pytest.raises(SourceError, match=r"ascii, got .* set PYTHONUTF8=1, or a UTF-8 locale"):
         real(tmp_path)
+    with pytest.raises(ConfigError, match=r"ascii, got .* set PYTHONUTF8=1, or a UTF-8 locale"):
+        real(tmp_path, of_root=True)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.uname().sysname != "Linux", reason="names are Unicode")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"source": {"type": "text", "path": "\N{SNOWMAN}*.txt"}},
+        {"source": {"type": "text", "path": "a.txt"}, "root": "\N{SNOWMAN}"},
+        {
+            "source": {"type": "text", "path": "a.txt"},
+            "on_error": {"skip": 1, "quarantine": "\N{SNOWMAN}"},
+        },
+    ],
+)
+def test_wherever_a_config_has_such_a_name_it_is_told_alike(tmp_path, run_child, options):
+    (tmp_path / "a.txt").write_text("a\n")
+    (tmp_path / "c.json").write_text(json.dumps(options))
+    done = run_child(
+        "import sys\nfrom threadloader.cli import main\nmain(['check', sys.argv[1]])",
+        str(tmp_path / "c.json"),
+        env={"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"},
+    )
+    told = (
+        "a name in the encoding of the system, ascii, got '\\u2603'; set PYTHONUTF8=1, or a UTF-8"
+    )
+    assert told in done.stdout, (done.stdout, done.stderr)
 
 
 def test_a_link_that_leads_nowhere_is_an_error(tmp_path):

@@ -20,7 +20,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from .errors import ConfigError, Problem, by_handler
+from .errors import ConfigError, Problem, by_handler, unencoded
 
 if sys.platform == "win32":  # pragma: no cover - on Windows alone
     import msvcrt
@@ -72,7 +72,9 @@ class Quarantine:
             if by_handler(error):
                 raise
             wrong = Problem(_OPTION, "a path that a system can have", repr(str(path)))
-            if isinstance(error, OSError):
+            if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
+                wrong = Problem(_OPTION, *unencoded(error))
+            elif isinstance(error, OSError):
                 wrong = Problem(_OPTION, "a file that can be written", f"{path}: {error.strerror}")
         if wrong:
             raise ConfigError(wrong)

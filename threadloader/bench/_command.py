@@ -155,7 +155,7 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         out += map(line, str(found).split("\n"))
     if arguments.svg:
         try:
-            Path(arguments.svg).write_text(picture(found), encoding="utf-8")
+            _write(Path(arguments.svg), picture(found))
         except OSError as error:
             if by_handler(error):
                 raise
@@ -166,6 +166,8 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
 def _refused(path: Path) -> str:
     """Say why a file cannot be written; "" if it can."""
     try:
+        folder = Path(os.path.realpath(path)).parent  # for a link, the one that it leads to
+        asked = [path, folder]
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             return os.strerror(errno.EISDIR)
@@ -174,17 +176,29 @@ def _refused(path: Path) -> str:
         with path.open("rb") as file:  # not a config, or data that nobody has a copy of
             if (start := file.read(len(BEGINS))) and start != BEGINS.encode():
                 return "expected a new name, or a picture that bench has drawn, got another file"
-        asked = path
     except FileNotFoundError:
-        # For a link, the folder that it leads to.
-        asked = Path(os.path.realpath(path) if path.is_symlink() else path).parent
-        if not asked.is_dir():
+        asked = [folder]
+        if not folder.is_dir():
             return os.strerror(errno.ENOENT)
     except (OSError, ValueError) as error:  # a name that is too long, or that no file can have
         if by_handler(error):
             raise
         return str(getattr(error, "strerror", None) or error)
-    return "" if os.access(asked, os.W_OK) else os.strerror(errno.EACCES)
+    if all(os.access(each, os.W_OK) for each in asked):
+        return ""
+    fixed = hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_RDONLY
+    return os.strerror(errno.EROFS if fixed else errno.EACCES)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole, or leave what is there: what is written takes its place at the end."""
+    place = Path(os.path.realpath(path))
+    beside = place.with_name(f".bench-{os.getpid()}.tmp")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(place)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _broken_torch() -> str:

@@ -287,3 +287,4 @@ log, misfit, signature = _log.log, _callables.misfit, _callables.signature
 has_order, innermost = _callables.has_order, _callables.innermost
 TOO_MANY, most_open = _open_files.TOO_MANY, _open_files.most_open
 too_many, once_free = _open_files.too_many, _open_files.once_free
+unencoded = _open_files.unencoded

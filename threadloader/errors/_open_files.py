@@ -1,4 +1,4 @@
-"""Files that the system does not open, or replace: too many are open, or another program has it."""
+"""Files that the system does not open, or replace, for another reason than that there is none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ._handlers import by_handler
 
-__all__ = ["TOO_MANY", "most_open", "once_free", "too_many"]
+__all__ = ["TOO_MANY", "most_open", "once_free", "too_many", "unencoded"]
 
 TOO_MANY: frozenset[int] = frozenset({errno.EMFILE, errno.ENFILE})
 """The `errno` where a process, or the system, has as many files open as it may."""
@@ -51,6 +51,13 @@ def too_many(error: BaseException) -> str:
         return ""
     limit = "" if os.name == "nt" else "raise the limit of open files (ulimit -n), or "
     return f"{limit}open fewer files or loaders at once"
+
+
+def unencoded(error: UnicodeEncodeError) -> tuple[str, str, str]:
+    """Say of a name that the system's encoding lacks what is expected, what came, what to do."""
+    got = f"{error.object[error.start : error.end]!a}"
+    expected = f"a name in the encoding of the system, {error.encoding}"
+    return expected, got, "set PYTHONUTF8=1, or a UTF-8 locale"
 
 
 def once_free(call: Callable[..., _T], *paths: Any) -> _T:

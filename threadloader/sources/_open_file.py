@@ -12,7 +12,7 @@ from io import FileIO
 from pathlib import Path
 
 from .. import errors
-from ..errors import SourceError, by_handler
+from ..errors import SourceError, by_handler, unencoded
 from ._fields import listed
 
 __all__ = [
@@ -173,9 +173,7 @@ def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
     if isinstance(error, FileNotFoundError):
         return none_there([path])
     if isinstance(error, UnicodeEncodeError):
-        expected = f"a name in the encoding of the system, {error.encoding}"
-        got = f"{error.object[error.start : error.end]!a}; set PYTHONUTF8=1, or a UTF-8 locale"
-        return SourceError(f"expected {expected}, got {got}", path)
+        return SourceError("expected {}, got {}; {}".format(*unencoded(error)), path)
     reason = getattr(error, "strerror", None) or error
     hint = too_many(error) or escaped(path, error)
     return SourceError(f"expected a file that can be read, got: {reason}{hint}", path)

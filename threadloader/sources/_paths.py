@@ -24,7 +24,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 
-from ..errors import ConfigError, Problem, SourceError, by_handler
+from ..errors import ConfigError, Problem, SourceError, by_handler, unencoded
 from ._open_file import escaped, starts, too_many, unreadable
 from ._progress import ProgressLog
 
@@ -129,9 +129,10 @@ def real(path: Path, *, of_root: bool = False) -> str:
         if by_handler(error):
             raise
         reason, expected = getattr(error, "strerror", None) or error, "a path that can be followed"
+        unfit = unencoded(error) if isinstance(error, UnicodeEncodeError) else None
         if of_root:
-            raise ConfigError(Problem("/root", expected, str(reason))) from error
-        if isinstance(error, UnicodeEncodeError):
+            raise ConfigError(Problem("/root", *(unfit or (expected, str(reason))))) from error
+        if unfit:
             raise unreadable(path, error) from error
         raise SourceError(f"expected {expected}, got: {reason}", path) from error
 
@@ -154,11 +155,9 @@ def _files_of(base: Path, name: str, root: Path | None) -> list[tuple[Path, bool
     )
     _check_literal(start, parts[:first], parts[first:])
     if not found:
-        raise SourceError(
-            "expected a file that matches this pattern, found none; leave out the pattern, if "
-            f"there is none to be; {starts(name)}",
-            pattern,
-        )
+        real(pattern)  # first of all a name that the encoding of the system lacks
+        text = "expected a file that matches this pattern, found none; leave out the pattern, if "
+        raise SourceError(f"{text}there is none to be; {starts(name)}", pattern)
     return [(start.joinpath(*below), is_link) for below, is_link in found]
 
 
