@@ -39,7 +39,7 @@ def report(rates, waits=None, compare="", config="c.json", **plan):
         config=config,
         plan=Plan(workers=tuple(rates), step_ms=0 if waits is None else 8, compare=compare, **plan),
         system=system("2.0" if compare else None),
-        data={"batch_size": 5, "prefetch_batches": 3, "steps": 3},
+        data={"batch_size": 5, "prefetch_batches": 3, "max_bytes": None, "steps": 3},
         rows=(*ours, *theirs),
         choice=choose(ours),
         findings=("One thing.", "Another thing, " + "at some length " * 20),

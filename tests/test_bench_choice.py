@@ -164,6 +164,15 @@ def test_with_a_step_the_bottleneck_is_told_by_waits_and_steps(waits, ready, ste
     assert bool(expected) == bool(told)
 
 
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_bound_in_bytes_is_named_where_it_may_be_what_keeps_batches_back(bounded):
+    waits, ready = {0: 0.5, 4: 0.2}, {0: None, 4: 2}
+    measured = rows({0: 100, 4: 100}, waits, batches_ready=ready)
+    told = " ".join(findings(measured, step_seconds=0.01, cores=2, gil=True, bounded=bounded))
+    assert bounded == ("which a larger max_bytes, or more of prefetch_batches evens out" in told)
+    assert "more of prefetch_batches evens out, or the loop" in told
+
+
 def test_workers_beyond_which_the_wait_rises_are_told():
     told = said(
         rows({1: 100, 2: 100, 4: 100}, {1: 0.5, 2: 0.3, 4: 0.4}, batches_ready={1: 0, 2: 0, 4: 0}),

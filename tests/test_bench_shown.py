@@ -13,7 +13,7 @@ from threadloader.bench._table import _wrapped
 
 
 def test_one_is_not_told_as_many():
-    one = replace(report({0: 10.0}), data={"batch_size": 5, "prefetch_batches": 3, "steps": 1})
+    one = replace(report({0: 10.0}), data={**report({0: 10.0}).data, "steps": 1})
     told = " ".join(str(replace(one, system=one.system | {"cores": 1})).split())
     assert ", 1 batch an epoch. CPython" in told
     assert ", 1 core, " in told
@@ -143,3 +143,10 @@ def test_a_path_is_not_broken_within_itself():
 def test_a_name_with_a_line_end_stays_on_its_line():
     text = str(replace(report({0: 10.0}), config="new\nline.json"))
     assert text.startswith("new\\nline.json: batch_size ")
+
+
+def test_a_bound_in_bytes_is_shown_beside_the_depth():
+    measured = report({0: 10.0})
+    assert "prefetch_batches 3, 3 batches" in str(measured)
+    bounded = replace(measured, data={**measured.data, "max_bytes": 2 << 20})
+    assert "prefetch_batches 3, max_bytes 2,097,152, 3 batches" in " ".join(str(bounded).split())

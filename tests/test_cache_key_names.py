@@ -252,6 +252,7 @@ def test_a_lazy_import_that_fails_counts_by_its_error(monkeypatch):
 )
 def test_what_is_edited_behind_a_lazy_import_is_another_key(monkeypatch, tmp_path, line):
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of files that differ by a digit
     found = []
     for number in (1, 2):
         (tmp_path / "lazily_here.py").write_text(f"def g(x): return x + {number}\n")
@@ -263,3 +264,32 @@ def test_what_is_edited_behind_a_lazy_import_is_another_key(monkeypatch, tmp_pat
         assert f(0) == number
         assert found[-1] == key_of(f)  # the name has been used by now
     assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        "importlib.import_module('own_e')",
+        "importlib.import_module(NAME)",
+        "__import__('own_e')",
+        "sys.modules['own_e']",
+        "own_e",
+    ],
+)
+def test_a_module_that_is_imported_where_the_file_begins_counts_however_it_is_found(
+    found, tmp_path, monkeypatch, caplog
+):
+    """As the warning advises; and of it alone what is named, as of any module."""
+
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of files that differ by a digit
+
+    def key(size, other):
+        (tmp_path / "own_e.py").write_text(f"SIZE, other = {size}, {other}")
+        monkeypatch.delitem(sys.modules, "own_e", raising=False)
+        importlib.invalidate_caches()
+        text = f"import importlib, sys, own_e\nNAME = 'own_e'\ndef f(x): return {found}.SIZE"
+        return key_of(defined(text))
+
+    assert key(1, 1) == key(1, 2) != key(2, 1)
+    assert [] == caplog.messages

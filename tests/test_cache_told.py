@@ -392,6 +392,9 @@ BODIES = {
     "by a text": ("import importlib\n    importlib.import_module('own_a')", ["own_a"]),
     "by a relative text": ("__import__('importlib').import_module('.inner')", [".inner"]),
     "by a text, of folders": ("__import__('own_n.inner')", ["own_n.inner"]),
+    "by a text that a name has": ("import importlib\n    importlib.import_module(NAME)", ["own_a"]),
+    "by sys.modules": ("import sys\n    sys.modules['own_a']", ["own_a"]),
+    "by modules of another thing": ("sample.modules['own_a']", []),
     "the text of what is no module": (
         "__import__('.jpg'), 'data', 'data.csv', 'json', 'own_a b'",
         [],
@@ -420,7 +423,7 @@ def test_a_module_that_is_imported_in_a_body_is_warned_of(body, tmp_path, monkey
     (tmp_path / "own_n").mkdir()
     (tmp_path / "own_n" / "inner.py").write_text("raise AssertionError")
     (tmp_path / "data").mkdir()
-    names = {"__package__": "own_p"}
+    names = {"__package__": "own_p", "NAME": "own_a"}
     exec(f"def transform(sample):\n    {text}\n", names)
     monkeypatch.setitem(sys.modules, "own_p", module_from_spec(find_spec("own_p")))
     before = set(sys.modules)

@@ -49,6 +49,45 @@ def test_a_source_that_closes_its_loader_while_it_is_closed_is_closed_once(num_w
     assert len(closed) <= 1 + num_workers  # one for each thread that has asked
 
 
+@pytest.mark.parametrize("error", [None, OSError("of a close")])
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_a_with_that_ends_in_a_worker_is_closed_behind_the_threads(num_workers, error, monkeypatch):
+    """As that of a generator in a cycle, if it is collected there; then it can be entered anew."""
+    left, collect, closed, raised = [], threading.Event(), [], []
+    monkeypatch.setattr(threading, "excepthook", lambda it: raised.append(it.exc_value))
+
+    class Closing(Part):
+        @staticmethod
+        def closing():
+            closed.append(our_threads())
+            if error is not None and len(closed) == 1:
+                raise error
+
+    def transform(sample):
+        if collect.is_set() and not left:
+            left.append(threading.current_thread().name)
+            loader.__exit__(None, None, None)
+        return sample
+
+    loader = Loader(
+        {"num_workers": num_workers, "batch_size": 1}, per_thread(Closing), transform=transform
+    )
+    batches = loader.__enter__()
+    next(iter(batches))
+    threads = [it for it in threading.enumerate() if "threadloader" in it.name]
+    collect.set()
+    for thread in threads:
+        thread.join(WAIT)
+    assert "threadloader-worker" in left[0]
+    assert 1 < len(closed) <= 1 + num_workers
+    # The feeder alone: nobody reads any more.
+    assert {1} == {len(there) for there in closed}
+    assert ([] if error is None else [error]) == raised
+    assert not our_threads()
+    with loader as batches:
+        assert len(batches)
+
+
 def test_a_loader_whose_closing_fails_twice_can_be_entered_again():
     """Interrupted again and again, it has not closed all; but nobody is shut out."""
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sized import Ledger, Sized
 
-from threadloader import ConfigError, Loader, per_thread
+from threadloader import ConfigError, Loader, buffers, per_thread
 from threadloader._runtime import Runtime
 from threadloader.engine import ENDED, Engine, Outcome
 from threadloader.engine._bound import Bound
@@ -116,6 +116,23 @@ class Counting:
             self.read += 1
             self.guard.notify_all()
         return np.zeros(1000, np.uint8)
+
+
+@pytest.mark.parametrize("most", ["1MiB", "3MiB"])
+def test_the_memory_of_large_batches_is_used_again(monkeypatch, most):
+    """What is in use at once exceeds the bound: the loop's batch, and one a worker."""
+    made = []
+
+    class Block(buffers._Block):
+        def __init__(self, size):
+            made.append(size)
+            super().__init__(size)
+
+    monkeypatch.setattr(buffers, "_Block", Block)
+    config = {"batch_size": 4, "num_workers": 3, "max_bytes": most, "num_epochs": 1}
+    with Loader(config, source=[np.zeros(1 << 18, np.uint8)] * 160) as batches:
+        assert 40 == sum(1 for _ in batches)
+    assert len(made) <= 3 + 3 + 2  # ready, in work, and that of the loop, with the one before
 
 
 def test_as_many_are_prepared_as_fit():

@@ -261,6 +261,14 @@ def test_what_a_signal_handler_raises_while_its_end_is_looked_for_passes_as_it_i
     assert rung is caught.value
 
 
+def test_an_end_that_was_missed_is_looked_for_once_more(good, monkeypatch):
+    """zipfile takes an OSError that a handler raises at a seek there for a file without an end."""
+    plain, missed = zipfile._EndRecData, iter([None])
+    monkeypatch.setattr(zipfile, "_EndRecData", lambda file: next(missed, file) and plain(file))
+    opened(good)
+    assert [] == list(missed)
+
+
 def test_members_that_share_their_bytes_are_refused(tmp_path):
     """As of an archive that makes gigabytes of a hundred kilobytes."""
     path = tmp_path / "x.npz"

@@ -114,6 +114,18 @@ def test_allow_refuses_what_names_no_field(allow):
             batches.load_state_dict(state, allow=allow)
 
 
+def test_the_advice_of_a_refusal_can_be_followed():
+    """It names what was allowed before as well: else one advice would lead to the other."""
+    _, state = cut(2, Named(10))
+    for allow in (("source",), ("samples",)):
+        with Loader(config(), [*range(11)]) as batches:
+            with pytest.raises(StateError) as caught:
+                batches.load_state_dict(state, allow=allow)
+            assert "allow=('source', 'samples',)" in str(caught.value)
+            assert {"source", "samples"} - set(allow) == set(caught.value.fields)
+            batches.load_state_dict(state, allow=("source", "samples"))
+
+
 def test_a_state_behind_the_end_of_the_allowed_source_is_refused():
     _, state = cut(4, Named(10))
     with Loader(config(), Named(6)) as batches:

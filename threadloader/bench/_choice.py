@@ -101,7 +101,9 @@ def choose(rows: Sequence[Row]) -> Choice:
     )
 
 
-def findings(rows: Sequence[Row], *, step_seconds: float, cores: int, gil: bool) -> list[str]:
+def findings(
+    rows: Sequence[Row], *, step_seconds: float, cores: int, gil: bool, bounded: bool = False
+) -> list[str]:
     """Say what the numbers tell about the bottleneck, as far as they can.
 
     Args:
@@ -109,6 +111,7 @@ def findings(rows: Sequence[Row], *, step_seconds: float, cores: int, gil: bool)
         step_seconds: how long the training step takes where nothing else runs; 0: there is none.
         cores: how many cores of the machine this process may use.
         gil: whether this Python has the GIL.
+        bounded: whether the config has a `max_bytes`.
     """
     told = []
     kept = cached(rows)
@@ -120,7 +123,7 @@ def findings(rows: Sequence[Row], *, step_seconds: float, cores: int, gil: bool)
             " runs, as by any other."
         )
     elif step_seconds:
-        told += _with_step(rows, step_seconds)
+        told += _with_step(rows, step_seconds, bounded)
     elif len(rows) > 1:  # not with a step: its own computing would be taken for loading
         told.append(_without_step(rows, cores, gil))
     if not kept and not step_seconds and choose(rows).num_workers == 0 and len(rows) > 1:
@@ -157,7 +160,7 @@ def compared(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
     )
 
 
-def _with_step(rows: Sequence[Row], step_seconds: float) -> list[str]:
+def _with_step(rows: Sequence[Row], step_seconds: float, bounded: bool) -> list[str]:
     told = []
     waits = [_wait(row) for row in rows]
     if max(waits) < ENOUGH:
@@ -169,9 +172,10 @@ def _with_step(rows: Sequence[Row], step_seconds: float) -> list[str]:
         least = min(rows, key=_wait)
         lowest = f"The wait is lowest with {_workers(least)}, {percent(_wait(least))}"
         if (least.batches_ready or 0.0) >= READY:
+            more = "a larger max_bytes, or " * bounded + "more of prefetch_batches"
             told.append(
                 f"{lowest}, although {least.batches_ready:.1f} batches were ready on average:"
-                " either some batches take much longer than others, which more of prefetch_batches"
+                f" either some batches take much longer than others, which {more}"
                 " evens out, or the loop does not get its turn at once, as threads take the cores,"
                 " or the GIL, from it, or other programs do the cores."
             )

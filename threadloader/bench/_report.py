@@ -135,7 +135,8 @@ class Report:
         config: the config as it was named; "" if it is not a file.
         plan: what was measured.
         system: what it was measured on, as `system` gives it.
-        data: ``batch_size``, ``prefetch_batches`` and ``steps``, batches of an epoch.
+        data: ``batch_size``, ``prefetch_batches``, ``max_bytes`` (None: no bound) and ``steps``,
+            batches of an epoch.
         rows: a row for each setting; ours in the order of workers, then torch's.
         choice: the setting that we would choose.
         findings: sentences on what the numbers say.
@@ -144,7 +145,7 @@ class Report:
     config: str
     plan: Plan
     system: dict[str, Any]
-    data: dict[str, int]
+    data: dict[str, Any]
     rows: tuple[Row, ...]
     choice: Choice
     findings: tuple[str, ...]

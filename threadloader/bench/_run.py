@@ -9,7 +9,7 @@ from typing import Any
 
 from .._children import current_folder
 from ..adapters import torch_loader
-from ..config import LoaderConfig, examine
+from ..config import LoaderConfig, bytes_of, examine
 from ..errors import ConfigError, Problem
 from ..loader import NO_BATCH
 from ._choice import cached, choose, compared, findings
@@ -174,7 +174,11 @@ def _report(
     versions = [made[0]["version"] for (loader, _), made in runs.items() if loader == "torch"]
     machine = system(versions[0] if versions else None)
     told = findings(
-        ours, step_seconds=plan.step_ms / 1000, cores=machine["cores"], gil=machine["gil"]
+        ours,
+        step_seconds=plan.step_ms / 1000,
+        cores=machine["cores"],
+        gil=machine["gil"],
+        bounded=options.max_bytes is not None,
     )
     if any(row.peak_bytes is None for row in rows):
         told.append("This system does not tell the peak memory of a process, or not for all of it.")
@@ -185,6 +189,7 @@ def _report(
         data={
             "batch_size": options.batch_size,
             "prefetch_batches": options.prefetch_batches,
+            "max_bytes": None if options.max_bytes is None else bytes_of(options.max_bytes),
             "steps": next(iter(runs.values()))[0]["steps_of_epoch"],
         },
         rows=rows,

@@ -53,9 +53,10 @@ def _heading(report: Report) -> list[str]:
     bounds += [counted(plan.batches - 1, "batch", "batches")] if plan.batches is not None else []
     runs = "1 run" if plan.repeat == 1 else f"{plan.repeat} runs, taken in turns,"
     cores, steps = counted(system["cores"], "core"), counted(data["steps"], "batch", "batches")
+    bound = f"max_bytes {data['max_bytes']:,}, " if data["max_bytes"] is not None else ""
     what = (
         f"{line(report.config) or 'The config'}: batch_size {data['batch_size']}, prefetch_batches"
-        f" {data['prefetch_batches']}, {steps} an epoch. {system['python']}"
+        f" {data['prefetch_batches']}, {bound}{steps} an epoch. {system['python']}"
         f" {gil}, numpy {system['numpy']}, {cores}, {system['platform']}."
     )
     how = (

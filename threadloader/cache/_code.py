@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import sys
 import types
 import typing
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ from ..errors import from_signal, log
 from ._kinds import home, library_at
 from ._walk import LONGEST, NAME, held
 
-__all__ = ["named_in_texts", "names_used", "stood_for", "warn_of_imports"]
+__all__ = ["imported", "named_in_texts", "names_used", "stood_for"]
 
 _IMPORT = dis.opmap["IMPORT_NAME"]
 _BY_NAME = {"import_module", "__import__"}
@@ -82,15 +83,19 @@ def names_used(code: types.CodeType) -> Iterator[str]:
             yield from names_used(constant)
 
 
-def warn_of_imports(function: types.FunctionType, warned: set[str]) -> None:
-    """Warn of the user's modules that a function imports in its body, but for those in ``warned``.
+def imported(function: types.FunctionType, warned: set[str]) -> Iterator[types.ModuleType]:
+    """Give the user's modules that a function finds by a text, if its own module has them, too.
 
-    No key can have what is in them: they may not be imported before the function runs.
+    Warn of all others that it imports in its body, but for those in ``warned``. No key can have
+    what is in these: they may not be imported before the function runs.
     """
     names = function.__globals__
-    for name in dict.fromkeys(_own_imports(function.__code__, names.get("__package__"))):
-        if name == names.get("__name__") or isinstance(names.get(name), types.ModuleType):
-            continue  # it counts: it is the function's module, or held by that
+    for name, by_text in dict.fromkeys(_own_imports(function.__code__, names)):
+        there = names.get(name)
+        if isinstance(there, types.ModuleType) or name == names.get("__name__"):
+            if by_text:  # else it counts anyway, since the code has its name
+                yield there if isinstance(there, types.ModuleType) else sys.modules[name]
+            continue
         if name in warned:
             continue
         warned.add(name)
@@ -102,9 +107,10 @@ def warn_of_imports(function: types.FunctionType, warned: set[str]) -> None:
         log("warning", text, name, function.__qualname__)
 
 
-def _own_imports(code: types.CodeType, package: str | None) -> Iterator[str]:
+def _own_imports(code: types.CodeType, namespace: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     """Give the modules that code, or a function inside it, imports, but for those of libraries.
 
+    Each comes with whether a text names it, one in the code or in the ``namespace`` of its module.
     To find them nothing is imported but the parent package of a relative name. A module whose
     first name cannot be found is left out: to import it would fail.
     """
@@ -116,13 +122,17 @@ def _own_imports(code: types.CodeType, package: str | None) -> Iterator[str]:
             # The second instruction before it loads the level: 0, or how many packages up it is.
             name, up = step.argval, steps[number - 2].argval
             if up or _is_own(name.partition(".")[0]):
-                yield "." * up + name
-    by_name = not _BY_NAME.isdisjoint(code.co_names)
+                yield "." * up + name, False
+    used = set(code.co_names)
+    texts: list[Any] = []
+    if used & _BY_NAME or used >= {"sys", "modules"}:
+        texts = [*code.co_consts, *(namespace.get(name) for name in code.co_names)]
+    for text in texts:
+        if type(text) is str and _may_be_own(text, namespace.get("__package__")):
+            yield text, True
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _own_imports(constant, package)
-        elif by_name and isinstance(constant, str) and _may_be_own(constant, package):
-            yield constant
+            yield from _own_imports(constant, namespace)
 
 
 def _may_be_own(text: str, package: str | None) -> bool:

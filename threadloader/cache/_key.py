@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import ConfigError, Problem
 from ._arrays import module_class, tell_array, tell_dtype, tell_tensor, tensor_class
-from ._code import named_in_texts, names_used, stood_for, warn_of_imports
+from ._code import imported, named_in_texts, names_used, stood_for
 from ._graph import digest_of
 from ._kinds import (
     BY_CLASS,
@@ -176,7 +176,7 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
     walk.put(function.__name__, function.__qualname__)
     # From 3.14 on a function gives the annotations; it is told as a function, and not called.
     walk.add(code, getattr(function, "__annotate__", None) or function.__annotations__)
-    warn_of_imports(function, walk.imports)
+    walk.add(*imported(function, walk.imports))
     names = set(names_used(code))
     for name in sorted(names):
         if name in namespace:

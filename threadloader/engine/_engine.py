@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import sys
 import weakref
-from collections.abc import Iterator
+from _thread import get_ident
+from collections.abc import Callable, Iterator
 
 from .. import _runtime
 from .._runtime import Runtime, Thread
@@ -147,6 +148,13 @@ class Engine:
             self._shared.stopping = True
             self._shared.inbox.put(STOP)
 
+    def end_with(self, behind: Callable[[], object]) -> None:
+        """Have the feeder call this when all threads have ended; from one of them, before a stop.
+
+        A thread cannot wait for itself, and nobody else may stop the engine after it.
+        """
+        self._shared.behind = behind
+
     def stop(self) -> bool:
         """End the threads. Harmless a second time, in any thread, and in a forked child.
 
@@ -188,7 +196,7 @@ class Engine:
             shared.crew = ()  # before the fill: another thread's stop is not to join them again
             shared.end.fill(ENDED)  # a second stop waits no more
             say(shared, "error", [text, *stuck])
-        elif feeder.ident is not None:
+        elif feeder.ident not in (None, get_ident()):  # it may stop the engine itself, at its end
             feeder.join(GRACE_SECONDS)
             if shared.crew:  # left by a feeder that has failed at its end
                 bound = shared.close_timeout

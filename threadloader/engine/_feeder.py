@@ -70,6 +70,7 @@ def feed(shared: Shared) -> None:
                 end_without_feeder(shared)
                 shared.end.fill(ENDED)  # who stops joins the workers then
                 raise
+            _go_behind(shared)
 
 
 def _feed(shared: Shared, dealt: deque[Slot]) -> None:
@@ -202,6 +203,14 @@ def _end(shared: Shared, dealt: deque[Slot], word: Outcome) -> None:
         shared.end.fill(ENDED)
     if shared.abandoned:
         warn_of_dropped()
+
+
+def _go_behind(shared: Shared) -> None:
+    """Do what one of the threads could not do while they were at work, if there is anything."""
+    behind, shared.behind = shared.behind, None
+    if behind is not None:
+        here.shared = None  # from now on this is a thread like others, which may stop the engine
+        behind()
 
 
 def release(shared: Shared) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from .. import _runtime
@@ -53,6 +54,7 @@ class Shared:
     `handed` takes slots whose parts are done from the workers to the feeder, which is to fill them.
     `asking`, the feeder's, is True while it will not: it asks for a job, or has come to its end.
     `finishing`, the feeder's, is the job whose result it makes, None while it makes none.
+    `behind`, as of `Engine.end_with`, is written by one of these threads, and taken by the feeder.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Shared:
         self.handed: deque[Slot] = deque()
         self.asking = False
         self.finishing: Job | None = None
+        self.behind: Callable[[], object] | None = None
         self.started = Slot(runtime)
         self.end = Slot(runtime)
         self.awaited: Slot | None = None

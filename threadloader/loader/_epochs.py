@@ -73,9 +73,10 @@ class Epoch(Live):
         return self._run.next(self)
 
     def close(self) -> None:
-        """End the iterator: no more batches of it are delivered, as if nobody held it any more.
+        """End the iterator: no more batches of it are delivered, as of one that was asked and left.
 
-        Then `load_state_dict` is allowed, and the next iterator begins the next epoch.
+        Then `load_state_dict` is allowed, and the next iterator begins the next epoch, also where
+        this one was never asked.
         Harmless where the epoch is over, or a newer iterator has taken its place.
 
         Raises:

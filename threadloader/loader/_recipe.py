@@ -83,7 +83,7 @@ def make_recipe(
         digest = fingerprint.digest
     # With workers, smaller arrays gain by being used again than where one thread makes all.
     least = LEAST_WITH_WORKERS if config.num_workers else buffers.LEAST_BYTES
-    pool = buffers.Pool(MOST_KEPT if most is None else min(MOST_KEPT, most), least)
+    pool = buffers.Pool(MOST_KEPT, least)
     pin, empty = (None, pool.empty) if pinning is None else pinning
     # With a policy, what fails is tried again, or left out, sample by sample.
     together = _together(transform, collate) if policy is None else None

@@ -70,13 +70,10 @@ class Supply:
             else Inline(runtime)
         )
         self._in_loop = Inline(runtime, apart=True)  # user code must not see which thread runs it
-        # The one that was making a batch when `stop` came; written by the thread that stops.
-        self._at_work: Inline | None = None
-        # The engines that run jobs in the thread that asks.
+        self._at_work: Inline | None = None  # at the stop, by whoever stops
         self._inline = [it for it in (self.engine, self._in_loop) if isinstance(it, Inline)]
         doubted = config.num_workers and steps is not None and not recipe.threads_only
-        # Nobody watches the thread that asks: a stall of its own could not be raised.
-        doubted = doubted and config.stall_action != "raise"
+        doubted = doubted and config.stall_action != "raise"  # in the thread that asks none is seen
         self.choice = Choice(recipe.gather, unlocked=recipe.unlocked) if doubted else None
         # Whether `onward` may add batches up: no sample is left out of one, and none has a mark.
         self._adds_up = recipe.policy is None and recipe.digest is None
@@ -103,8 +100,11 @@ class Supply:
         """End the threads; say whether nothing is at work any more.
 
         Args:
-            behind: called by a thread that runs a job itself, as soon as that job is done.
+            behind: called by a thread that runs a job itself, as soon as that is done; or by the
+                feeder, when all threads have ended, if it is one of them that calls this.
         """
+        if self.inside():
+            cast("Engine", self.engine).end_with(behind)
         for engine in self._inline:
             engine.behind = partial(closing, behind)
         self.closed = True

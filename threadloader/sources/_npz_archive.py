@@ -51,7 +51,14 @@ class Archive:
                 'it is of "type": "npy"'
             )
         with self._mistrust():
-            self._zip = zipfile.ZipFile(file)
+            try:
+                self._zip = zipfile.ZipFile(file)
+            except zipfile.BadZipFile as error:
+                if error.__context__ is not None:
+                    raise
+                # What a signal handler raises at a seek, an OSError, it takes for an archive that
+                # has no end, and keeps nothing of it. So it looks twice.
+                self._zip = zipfile.ZipFile(file)
         self._check_directory(file)
 
     def _fault(self, message: str, name: str = "") -> SourceError:

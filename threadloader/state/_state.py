@@ -244,12 +244,13 @@ def _allowed(allow: Any, run: Mapping[str, Any]) -> frozenset[str]:
 def _refuse_another_run(
     saved: Mapping[str, Any], run: Mapping[str, Any], allowed: frozenset[str]
 ) -> None:
-    names = [name for name in {**saved, **run} if name not in allowed]
+    names = {**saved, **run}
     fields = [(name, _field(saved, name), _field(run, name)) for name in names]
-    differing = [(name, there, here) for name, there, here in fields if there != here]
+    differing = [field for field in fields if field[1] != field[2] and field[0] not in allowed]
     if differing:
         lines = ("{}: the state has {}, this run {}".format(*field) for field in differing)
-        named = "".join(f"{name!r}, " for name, *_ in differing)
+        # With those that were allowed already, or to follow one advice would bring the other.
+        named = "".join(f"{name!r}, " for name, there, here in fields if there != here)
         raise StateError(
             "the state is of another run; " + "; ".join(lines) + "; give the loader the same "
             "source, seed and sampling, or begin the run anew, or, if you know better, "
