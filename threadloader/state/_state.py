@@ -244,8 +244,7 @@ def _allowed(allow: Any, run: Mapping[str, Any]) -> frozenset[str]:
 def _refuse_another_run(
     saved: Mapping[str, Any], run: Mapping[str, Any], allowed: frozenset[str]
 ) -> None:
-    names = {**saved, **run}
-    fields = [(name, _field(saved, name), _field(run, name)) for name in names]
+    fields = [(name, _field(saved, name), _field(run, name)) for name in {**saved, **run}]
     differing = [field for field in fields if field[1] != field[2] and field[0] not in allowed]
     if differing:
         lines = ("{}: the state has {}, this run {}".format(*field) for field in differing)
