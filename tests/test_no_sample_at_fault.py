@@ -192,8 +192,8 @@ def test_a_signal_passes_while_a_failure_is_told(rung):
 def test_errors_that_are_each_other_s_cause_are_left_out_as_others_are():
     one, other = ValueError("one"), ValueError("other")
     one.__cause__, other.__cause__ = other, one
-    assert Policy(0, 0.0, True, None).leaves_out(one)
-    assert not Policy(0, 0.0, False, None).leaves_out(one)
+    assert Policy(0, 0.0, True, None).leaves_out(one, padding=False)
+    assert not Policy(0, 0.0, False, None).leaves_out(one, padding=False)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
