@@ -85,8 +85,8 @@ class Batches(Live):
     def __len__(self) -> int:
         """Count the steps of a whole epoch on this shard.
 
-        Counts the live epoch, or else the next; after the last of `num_epochs` that one. With a
-        callable sampler it waits until the sampler was asked for that epoch.
+        Counts the live epoch, or else the next; after the last of `num_epochs`, or of a loop that
+        went further, that one. With a callable sampler it waits until that was asked for the epoch.
 
         Raises:
             ClosedError: it has to wait, and the ``with`` was left.
