@@ -309,7 +309,7 @@ def test_a_picture_may_take_the_place_of_one_or_of_nothing(command, monkeypatch,
     assert f"{SVG}svg" == ET.parse("a.svg").getroot().tag
 
 
-@pytest.mark.parametrize("failing", ["write_text", "replace"])
+@pytest.mark.parametrize("failing", ["open", "replace"])
 def test_a_picture_that_cannot_be_written_leaves_the_one_before_whole(
     command, monkeypatch, failing
 ):
@@ -319,8 +319,10 @@ def test_a_picture_that_cannot_be_written_leaves_the_one_before_whole(
     before, plain = Path("a.svg").read_bytes(), getattr(Path, failing)
 
     def full(path, *args, **options):
-        if failing == "write_text":
-            plain(path, args[0][:100], **options)
+        if failing == "open" and args[0] != "x":
+            return plain(path, *args, **options)
+        if failing == "open":
+            plain(path, *args, **options).close()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
@@ -329,6 +331,14 @@ def test_a_picture_that_cannot_be_written_leaves_the_one_before_whole(
     expected = f"threadloader bench: cannot write a.svg: {os.strerror(errno.ENOSPC)}\n"
     assert (2, expected, before) == (code, err, Path("a.svg").read_bytes())
     assert not list(Path().glob(".bench-*"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+def test_a_picture_has_the_permissions_of_the_one_before(command, monkeypatch):
+    monkeypatch.setattr(_command, "run", lambda *a, **k: report({0: 10.0}))
+    Path("a.svg").touch(0o600)
+    assert 0 == command("c.json", "--svg", "a.svg")[0]
+    assert 0o600 == Path("a.svg").stat().st_mode & 0o777
 
 
 def test_a_picture_by_a_link_goes_where_that_leads(command, monkeypatch):
@@ -354,12 +364,17 @@ def test_a_picture_by_a_link_into_a_folder_that_is_not_there_is_told_before_the_
     assert (2, "", expected) == command("c.json", "--svg", "a.svg")
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_picture_that_may_not_be_written_is_told_before_the_run(command, monkeypatch, there):
+@pytest.mark.parametrize(("there", "fixed"), [(True, "a.svg"), (True, "."), (False, ".")])
+def test_a_picture_that_may_not_be_written_is_told_before_the_run(
+    command, monkeypatch, there, fixed
+):
     """A file or a folder of somebody else's."""
     if there:
         Path("a.svg").write_text("", "utf-8")
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    other, plain = Path(fixed).resolve(), os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: Path(path).resolve() != other and plain(path, mode)
+    )
     expected = f"threadloader bench: cannot write a.svg: {os.strerror(errno.EACCES)}\n"
     assert (2, "", expected) == command("c.json", "--svg", "a.svg")
 

@@ -266,6 +266,7 @@ def test_what_is_edited_behind_a_lazy_import_is_another_key(monkeypatch, tmp_pat
     assert found[0] != found[1]
 
 
+@pytest.mark.parametrize("as_", ["", " as e"])
 @pytest.mark.parametrize(
     "found",
     [
@@ -273,11 +274,10 @@ def test_what_is_edited_behind_a_lazy_import_is_another_key(monkeypatch, tmp_pat
         "importlib.import_module(NAME)",
         "__import__('own_e')",
         "sys.modules['own_e']",
-        "own_e",
     ],
 )
 def test_a_module_that_is_imported_where_the_file_begins_counts_however_it_is_found(
-    found, tmp_path, monkeypatch, caplog
+    found, as_, tmp_path, monkeypatch, caplog
 ):
     """As the warning advises; and of it alone what is named, as of any module."""
 
@@ -288,8 +288,40 @@ def test_a_module_that_is_imported_where_the_file_begins_counts_however_it_is_fo
         (tmp_path / "own_e.py").write_text(f"SIZE, other = {size}, {other}")
         monkeypatch.delitem(sys.modules, "own_e", raising=False)
         importlib.invalidate_caches()
-        text = f"import importlib, sys, own_e\nNAME = 'own_e'\ndef f(x): return {found}.SIZE"
+        text = f"import importlib, sys, own_e{as_}\nNAME = 'own_e'\ndef f(x): return {found}.SIZE"
         return key_of(defined(text))
 
     assert key(1, 1) == key(1, 2) != key(2, 1)
     assert [] == caplog.messages
+
+
+def test_a_part_of_a_package_that_is_imported_where_the_file_begins_counts(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # as above
+    (tmp_path / "own_q").mkdir()
+    (tmp_path / "own_q" / "__init__.py").write_text("")
+
+    def key(size, body):
+        (tmp_path / "own_q" / "inner.py").write_text(f"SIZE = {size}")
+        for name in ("own_q", "own_q.inner"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        importlib.invalidate_caches()
+        return key_of(defined(f"import importlib, own_q.inner\ndef f(x):\n    {body}"))
+
+    for body in (
+        "return importlib.import_module('own_q.inner').SIZE",
+        "import own_q.inner as it; return it.SIZE",
+        "from own_q.inner import SIZE; return SIZE",
+    ):
+        assert key(1, body) != key(2, body)
+    assert [] == caplog.messages
+
+
+def test_a_module_that_names_itself_need_not_be_among_the_modules(tmp_path, monkeypatch):
+    """As one that was made by `module_from_spec` and `exec_module`."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_r.py").write_text("")
+    text = "def f(x): import importlib; return importlib.import_module('own_r').SIZE"
+    assert key_of(defined(text, __name__="own_r"))

@@ -242,7 +242,7 @@ class TestNumbers:
 
     def test_where_integers_are_wanted_3_0_is_one(self, tmp_path):
         """Exactly, beyond what a float holds as well; it stays a float among weights."""
-        data = b'3.0\n1e2\n-0.0\n{"index": 4.0}\n5\n9007199254740993.0\n+9007199254740995.\n'
+        data = b'3.0\n1e2\n-0.0e30\n{"index": 4.0}\n5\n9007199254740993.0\n+9007199254740995.\n'
         numbers, exact = self.read(tmp_path, data, whole=True), [2**53 + 1, 2**53 + 3]
         assert ([3, 100, 0, 4, 5, *exact], np.int64) == (numbers.tolist(), numbers.dtype)
         assert np.float64 == self.read(tmp_path, b"3.0\n5\n").dtype

@@ -237,6 +237,31 @@ def test_a_stop_beside_one_that_tells_of_the_stuck_joins_and_tells_nothing_anew(
         engine._feeder.join(WAIT)
 
 
+def test_a_child_that_a_handler_forks_while_a_stop_waits_tells_of_nothing(monkeypatch, caplog):
+    """G6: none of the threads is in it, and its parent waits for them."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def jobs():
+        asked.set()
+        assert go_on.wait(WAIT)
+        yield Job(0)
+
+    engine = Engine(1, 0.05, Runtime())
+    engine.start()
+    try:
+        engine.stream(jobs(), depth=1).prefetch()
+        assert asked.wait(WAIT)
+        answers = iter([False, False, True])  # to tell, to begin to wait, and behind the wait
+        monkeypatch.setattr(_engine, "forked", lambda shared: next(answers))
+        assert engine.stop()
+        assert [] == [*answers, *caplog.records]
+    finally:
+        monkeypatch.undo()
+        go_on.set()
+        engine.stop()
+        engine._feeder.join(WAIT)
+
+
 def test_an_engine_that_was_stopped_before_starts_no_thread():
     """G6: whoever has stopped it does not wait for threads that come later."""
     engine = Engine(1, WAIT, Runtime())

@@ -17,6 +17,7 @@ from sweep import Sweep
 from threadloader import ClosedError, Loader, per_thread
 from threadloader._runtime import RUNTIME
 from threadloader.engine import Inline
+from threadloader.engine._slots import Slot
 from threadloader.loader._turn import Turn
 
 WAIT = 60.0
@@ -86,6 +87,43 @@ def test_a_with_that_ends_in_a_worker_is_closed_behind_the_threads(num_workers, 
     assert not our_threads()
     with loader as batches:
         assert len(batches)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_where_somebody_else_closes_too_the_source_is_closed_there(leaves, monkeypatch):
+    """With its errors, and without a bound, as it is if a worker only calls `close`."""
+    told, raised = [], []
+    monkeypatch.setattr(threading, "excepthook", lambda it: raised.append(it.exc_value))
+    inside, go_on = threading.Event(), threading.Event()
+
+    class Closing(Part):
+        @staticmethod
+        def closing():
+            told.append(threading.current_thread())
+            raise OSError("of a close")
+
+    def transform(sample):
+        if not inside.is_set():
+            loader.__exit__(None, None, None) if leaves else batches.close()
+            inside.set()
+            assert go_on.wait(WAIT)  # and the feeder waits for this thread
+        return sample
+
+    def wait(slot, timeout=None):
+        if slot is batches._supply.engine._shared.end:
+            go_on.set()
+        return plain(slot, timeout)
+
+    plain = Slot.wait
+    loader = Loader({"num_workers": 1, "batch_size": 1}, per_thread(Closing), transform=transform)
+    batches = loader.__enter__()
+    with pytest.raises(ClosedError):
+        next(iter(batches))
+    assert inside.wait(WAIT)
+    monkeypatch.setattr(Slot, "wait", wait)
+    with pytest.raises(OSError, match="of a close"):
+        batches.close()
+    assert ({threading.current_thread()}, []) == (set(told), raised)
 
 
 def test_a_loader_whose_closing_fails_twice_can_be_entered_again():

@@ -328,6 +328,23 @@ def test_a_close_for_an_earlier_user_leaves_a_later_one_alone():
     assert source is source.lend()
 
 
+def test_what_the_user_has_closed_and_read_on_is_closed_with_the_loader():
+    closed = []
+
+    class Numbers(list):
+        def close(self):
+            closed.append(self)
+
+    source = per_thread(lambda: Numbers(range(8)))
+    with Loader({"num_workers": 0, "batch_size": 4, "shuffle": False}, source) as batches:
+        it = iter(batches)
+        assert [0, 1, 2, 3] == next(it).tolist()
+        source.close()
+        assert [4, 5, 6, 7] == next(it).tolist()
+        assert 1 == len(closed)
+    assert 2 == len(closed)
+
+
 def test_a_loader_that_is_closed_again_leaves_the_next_one_its_source():
     """An exception of a handler has come before the first one knew that its source is closed."""
     interrupts = iter([signal.SIGINT])

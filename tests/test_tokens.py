@@ -359,6 +359,13 @@ def test_a_shard_of_another_kind_is_told_what_to_do_in_either_format(
         assert advice in refused(open_, **options).message
 
 
+@pytest.mark.parametrize("second", [0, 100, -1, 2**31 - 1])
+def test_tokens_that_only_begin_as_a_shard_are_tokens(tmp_path, open_, second):
+    data = np.array([20240520, second, 4, 0], "<i4").tobytes()
+    write(tmp_path, data)
+    assert np.frombuffer(data, "<u2").tolist() == open_(dtype="uint16", window=8)[0].tolist()
+
+
 def test_a_shard_cut_anywhere_or_longer_is_refused(tmp_path, open_):
     whole = shard(range(20))
     path = tmp_path / "000.bin"

@@ -6,6 +6,7 @@ import argparse
 import errno
 import json
 import os
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -193,9 +194,12 @@ def _refused(path: Path) -> str:
 def _write(path: Path, text: str) -> None:
     """Write a file whole, or leave what is there: what is written takes its place at the end."""
     place = Path(os.path.realpath(path))
-    beside = place.with_name(f".bench-{os.getpid()}.tmp")
+    beside = place.with_name(f".bench-{os.urandom(8).hex()}.tmp")
     try:
-        beside.write_text(text, encoding="utf-8")
+        with beside.open("x", encoding="utf-8") as file:  # never what somebody has put there
+            file.write(text)
+        if place.exists():
+            shutil.copymode(place, beside)
         beside.replace(place)
     finally:
         beside.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ import types
 import typing
 from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
-from importlib.util import find_spec
+from importlib.util import find_spec, resolve_name
 from typing import Any
 
 from ..errors import from_signal, log
@@ -84,35 +84,48 @@ def names_used(code: types.CodeType) -> Iterator[str]:
 
 
 def imported(function: types.FunctionType, warned: set[str]) -> Iterator[types.ModuleType]:
-    """Give the user's modules that a function finds by a text, if its own module has them, too.
+    """Give the user's modules that a function imports in its body, if its own module has them, too.
 
-    Warn of all others that it imports in its body, but for those in ``warned``. No key can have
-    what is in these: they may not be imported before the function runs.
+    Warn of all others, but for those in ``warned``. No key can have what is in these: they may not
+    be imported before the function runs.
     """
     names = function.__globals__
-    for name, by_text in dict.fromkeys(_own_imports(function.__code__, names)):
-        there = names.get(name)
-        if isinstance(there, types.ModuleType) or name == names.get("__name__"):
-            if by_text:  # else it counts anyway, since the code has its name
-                yield there if isinstance(there, types.ModuleType) else sys.modules[name]
-            continue
-        if name in warned:
-            continue
-        warned.add(name)
-        text = (
-            "cache: what is in the module %s does not count, since %s imports it in its body: "
-            "samples made with another content of it are taken for those of this one; import it "
-            "where the file begins"
-        )
-        log("warning", text, name, function.__qualname__)
+    for name in dict.fromkeys(_own_imports(function.__code__, names)):
+        if (there := _there(name, names)) is not None:
+            yield there
+        elif name != names.get("__name__") and name not in warned:
+            warned.add(name)
+            text = (
+                "cache: what is in the module %s does not count, since %s imports it in its body: "
+                "samples made with another content of it are taken for those of this one; import "
+                "it where the file begins"
+            )
+            log("warning", text, name, function.__qualname__)
 
 
-def _own_imports(code: types.CodeType, namespace: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+def _there(name: str, namespace: dict[str, Any]) -> types.ModuleType | None:
+    """Give the module of a name, if it has this namespace, or that has it or what leads to it.
+
+    None also where it is not imported yet.
+    """
+    try:
+        full = resolve_name(name, namespace.get("__package__"))
+    except ImportError:  # beyond the top of the package
+        return None
+    module, first = sys.modules.get(full), full.partition(".")[0]
+    if not isinstance(module, types.ModuleType):
+        return None
+    own = namespace.get("__name__") == full
+    leads = first in namespace and held(namespace, first) is sys.modules.get(first)
+    return module if own or leads or any(it is module for it in namespace.values()) else None
+
+
+def _own_imports(code: types.CodeType, namespace: dict[str, Any]) -> Iterator[str]:
     """Give the modules that code, or a function inside it, imports, but for those of libraries.
 
-    Each comes with whether a text names it, one in the code or in the ``namespace`` of its module.
-    To find them nothing is imported but the parent package of a relative name. A module whose
-    first name cannot be found is left out: to import it would fail.
+    A text may name them, in the code or in the ``namespace`` of its module. To find them nothing is
+    imported but the parent package of a relative name. A module whose first name cannot be found is
+    left out: to import it would fail.
     """
     steps = []
     if _IMPORT in code.co_code[::2]:  # to disassemble takes long
@@ -122,14 +135,14 @@ def _own_imports(code: types.CodeType, namespace: dict[str, Any]) -> Iterator[tu
             # The second instruction before it loads the level: 0, or how many packages up it is.
             name, up = step.argval, steps[number - 2].argval
             if up or _is_own(name.partition(".")[0]):
-                yield "." * up + name, False
+                yield "." * up + name
     used = set(code.co_names)
     texts: list[Any] = []
     if used & _BY_NAME or used >= {"sys", "modules"}:
         texts = [*code.co_consts, *(namespace.get(name) for name in code.co_names)]
     for text in texts:
         if type(text) is str and _may_be_own(text, namespace.get("__package__")):
-            yield text, True
+            yield text
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _own_imports(constant, namespace)

@@ -151,7 +151,9 @@ class Engine:
     def end_with(self, behind: Callable[[], object]) -> None:
         """Have the feeder call this when all threads have ended; from one of them, before a stop.
 
-        A thread cannot wait for itself, and nobody else may stop the engine after it.
+        A thread cannot wait for itself, and nobody else may stop the engine after it; if somebody
+        does before the feeder has come to it, it is theirs. What it raises then is told by
+        `threading.excepthook`.
         """
         self._shared.behind = behind
 
@@ -176,6 +178,7 @@ class Engine:
             return True
         if here.shared is shared:
             return False
+        shared.behind = None  # whoever stops it here does that, and gets its errors
         ended = shared.end.wait(shared.close_timeout + GRACE_SECONDS)
         if ended is None and shared.saying:  # the log has a bound of its own
             ended = shared.end.wait(SAY_SECONDS)

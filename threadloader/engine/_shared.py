@@ -54,7 +54,8 @@ class Shared:
     `handed` takes slots whose parts are done from the workers to the feeder, which is to fill them.
     `asking`, the feeder's, is True while it will not: it asks for a job, or has come to its end.
     `finishing`, the feeder's, is the job whose result it makes, None while it makes none.
-    `behind`, as of `Engine.end_with`, is written by one of these threads, and taken by the feeder.
+    `behind`, as of `Engine.end_with`, is written by one of these threads, taken by the feeder, and
+    set back to None by whoever else stops.
     """
 
     def __init__(

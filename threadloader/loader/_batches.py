@@ -239,7 +239,7 @@ class Batches(Live):
         """End the threads and close the source, if it is ours. Leaving the ``with`` does it.
 
         May be called again and from any thread; an iterator waiting in another thread raises
-        `ClosedError`. From a worker it tells the threads to end; the source is closed behind them.
+        `ClosedError`. From a worker it only tells the threads to end, and a later call finishes.
         If another thread makes a batch without workers, or closes the source, this call waits for
         that thread, up to ``close_timeout``; if the calling thread itself does so, further up its
         stack, the close finishes after that batch.
@@ -257,8 +257,8 @@ class Batches(Live):
         if self._closed_at is None:
             self._closed_at = self._runtime.monotonic()
         if not self._supply.stop(self._close):
-            # Somebody is at work on a job. A worker leaves the rest to the feeder, or to whoever
-            # calls next; without workers, whoever is at work comes here after the job, others wait.
+            # Somebody is at work on a job. A worker leaves the rest to the end of the `with`;
+            # without workers, whoever is at work comes here after the job, and others wait.
             if self._supply.inside() or self._run.turn.is_mine():
                 return False
             self._supply.wait()

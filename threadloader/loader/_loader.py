@@ -241,7 +241,7 @@ class Loader:
         try:
             if batches is not None:
                 # Before the close: whoever learns of the close may enter at once (see `_leave`).
-                self._door.let_out(batches, unclosed=batches._supply.inside())
+                self._door.let_out(batches, unclosed=batches._supply.left_inside(batches._close))
                 self._leave(batches, error)
         except BaseException:
             if batches is not None:  # a Ctrl-C came before the first line of `_leave`, or two in it

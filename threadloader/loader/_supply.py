@@ -80,8 +80,7 @@ class Supply:
         self._depth = config.prefetch_batches
         if recipe.group > 1:  # each job has several batches
             self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
-        most = most_ahead(self._depth, recipe.group, steps)
-        self.ahead = most if config.num_workers else 0
+        self.ahead = most_ahead(self._depth, recipe.group, steps) if config.num_workers else 0
         self._pace = Pace()
         self._wish: object | None = None  # owns our shorter switch interval; `stop` takes it back
         self.shortened = self.closed = False
@@ -100,11 +99,8 @@ class Supply:
         """End the threads; say whether nothing is at work any more.
 
         Args:
-            behind: called by a thread that runs a job itself, as soon as that is done; or by the
-                feeder, when all threads have ended, if it is one of them that calls this.
+            behind: called by a thread that runs a job itself, as soon as that job is done.
         """
-        if self.inside():
-            cast("Engine", self.engine).end_with(behind)
         for engine in self._inline:
             engine.behind = partial(closing, behind)
         self.closed = True
@@ -122,8 +118,7 @@ class Supply:
 
     def wait(self) -> None:
         """Wait, with a bound, for the thread that was making a batch itself when `stop` came."""
-        at_work = self._at_work  # read once: another thread that closes may clear it
-        if at_work is not None:
+        if (at_work := self._at_work) is not None:  # read once: another that closes may clear it
             at_work.wait(self._config.close_timeout)
 
     def forked(self) -> None:
@@ -134,6 +129,12 @@ class Supply:
     def inside(self) -> bool:
         """Tell whether the calling thread is a worker, the feeder, or one that logs for a stop."""
         return here.shared is self.engine.mark
+
+    def left_inside(self, close: Callable[[], object]) -> bool:
+        """Tell whether a thread of the engine's leaves the loader; the feeder then closes it."""
+        if inside := self.inside():  # it cannot wait for itself, and nobody leaves after it
+            cast("Engine", self.engine).end_with(close)
+        return inside
 
     def check_open(self) -> None:
         """Refuse whoever asks after the end, or in a thread that would wait for itself.
@@ -179,8 +180,7 @@ class Supply:
             singly: how many batches come from jobs of their own first.
             strict: whether a failing sample of the first batch is raised, and not left out.
         """
-        if end is not None:
-            end = max(end, cursor.epoch + 1)
+        end = None if end is None else max(end, cursor.epoch + 1)
         by_loop = self.choice is not None and self.choice.here and not self._only_workers()
         engine = self._in_loop if by_loop else self.engine
         series: Callable[[], int] | None = None

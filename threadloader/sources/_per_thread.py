@@ -281,7 +281,8 @@ class PerThread:
         the one that is to end, None for the present one.
         """
         here = self._here()
-        if opening is None or opening.forks != _forks:
+        # A present one that nobody has borrowed is of a user who has closed, and read on.
+        if opening is None or opening.forks != _forks or ((it := here.opening) and it.lent is None):
             opening = here.opening
         if opening is not None:
             opening.closed = True

@@ -202,7 +202,8 @@ def _whole_or_real(text: str) -> int | float:
             raise
         return float(text)
     # No list has longer ones, and `int` of 1e999999 would take long.
-    whole = number.adjusted() < _MOST_DIGITS and number == number.to_integral_value()
+    short = not number or number.adjusted() < _MOST_DIGITS
+    whole = short and number == number.to_integral_value()
     return int(number) if whole else float(number)
 
 
