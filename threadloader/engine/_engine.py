@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import sys
 import weakref
-from _thread import get_ident
 from collections.abc import Callable, Iterator
 
 from .. import _runtime
@@ -199,7 +198,7 @@ class Engine:
             shared.crew = ()  # before the fill: another thread's stop is not to join them again
             shared.end.fill(ENDED)  # a second stop waits no more
             say(shared, "error", [text, *stuck])
-        elif feeder.ident not in (None, get_ident()):  # it may stop the engine itself, at its end
+        elif feeder.ident is not None and here.ended is not shared:  # else this is the feeder
             feeder.join(GRACE_SECONDS)
             if shared.crew:  # left by a feeder that has failed at its end
                 bound = shared.close_timeout

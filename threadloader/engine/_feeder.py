@@ -209,7 +209,7 @@ def _go_behind(shared: Shared) -> None:
     """Do what one of the threads could not do while they were at work, if there is anything."""
     behind, shared.behind = shared.behind, None
     if behind is not None:
-        here.shared = None  # from now on this is a thread like others, which may stop the engine
+        here.shared, here.ended = None, shared  # like other threads it may stop the engine now
         behind()
 
 

@@ -13,10 +13,12 @@ __all__ = ["end_if_forked", "forked", "here"]
 class _Here(threading.local):
     # In the class: each `next` reads it, and an attribute that is missing takes ten times as long.
     shared: object = None
+    ended: object = None
 
 
 here = _Here()
-"""In our threads, `here.shared` is what the threads of their engine share; elsewhere None."""
+"""In our threads, `here.shared` is what the threads of their engine share; elsewhere None. A feeder
+that may stop its engine itself, at its end, has it in `here.ended` instead."""
 
 
 def forked(shared: Any) -> bool:
