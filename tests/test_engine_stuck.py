@@ -4,6 +4,7 @@ import logging
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -147,31 +148,9 @@ def test_a_feeder_whose_word_does_not_come_in_time_is_logged(make_engine, monkey
     assert "the feeder has not ended within" in caplog.text
 
 
-def test_a_feeder_that_does_not_end_is_waited_for_once(caplog):
-    """G6: who stops again has nothing left to wait for, and is told nothing anew."""
-    asked, go_on = threading.Event(), threading.Event()
-
-    def jobs():
-        asked.set()
-        assert go_on.wait(WAIT)
-        yield Job(0)
-
-    engine = Engine(1, 0.05, Runtime())
-    engine.start()
-    try:
-        engine.stream(jobs(), depth=2).prefetch()
-        assert asked.wait(WAIT)
-        assert engine.stop()
-        assert engine._shared.end.outcome is ENDED
-        assert engine.stop()
-        assert 1 == len(caplog.records)
-    finally:
-        go_on.set()
-        engine._feeder.join(WAIT)
-
-
-def test_a_worker_that_is_stuck_beside_the_feeder_is_logged_too(caplog):
-    """G6: storage that hangs stops both at once, and each is logged with its stack."""
+@contextmanager
+def hanging(runtime=None, *, reading=False):
+    """An engine whose feeder hangs in the iterator of jobs, and its one worker in a part, too."""
     read, asked, go_on = threading.Event(), threading.Event(), threading.Event()
 
     def stuck_in_here(number, part):
@@ -179,42 +158,49 @@ def test_a_worker_that_is_stuck_beside_the_feeder_is_logged_too(caplog):
         assert go_on.wait(WAIT)
 
     def jobs():
-        yield Job(0, do=stuck_in_here)
+        if reading:
+            yield Job(0, do=stuck_in_here)
         asked.set()
         assert go_on.wait(WAIT)
+        yield Job(0)
 
-    engine = Engine(1, 0.05, Runtime())
+    engine = Engine(1, 0.05, Runtime() if runtime is None else runtime)
     engine.start()
+    threads = [engine._feeder, *(thread for _, thread in engine._shared.crew)]
     engine.stream(jobs(), depth=2).prefetch()
     try:
-        assert read.wait(WAIT)
         assert asked.wait(WAIT)
-        ((_, worker),) = engine._shared.crew
+        assert not reading or read.wait(WAIT)
+        yield engine
+    finally:
+        go_on.set()
+        for thread in threads:
+            thread.join(WAIT)
+
+
+def test_a_feeder_that_does_not_end_is_waited_for_once(caplog):
+    """G6: who stops again has nothing left to wait for, and is told nothing anew."""
+    with hanging() as engine:
+        assert engine.stop()
+        assert engine._shared.end.outcome is ENDED
+        assert engine.stop()
+        assert 1 == len(caplog.records)
+
+
+def test_a_worker_that_is_stuck_beside_the_feeder_is_logged_too(caplog):
+    """G6: storage that hangs stops both at once, and each is logged with its stack."""
+    with hanging(reading=True) as engine:
         assert engine.stop()
         feeder, stuck = [record.getMessage() for record in caplog.records]
         assert feeder.startswith("the feeder has not ended within 0.05 s; it is at\n")
         assert "in jobs" in feeder
         assert "has not ended within 0.05 s and is left behind; it is at job 0, part 0\n" in stuck
         assert "in stuck_in_here" in stuck
-    finally:
-        go_on.set()
-        worker.join(WAIT)
-        engine._feeder.join(WAIT)
 
 
 def test_a_stop_beside_one_that_tells_of_the_stuck_joins_and_tells_nothing_anew(monkeypatch):
     """G6: it comes while the first one waits for the log."""
-    read, asked, go_on = threading.Event(), threading.Event(), threading.Event()
     told = []
-
-    def stuck(number, part):
-        read.set()
-        assert go_on.wait(WAIT)
-
-    def jobs():
-        yield Job(0, do=stuck)
-        asked.set()
-        assert go_on.wait(WAIT)
 
     def say(shared, level, texts):
         told.append(len(texts))
@@ -222,44 +208,18 @@ def test_a_stop_beside_one_that_tells_of_the_stuck_joins_and_tells_nothing_anew(
             assert pool.submit(engine.stop).result(WAIT)
 
     monkeypatch.setattr(_engine, "say", say)
-    engine = Engine(1, 0.05, Runtime())
-    engine.start()
-    ((_, worker),) = engine._shared.crew
-    engine.stream(jobs(), depth=2).prefetch()
-    try:
-        assert read.wait(WAIT)
-        assert asked.wait(WAIT)
+    with hanging(reading=True) as engine:
         assert engine.stop()
         assert [2] == told  # the feeder and the worker, once
-    finally:
-        go_on.set()
-        worker.join(WAIT)
-        engine._feeder.join(WAIT)
 
 
 def test_a_child_that_a_handler_forks_while_a_stop_waits_tells_of_nothing(monkeypatch, caplog):
     """G6: none of the threads is in it, and its parent waits for them."""
-    asked, go_on = threading.Event(), threading.Event()
-
-    def jobs():
-        asked.set()
-        assert go_on.wait(WAIT)
-        yield Job(0)
-
-    engine = Engine(1, 0.05, Runtime())
-    engine.start()
-    try:
-        engine.stream(jobs(), depth=1).prefetch()
-        assert asked.wait(WAIT)
+    with hanging() as engine, monkeypatch.context() as child:
         answers = iter([False, False, True])  # to tell, to begin to wait, and behind the wait
-        monkeypatch.setattr(_engine, "forked", lambda shared: next(answers))
+        child.setattr(_engine, "forked", lambda shared: next(answers))
         assert engine.stop()
         assert [] == [*answers, *caplog.records]
-    finally:
-        monkeypatch.undo()
-        go_on.set()
-        engine.stop()
-        engine._feeder.join(WAIT)
 
 
 def test_an_engine_that_was_stopped_before_starts_no_thread():
@@ -273,34 +233,22 @@ def test_an_engine_that_was_stopped_before_starts_no_thread():
 
 def test_a_feeder_that_is_stuck_costs_its_bound_and_no_more():
     """G6: only where it is the log that it waits for, a second comes on top."""
-    me, waits, asked, go_on = threading.get_ident(), [], threading.Event(), threading.Event()
+    me, waits = threading.get_ident(), []
 
     class Noting(Runtime):
         def wait(self, lock, timeout=None):
-            if threading.get_ident() == me and asked.is_set():
+            if threading.get_ident() == me:
                 waits.append(timeout)
             return super().wait(lock, timeout)
 
-    def jobs():
-        asked.set()
-        assert go_on.wait(WAIT)
-        yield Job(0)
-
-    engine = Engine(1, 0.05, Noting())
-    engine.start()
-    engine.stream(jobs(), depth=1).prefetch()
-    try:
-        assert asked.wait(WAIT)
+    with hanging(Noting()) as engine:
+        waits.clear()  # the start has a bound of its own
         assert engine.stop()
         assert [0.05 + _engine.GRACE_SECONDS] == waits
-    finally:
-        go_on.set()
-        engine._feeder.join(WAIT)
 
 
 def test_what_a_handler_raises_while_a_stuck_feeder_is_ended_passes():
     """G6: though it is what Python raises where no thread begins any more. A second stop ends."""
-    asked, go_on = threading.Event(), threading.Event()
     rung = []
 
     def ring(number, frame):
@@ -313,21 +261,11 @@ def test_what_a_handler_raises_while_a_stuck_feeder_is_ended_passes():
                 signal.raise_signal(signal.SIGINT)
             super().launch(function, args)
 
-    def jobs():
-        asked.set()
-        assert go_on.wait(WAIT)
-        yield Job(0)
-
-    engine = Engine(1, 0.05, Ringing())
-    engine.start()
-    engine.stream(jobs(), depth=1).prefetch()
     before = signal.signal(signal.SIGINT, ring)
     try:
-        assert asked.wait(WAIT)
-        with pytest.raises(RuntimeError, match="rung"):
-            engine.stop()
-        assert engine.stop()
+        with hanging(Ringing()) as engine:
+            with pytest.raises(RuntimeError, match="rung"):
+                engine.stop()
+            assert engine.stop()
     finally:
         signal.signal(signal.SIGINT, before)
-        go_on.set()
-        engine._feeder.join(WAIT)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import our_threads
+from own_sources import Part
 
 from threadloader import Loader, per_thread
 from threadloader.errors import ClosedError
@@ -349,14 +350,9 @@ def test_a_loader_that_is_closed_again_leaves_the_next_one_its_source():
     """An exception of a handler has come before the first one knew that its source is closed."""
     interrupts = iter([signal.SIGINT])
 
-    class Numbers:
-        def __len__(self):
-            return 8
-
-        def __getitem__(self, index):
-            return index
-
-        def close(self):
+    class Numbers(Part):
+        @staticmethod
+        def closing():
             for number in interrupts:
                 signal.raise_signal(number)
 
@@ -365,11 +361,11 @@ def test_a_loader_that_is_closed_again_leaves_the_next_one_its_source():
     batches = loader.__enter__()
     with pytest.raises(KeyboardInterrupt):
         batches.close()
-    with Loader({**config, "batch_size": 4}, source) as others:
+    with Loader({**config, "batch_size": 2}, source) as others:
         it = iter(others)
-        assert [0, 1, 2, 3] == next(it).tolist()
+        assert [0, 1] == next(it).tolist()
         loader.__exit__(None, None, None)
-        assert [4, 5, 6, 7] == next(it).tolist()
+        assert [2, 3] == next(it).tolist()
 
 
 def test_a_thread_that_has_read_for_another_may_open_it_itself():
