@@ -62,7 +62,7 @@ class Supply:
                 config.num_workers,
                 config.close_timeout,
                 runtime,
-                stall_seconds=config.stall_seconds or float("inf"),  # null: tells of ends alone
+                stall_seconds=config.stall_seconds or float("inf"),  # null: tells of no stall
                 stall_raises=config.stall_action == "raise",
                 max_bytes=None if config.max_bytes is None else bytes_of(config.max_bytes),
             )
@@ -70,10 +70,10 @@ class Supply:
             else Inline(runtime)
         )
         self._in_loop = Inline(runtime, apart=True)  # user code must not see which thread runs it
-        self._at_work: Inline | None = None  # at the stop, by whoever stops
+        self._at_work: Inline | None = None  # what makes a batch at the stop
         self._inline = [it for it in (self.engine, self._in_loop) if isinstance(it, Inline)]
         doubted = config.num_workers and steps is not None and not recipe.threads_only
-        doubted = doubted and config.stall_action != "raise"  # in the thread that asks none is seen
+        doubted = doubted and config.stall_action != "raise"  # nobody sees a stall of its own
         self.choice = Choice(recipe.gather, unlocked=recipe.unlocked) if doubted else None
         # Whether `onward` may add batches up: no sample is left out of one, and none has a mark.
         self._adds_up = recipe.policy is None and recipe.digest is None
