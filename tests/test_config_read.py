@@ -79,6 +79,12 @@ def test_everything_that_is_wrong_is_said_at_once_in_the_order_of_the_document(f
     ] == [line.removeprefix(f"{name}:") for line in told(f"{name}#/mine")]
 
 
+@pytest.mark.parametrize("second", ["NaN", "1e999", '{"a": NaN}'])
+def test_the_first_value_of_a_key_that_comes_twice_is_checked_whatever_the_second_is(file, second):
+    said = told(file(f'{{"batch_size": 0, "batch_size": {second}}}'))
+    assert any("/batch_size: expected an integer from 1 to 2147483647, got 0" in it for it in said)
+
+
 def test_the_error_carries_the_same_facts(file):
     name = file('{\n  "batch_size": 0\n}')
     with pytest.raises(ConfigError) as caught:

@@ -1,6 +1,7 @@
 """Lines join a quarantine file beside others' and behind a torn one; another file is refused."""
 
 import errno
+import json
 import os
 import threading
 from contextlib import ExitStack
@@ -197,6 +198,23 @@ def test_of_several_shards_none_excludes_what_the_others_add_meanwhile(tmp_path,
             said = "/exclude: expected another file than the quarantine of this run, to which its"
             stack.enter_context(pytest.raises(ConfigError, match=said))
         stack.enter_context(Loader(config, source=range(9)))
+
+
+@pytest.mark.parametrize("own", ["bad.jsonl", "folder/../bad.jsonl", "link.jsonl"])
+def test_a_quarantine_that_is_the_excluded_file_by_another_name_is_that_file(tmp_path, own):
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(b'{"index": 3}\n')
+    (tmp_path / "folder").mkdir()
+    if own == "link.jsonl":
+        (tmp_path / own).symlink_to(path)
+    config = {
+        "exclude": str(path),
+        "on_error": {"skip": 9, "quarantine": own},
+        "shard": {"index": 0, "count": 2},
+    }
+    (tmp_path / "train.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match="/exclude: expected another file than the quarantine"):
+        Loader(tmp_path / "train.json", source=range(9)).__enter__()
 
 
 @pytest.mark.parametrize("end", ["\r", "\r\n"])

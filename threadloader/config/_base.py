@@ -56,3 +56,7 @@ class Base:
 
     def __truediv__(self, path: str) -> Path:
         return self.path / path
+
+    def bound(self, root: str | None) -> Path | None:
+        """The folder that a config's ``root`` names, which no file it names may leave, if any."""
+        return None if root is None else self.path / root

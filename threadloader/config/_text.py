@@ -1,15 +1,13 @@
 r"""Strict JSON, with comments, and the place of every value in it.
 
-The grammar is that of RFC 8259 plus ``//`` comments, to the end of the line,
-and ``/* */`` comments, which do not nest. Beyond the grammar these are refused:
-a key that comes twice in one object, NaN and infinities, numbers too large for
-a float, integers of more than 4,300 digits, lone surrogates, commas before a
-closing bracket, nesting deeper than 64, texts larger than 4 MiB.
+The grammar is that of RFC 8259 plus ``//`` comments, to the end of the line, and ``/* */``
+comments, which do not nest. Beyond the grammar these are refused: a key that comes twice in one
+object, NaN and infinities, numbers too large for a float, integers of more than 4,300 digits, lone
+surrogates, commas before a closing bracket, nesting deeper than 64, texts larger than 4 MiB.
 
-Bytes are UTF-8. A byte order mark at the very start is skipped, in bytes and in
-strings alike (editors on Windows write it); anywhere else it is refused. A line
-ends with LF, CR LF or CR; columns count characters from 1. Reading takes time
-linear in the text.
+Bytes are UTF-8. A byte order mark at the very start is skipped, in bytes and in strings alike
+(editors on Windows write it); elsewhere, but in strings and comments, it is refused. A line ends
+with LF, CR LF or CR; columns count characters from 1. Reading takes time linear in the text.
 
 >>> document = parse('{"seed": 7} // as last time')
 >>> document.value, document.place(("seed",)), document.place(("seed",), at_key=True)
@@ -241,9 +239,12 @@ class _Reader:
                 self.fail('":" after the key')
             self.at += 1
             self.skip()
+            before = self.refused.copy() if again else None
             item, spot = self.value()
-            if not again:
+            if before is None:
                 value[key], spots[key] = item, (key_at, spot)
+            else:  # the first value stands, whatever this one is
+                self.refused = before
             self.path.pop()
             following = self.comma(start, "}")
         self.at += 1

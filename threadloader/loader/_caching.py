@@ -106,7 +106,7 @@ def check_folder(config: LoaderConfig, base: Base) -> None:
         SourceError: it lies outside of ``root``.
         ConfigError: ``root`` is no folder.
     """
-    root = None if config.root is None else base / config.root
+    root = base.bound(config.root)
     sources.inside(base / cast("Any", config.cache)["folder"], root)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import samplers, sources
 from ..config import Base, LoaderConfig
-from ..errors import ConfigError, Problem, SourceError, StateError, from_signal
+from ..errors import ConfigError, Problem, SourceError, StateError, by_handler, from_signal
 from ..order import LONGEST, Deal
 from ..state import NOTHING, Cursor, Excluded
 from ._caching import check_folder
@@ -78,14 +78,14 @@ def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
     """Give a list of numbers of the config, or read it from the file that is named there."""
     if not isinstance(named, str):
         return named
-    root = None if config.root is None else base / config.root
+    root = base.bound(config.root)
     whole = pointer != "/sampler/weights"
     torn: Callable[[bytes], bool] | None = None
     if pointer == "/exclude":  # which takes a quarantine file, too
         from ..quarantine import is_torn  # imported when it is asked for
 
         torn = is_torn
-        _refuse_own_quarantine(config, named)
+        _refuse_own_quarantine(config, base, named)
     try:
         return sources.read_numbers(named, base.path, root, whole=whole, torn=torn)
     except SourceError as error:
@@ -96,12 +96,18 @@ def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
         raise ConfigError(Problem(pointer, expected, str(error))) from error
 
 
-def _refuse_own_quarantine(config: LoaderConfig, exclude: str) -> None:
+def _refuse_own_quarantine(config: LoaderConfig, base: Base, exclude: str) -> None:
     """Refuse a file to which other shards add: one that reads it later reads another list."""
     own = config.on_error.get("quarantine") if isinstance(config.on_error, dict) else None
-    if own is None or os.path.normpath(own) != os.path.normpath(exclude):
+    if own is None or deal_of(config).shard_count == 1:
         return
-    if deal_of(config).shard_count > 1:
+    try:  # it may have two names: a relative one and an absolute one, say, or a link
+        same = (base / own).samefile(base / exclude)
+    except (OSError, ValueError) as error:  # one of them is not there, or no file can be
+        if by_handler(error):
+            raise
+        same = False
+    if same or os.path.normpath(own) == os.path.normpath(exclude):
         expected = "another file than the quarantine of this run, to which its other shards add"
         hint = "copy the file before the run, and name the copy"
         raise ConfigError(Problem("/exclude", expected, repr(exclude), hint))
@@ -150,7 +156,7 @@ class Samplings:
                 named, pointer = self._spec[option], f"/sampler/{option}"
                 with _collected(errors):
                     self._spec[option] = _numbers(config, base, named, pointer)
-        read, excluded = not errors, NOTHING
+        lists_read, excluded = not errors, NOTHING
         kept = samplers.Kept(n, np.empty(0, np.int64))
         if config.exclude is not None:
             with _collected(errors):
@@ -164,7 +170,7 @@ class Samplings:
 
             self._spec["labels"] = sources.column(source, field, "/sampler/field", passes)
         # Labels are checked only if the excluded samples are known, whose labels do not matter.
-        if read and (not errors or self._spec.get("type") != "balanced"):
+        if lists_read and (not errors or self._spec.get("type") != "balanced"):
             with _collected(errors), self._files_named():
                 self.now = self._make(kept, excluded)
         if errors:

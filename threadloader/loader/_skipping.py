@@ -65,7 +65,7 @@ class Skipping:
             from ..quarantine import Quarantine  # imported when it is asked for
 
             path = base / options["quarantine"]
-            root = None if config.root is None else base / config.root
+            root = base.bound(config.root)
             self._quarantine = Quarantine(sources.inside(path, root))
 
     def why_raised(self, skipped: int, *, spent: bool) -> str:
